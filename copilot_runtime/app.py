@@ -71,18 +71,24 @@ from copilot_runtime.parts import (
     build_allowlist,
     build_analyst_access,
     build_analyst_tools,
+    build_audit_log,
     build_bus,
     build_carrier,
+    build_counters,
     build_empty_adapter,
     build_endpoints,
     build_event_access,
     build_events,
     build_generative_ui,
     build_knowledge,
+    build_limiter,
     build_plan_access,
     build_publisher,
+    build_request_audit,
+    build_run_audit,
     build_run_listener,
     build_runtime_telemetry,
+    build_schemes,
     build_thread_store,
     build_tools,
     build_transcriber,
@@ -90,6 +96,7 @@ from copilot_runtime.parts import (
     check_no_model,
     find_catalogs,
     join_endpoints,
+    limit_plans,
     list_side_endpoints,
     list_transports,
     merge_default_parameters,
@@ -109,6 +116,7 @@ from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 from copilot_runtime.transcript import fold_conversation
+from copilot_runtime.transports.access.report import AccessReport
 from copilot_runtime.transports.auth import Authenticate, Authenticator
 from copilot_runtime.transports.metrics import MetricsEndpoint
 from copilot_runtime.transports.otlp.environment import build_exporter_environment
@@ -284,6 +292,11 @@ class CopilotRuntime:
         self.adapter = build_empty_adapter() if adapter is None else complete(Adapter, adapter)
         self.properties = properties or {}
         self.authenticate = authenticate
+        self.audit = build_audit_log(self.settings)
+        self._counters = build_counters(self.settings)
+        self.limiter = build_limiter(self.settings, self._counters)
+        self.schemes = build_schemes(self.settings, self._counters)
+        has_users = authenticate is not None or self.schemes is not None
         self.transcriber = transcriber or build_transcriber(self.settings, http_client)
         self.threads = build_thread_store(threads, self.settings)
         self.knowledge = knowledge or build_knowledge(self.settings)
@@ -314,6 +327,7 @@ class CopilotRuntime:
             telemetry=self.telemetry,
             publisher=self._publisher,
         )
+        limit_plans(self._registry, self.limiter)
         sources += build_analyst_tools(self._registry, self.settings)
         self.agents = self._registry.current
         check_agent_names(self.generative_ui, self.agents, endpoints)
@@ -373,13 +387,15 @@ class CopilotRuntime:
             grace=self.settings.stop_timeout,
             telemetry=self.telemetry,
             listener=build_run_listener(self._publisher),
+            limiter=self.limiter,
+            audit=build_run_audit(self.settings, self.audit),
         )
         self.conversations = Conversations(
             self.runtime,
             self.threads,
             when_busy=self.settings.when_busy,
             namer=self._name if self.settings.thread_names else None,
-            has_users=authenticate is not None,
+            has_users=has_users,
             secret=self.settings.secret,
             forget=self._forget,
         )
@@ -401,12 +417,13 @@ class CopilotRuntime:
         self.telemetry.observe(semconv.RUNS_OPEN, lambda: len(self.runtime.active_runs()))
         self.telemetry.observe(semconv.READERS_OPEN, self.runtime.bus.count_readers)
         self._guard = LoopbackGuard(self.settings.allowed_hosts, self.settings.named_origins)
-        self._guard.has_login = authenticate is not None
+        self._guard.has_login = has_users and not self.settings.access.anonymous
         self._has_warned = False
         traces = TraceAccess(
             self.telemetry,
             operators=self.settings.telemetry.operators,
-            has_users=authenticate is not None,
+            has_users=has_users,
+            has_roles=self.schemes is not None,
             has_console=self.settings.console,
             guard=self._guard,
         )
@@ -428,6 +445,12 @@ class CopilotRuntime:
             app_proxy=find_app_proxy(self.runtime.middleware),
             serves_chat=adapter is not None or not (agents or endpoints),
             telemetry=self.telemetry,
+            access=AccessReport(
+                self.settings,
+                schemes=self.schemes,
+                limiter=self.limiter,
+                has_hook=authenticate is not None,
+            ),
         )
         chats = build_transports(list_transports(transports, self.settings), services)
         others = build_side_endpoints(list_side_endpoints(services), services)
@@ -455,6 +478,7 @@ class CopilotRuntime:
         setattr(app.state, STATE, self)
         if console if console is not None else self.settings.console:
             from copilot_runtime.transports.console import (
+                access_route,
                 analyst_route,
                 console_route,
                 knowledge_route,
@@ -466,6 +490,7 @@ class CopilotRuntime:
             page = "" if self.knowledge is None else "/knowledge"
             plans = "" if self.plans is None else "/plans"
             data = "" if self.analyst is None else "/data"
+            access = "/access" if self._signs_in else ""
             traces = "/traces" if self.telemetry.is_recording else ""
             keeps_traces = getattr(self.telemetry, "store", None) is not None
             # first: where clients are at `/` as well, it takes only what a browser opens
@@ -477,6 +502,7 @@ class CopilotRuntime:
                 plans_path=plans,
                 traces_path=traces,
                 analyst_path=data,
+                access_path=access,
                 keeps_traces=keeps_traces,
                 sandbox_path="/sandbox",
                 draws_surfaces=self.generative_ui.a2ui is None or self.generative_ui.a2ui.enabled,
@@ -488,6 +514,8 @@ class CopilotRuntime:
                 app.router.routes.insert(0, plans_route(path, plans, traces_path=trace_page))
             if traces:
                 app.router.routes.insert(0, traces_route(path, traces))
+            if access:
+                app.router.routes.insert(0, access_route(path, access))
             if page:
                 app.router.routes.insert(0, knowledge_route(path, page))
             if data:
@@ -594,18 +622,31 @@ class CopilotRuntime:
             await call_quietly(self.knowledge.aclose)
         if self.events is not None:
             await call_quietly(self.events.aclose)
+        if self.schemes is not None:
+            await call_quietly(self.schemes.aclose)
+        if self.limiter is not None:
+            await call_quietly(self.limiter.aclose)
+        if self._counters is not None:
+            await call_quietly(self._counters.aclose)
+        if self.audit is not None:
+            await call_quietly(self.audit.aclose)
         await call_quietly(self.telemetry.aclose)
 
     def _note_dependencies(self, are_there: bool) -> None:
         """Warn of dependencies that may know people, where the threads know none."""
         self._guard.has_login |= are_there
-        if are_there and self.authenticate is None and not self._has_warned:
+        if are_there and not self._signs_in and not self._has_warned:
             self._has_warned = True
             logger.warning(
                 "The runtime is mounted with dependencies and without authenticate: everybody whom "
                 "they let in shares all threads. Give CopilotRuntime an authenticate function that "
                 "returns the user whom a dependency left in request.state."
             )
+
+    @property
+    def _signs_in(self) -> bool:
+        """Whether it is found out who asks."""
+        return self.authenticate is not None or self.schemes is not None
 
     def _health(self) -> "asgi.Health":
         from copilot_runtime import asgi
@@ -655,11 +696,21 @@ class CopilotRuntime:
             cors=Cors(origins, credentials=credentials, is_silent=is_silent),
             pages=Cors([origin for origin in named if origin != "*"]),
             guard=self._guard,
-            authenticator=Authenticator(self.authenticate, settings.forwards, self.properties),
+            authenticator=Authenticator(
+                self.authenticate,
+                settings.forwards,
+                self.properties,
+                schemes=self.schemes,
+                access=settings.access,
+                operators=settings.telemetry.operators,
+                proxies=settings.proxy.addresses,
+            ),
             max_body_bytes=settings.max_body_bytes,
             max_values=settings.max_values,
             read_timeout=settings.read_timeout,
             write_timeout=settings.write_timeout,
+            limiter=self.limiter,
+            audit=build_request_audit(settings, self.audit),
         )
 
     @asynccontextmanager
@@ -676,10 +727,14 @@ class CopilotRuntime:
             if self.settings.telemetry.receives:
                 token = self.settings.telemetry.receive_token
                 self.telemetry.child_environment = build_exporter_environment(listener, token)
+        if self.audit is not None:
+            await asyncio.to_thread(self.audit.check)
         self.conversations.open()
         await self.threads.open()
         if self.conversations.peers is not None:
             await self.conversations.peers.open()
+        if self.schemes is not None:
+            await self.schemes.open()
         await self.telemetry.open()
         count_from_zero(self.telemetry, [DEFAULT_AGENT, *self._registry.lasting])
         if self.knowledge is not None:

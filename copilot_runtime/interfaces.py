@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, c
 from uuid import UUID, uuid5
 
 from copilot_runtime.events import Activity, Event
+from copilot_runtime.identity import NOBODY, Identity, get_current_identity
 from copilot_runtime.messages import Message
 from copilot_runtime.telemetry.context import SpanContext
 from copilot_runtime.telemetry.span import NO_SPAN, Span
@@ -159,13 +160,17 @@ class Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks: `user` is what the `authenticate` hook returned; the rest is as in `RunInput`."""
+    """Who asks: `user` is to whom things belong, `identity` what else is known of them.
+
+    The rest is as in `RunInput`.
+    """
 
     user: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, Any] = field(default_factory=dict)
     url: str | None = None
     parent: SpanContext | None = field(default=None, repr=False, compare=False)
+    identity: Identity = field(default=NOBODY, compare=False)
 
     def merge_properties(self, properties: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """Return the operator's properties with those of a request on top."""
@@ -260,7 +265,9 @@ class RunInput:
     detached: bool = False
     """Whether the run goes on when its reader leaves."""
     user: str | None = None
-    """What the `authenticate` hook returned; the owner of the thread."""
+    """The owner of the thread: what the `authenticate` hook returned, with the tenant if any."""
+    identity: Identity = field(default_factory=get_current_identity, compare=False)
+    """Who asks, by which credential, and what they may do."""
     persist: bool = False
     """Whether the run becomes a part of its thread in the store."""
     log_id: str = ""
@@ -305,6 +312,7 @@ class RunInput:
             properties=self.properties,
             url=self.url,
             parent=self.parent,
+            identity=self.identity,
         )
 
     def action_context(self, call_id: str) -> ActionContext:

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime import __version__
@@ -15,6 +16,7 @@ from copilot_runtime.adapters.parameters import (
     merge_parameters,
     parse_parameters,
 )
+from copilot_runtime.adapters.pricing import load_prices_now
 from copilot_runtime.agents.coerce import AgentsLike, coerce_agents
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.instructions import Instructions
@@ -24,7 +26,7 @@ from copilot_runtime.bus.carrier import Carrier
 from copilot_runtime.bus.carriers.unix import UnixCarrier
 from copilot_runtime.config.settings import Settings, has_transcription
 from copilot_runtime.duck_typing import complete
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.generative_ui.options import (
     A2ui,
     GenerativeUi,
@@ -55,11 +57,13 @@ from copilot_runtime.interfaces import (
 )
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.registry import Registry
+from copilot_runtime.runtime.audit import RunAudit
 from copilot_runtime.runtime.run import RunListener
 from copilot_runtime.telemetry.build import TelemetryOptions, build_telemetry
 from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.threads.store import ThreadStore
 from copilot_runtime.threads.url import build_store
+from copilot_runtime.transports.request_audit import RequestAudit
 from copilot_runtime.transports.transport import Services, TransportLike
 
 if TYPE_CHECKING:
@@ -73,6 +77,10 @@ if TYPE_CHECKING:
     from copilot_runtime.knowledge import Knowledge
     from copilot_runtime.knowledge.events import ResourceEvents
     from copilot_runtime.knowledge.events.publisher import EventPublisher
+    from copilot_runtime.security.audit.log import AuditLog
+    from copilot_runtime.security.authentication.chain import SchemeChain
+    from copilot_runtime.security.limits.counters import Counters
+    from copilot_runtime.security.limits.limiter import Limiter
     from copilot_runtime.transports.analyst.access import AnalystAccess
     from copilot_runtime.transports.events.access import EventAccess
     from copilot_runtime.transports.plans.access import PlanAccess
@@ -354,6 +362,89 @@ def build_analyst_access(agents: AgentRegistry) -> "AnalystAccess | None":
     return AnalystAccess(agents.current)
 
 
+def build_audit_log(settings: Settings) -> "AuditLog | None":
+    """Return the audit log of the settings, if they name a file; it is not opened yet."""
+    section = settings.audit
+    if not section.file:
+        return None
+    from copilot_runtime.security.audit.log import AuditLog
+
+    return AuditLog(
+        section.file,
+        key=section.key,
+        max_bytes=section.max_bytes,
+        max_files=section.max_files,
+    )
+
+
+def build_run_audit(settings: Settings, log: "AuditLog | None") -> RunAudit | None:
+    """Return what writes down runs, if there is an audit log."""
+    return None if log is None else RunAudit(log, content=settings.audit.content)
+
+
+def build_request_audit(settings: Settings, log: "AuditLog | None") -> RequestAudit | None:
+    """Return what writes down requests, if there is an audit log."""
+    return None if log is None else RequestAudit(log, reads=settings.audit.reads)
+
+
+def build_counters(settings: Settings) -> "Counters | None":
+    """Return where all processes count together, if the settings name it; else each by itself.
+
+    Raises `MissingPackage`.
+    """
+    if settings.limits.store == "memory":
+        return None
+    from copilot_runtime.security.limits.redis import RedisCounters
+
+    return RedisCounters(settings.limits.store)
+
+
+def build_limiter(settings: Settings, counters: "Counters | None") -> "Limiter | None":
+    """Return what counts by the limits of the settings, if there are any.
+
+    Raises `MissingPackage`.
+    """
+    from copilot_runtime.adapters.pricing import find_price
+    from copilot_runtime.security.limits.limiter import Limiter
+
+    limiter = Limiter(settings.limits, counters, price=find_price, run_seconds=settings.run_timeout)
+    if limiter.counts_dollars and find_spec("genai_prices") is None:
+        raise MissingPackage("A limit of dollars", "genai-prices", "prices")
+    return limiter if limiter.has_limits else None
+
+
+def build_schemes(settings: Settings, counters: "Counters | None") -> "SchemeChain | None":
+    """Return how people and programs sign in by the settings, if they say so.
+
+    Raises `ConfigurationFailed`.
+    """
+    if not settings.access.authenticate:
+        return None
+    from copilot_runtime.security.authentication.chain import build_chain
+    from copilot_runtime.security.authentication.service_tokens import ServiceTokenScheme
+
+    chain = build_chain(settings)
+    services = chain.find_scheme(ServiceTokenScheme) if chain else None
+    if counters is not None and isinstance(services, ServiceTokenScheme):
+        from copilot_runtime.security.limits.redis import RedisReplays
+
+        services.verifier.replays = RedisReplays(counters)
+    return chain
+
+
+def limit_plans(agents: AgentRegistry, limiter: "Limiter | None") -> None:
+    """Have what the tasks of plans use counted: it is in no run of a client."""
+    if limiter is None or not limiter.counts_tokens:
+        return
+    if limiter.counts_dollars and any(map(_plans, agents.lasting.values())):
+        load_prices_now()  # plans count what they know the price of when they use it
+    for agent in filter(_plans, agents.lasting.values()):
+        from copilot_runtime.agents.planner.usage import PlanUsage
+
+        engine: Any = getattr(agent, "engine", None)
+        engine.listen(PlanUsage(limiter.count_soon).feed)
+
+
 def build_allowlist(
     servers: Sequence[McpServer],
     allowed: AllowRule,
@@ -485,6 +576,7 @@ def _has_data(agent: object) -> bool:
 def list_side_endpoints(services: Services) -> Sequence[str]:
     """Return the names of what is answered beside the transports."""
     parts = {
+        "access": services.access is not None,
         "analyst": services.analyst is not None,
         "events": services.events is not None,
         "knowledge": services.knowledge is not None,

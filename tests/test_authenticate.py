@@ -12,14 +12,24 @@ from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.errors import AuthenticationFailed, LimitExceeded
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.transports.auth import Authenticator, Unauthorized
+from copilot_runtime.transports.request import Request
 
 pytestmark = pytest.mark.anyio
+
+
+async def receive() -> Any:
+    raise AssertionError("nobody reads the body")
+
+
+async def send(message: Any) -> None:
+    raise AssertionError("nobody answers")
 
 
 def asked(hook: Callable[[HTTPConnection], Any] | None, **headers: str) -> Awaitable[Caller]:
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "path": "/", "query_string": b"", "headers": raw, "state": {}}
-    return Authenticator(hook, forwards={"authorization"}.__contains__).authenticate(scope, headers)
+    request = Request(scope, receive, send)
+    return Authenticator(hook, forwards={"authorization"}.__contains__).authenticate(request)
 
 
 async def test_without_a_hook_everybody_is_nobody() -> None:

@@ -21,7 +21,7 @@ LAYERS = [
     {"a2ui", "agui", "event_order", "http", "transcript", "duck_typing", "argument_checks"},
     {"interfaces", "registry", "config", "jsonpatch", "logs"},
     {"telemetry"},
-    {"events", "jsonvalue"},
+    {"events", "identity", "jsonvalue"},
     {
         "messages",
         "errors",

@@ -79,6 +79,13 @@ def are_prices_loaded() -> bool:
     return _providers.cache_info().currsize > 0
 
 
+async def find_price(usage: "Usage") -> Decimal | None:
+    """Return what an answer has cost in US dollars, or None for a model without a price."""
+    if not are_prices_loaded():
+        await load_prices()
+    return find_model_facts(usage.provider, usage.model).price(usage)
+
+
 @lru_cache(maxsize=256)  # a client may name a model in each request
 def find_model_facts(provider: str, model: str) -> ModelFacts:
     """Return what is known of `model`, by the name that it has at `provider` or elsewhere.

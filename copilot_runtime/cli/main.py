@@ -10,8 +10,10 @@ import typer
 from copilot_runtime import __version__
 from copilot_runtime.cli import knowledge
 from copilot_runtime.cli.analyst.commands import analyst
+from copilot_runtime.cli.audit import audit
 from copilot_runtime.cli.events import events
 from copilot_runtime.cli.ingest import ingest
+from copilot_runtime.cli.keys import keys
 from copilot_runtime.cli.plan.commands import plans
 from copilot_runtime.cli.policy import policy
 from copilot_runtime.cli.scenarios import test
@@ -31,6 +33,8 @@ cli = typer.Typer(
 )
 
 cli.add_typer(threads, name="threads")
+cli.add_typer(audit, name="audit")
+cli.add_typer(keys, name="keys")
 cli.add_typer(policy, name="policy")
 cli.add_typer(traces, name="traces")
 cli.add_typer(tools, name="tools")

@@ -16,6 +16,7 @@ TABLES = (
     ("action source", "copilot_runtime.actions", "SOURCES"),
     ("bus", "copilot_runtime.bus", "BUSES"),
     ("embedder", "copilot_runtime.adapters.embeddings", "EMBEDDERS"),
+    ("way to sign in", "copilot_runtime.security.authentication", "SCHEMES"),
     ("storage", "copilot_runtime.storage", "STORAGES"),
     ("kind of policy", "copilot_runtime.knowledge.policies", "POLICIES"),
     ("store of threads", "copilot_runtime.threads", "STORES"),
@@ -36,6 +37,7 @@ NEEDS = {
     ("store of threads", "postgres"): ("asyncpg", "postgres"),
     ("store of threads", "postgresql"): ("asyncpg", "postgres"),
     ("transport", "mcp"): ("mcp", "mcp"),
+    ("way to sign in", "jwt"): ("pyjwt", "auth"),
 }
 """What a part is and its name → the package that it cannot do without, and the extra with it.
 
@@ -45,6 +47,7 @@ These packages are imported when such a part is made, so that it can be imported
 _GROUPS = {
     "EMBEDDERS": "copilot_runtime.embedders",
     "POLICIES": "copilot_runtime.policies",
+    "SCHEMES": "copilot_runtime.authentication",
     "SOURCES": "copilot_runtime.sources",
 }
 """The group of entry points that add to a table, where it is not called as its module."""
@@ -140,7 +143,7 @@ def _format_value(name: str, settings: Settings) -> str:
         return ", ".join(value) or "-"
     if name == "instructions":  # they may be pages
         return shorten(value, 60, placeholder=" …") or "-"
-    if name == "secret" or name.endswith("_token"):
+    if name.endswith(("secret", "secrets", "_token", "audit.key")):
         return "(set)" if value else "-"
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "-"

@@ -43,7 +43,7 @@ def _split(value: Any) -> Any:
     return value
 
 
-def _object(value: Any) -> Any:
+def read_object(value: Any) -> Any:
     """Read JSON text as a mapping: environment variables are text."""
     if not isinstance(value, str):
         return value
@@ -156,7 +156,7 @@ class AdapterSettings(Section):
         default="",
         description="Name in the table of adapters. Empty: openai if it has a key, else demo.",
     )
-    options: Annotated[Mapping[str, Any], BeforeValidator(_object)] = Field(
+    options: Annotated[Mapping[str, Any], BeforeValidator(read_object)] = Field(
         default={},
         description="Arguments of the adapter, such as model; as JSON in the environment.",
         repr=False,  # it may hold a key
@@ -213,7 +213,7 @@ class ParameterSettings(Section):
     @field_validator("response_schema", mode="before")
     @classmethod
     def _json_object(cls, value: Any) -> Any:
-        return _object(value)
+        return read_object(value)
 
 
 class TranscriptionSettings(Section):
@@ -287,12 +287,12 @@ class KnowledgeSettings(Section):
         description="What turns texts into vectors: a name, and a model behind a colon, as in "
         "openai:text-embedding-3-small. hashing needs no model: it compares words.",
     )
-    embedder_options: Annotated[Mapping[str, Any], BeforeValidator(_object)] = Field(
+    embedder_options: Annotated[Mapping[str, Any], BeforeValidator(read_object)] = Field(
         default={},
         description="Arguments of the embedder, such as model; as JSON in the environment.",
         repr=False,  # it may hold a key
     )
-    graph_options: Annotated[Mapping[str, Any], BeforeValidator(_object)] = Field(
+    graph_options: Annotated[Mapping[str, Any], BeforeValidator(read_object)] = Field(
         default={},
         description="Options of the graph, such as prefixes and limits of SPARQL; as JSON in the "
         "environment.",
@@ -548,7 +548,7 @@ class AnalystSettings(Section):
     ] = Field(default="512MB", description="Memory that queries may take together.")
     threads: Count = Field(default=2, description="Threads that queries may take together.")
     concurrency: Count = Field(default=8, description="Most queries at the same time.")
-    row_filters: Annotated[Mapping[str, str], BeforeValidator(_object)] = Field(
+    row_filters: Annotated[Mapping[str, str], BeforeValidator(read_object)] = Field(
         default={},
         description="Which rows of a table somebody may see: SQL by the name of the table, such as "
         "owner = $user; * for every table. A table without the columns is closed. As JSON in the "
@@ -635,11 +635,11 @@ class TelemetrySettings(Section):
         pattern=f"^({_ADDRESS})?$",
         description="Address of a receiver of OTLP, such as http://localhost:4318.",
     )
-    endpoints: Annotated[Mapping[str, str], BeforeValidator(_object)] = Field(
+    endpoints: Annotated[Mapping[str, str], BeforeValidator(read_object)] = Field(
         default={},
         description="Whole addresses for traces, metrics or logs alone; JSON in the environment.",
     )
-    headers: Annotated[Mapping[str, str], BeforeValidator(_object)] = Field(
+    headers: Annotated[Mapping[str, str], BeforeValidator(read_object)] = Field(
         default={},
         description="Headers for that receiver, such as a key; as JSON in the environment.",
         repr=False,
@@ -699,7 +699,7 @@ class TelemetrySettings(Section):
     service_name: str = Field(
         default="copilot-runtime", min_length=1, description="What exported spans call this server."
     )
-    resource_attributes: Annotated[Mapping[str, str], BeforeValidator(_object)] = Field(
+    resource_attributes: Annotated[Mapping[str, str], BeforeValidator(read_object)] = Field(
         default={}, description="More about this server; as JSON in the environment."
     )
     log_level: Literal["critical", "error", "warning", "info", "debug"] | None = Field(

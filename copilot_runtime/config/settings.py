@@ -20,7 +20,15 @@ from pydantic import (
     model_validator,
 )
 
+from copilot_runtime.config.access import (
+    AccessSettings,
+    ApiKeySettings,
+    JwtSettings,
+    ProxySettings,
+    ServiceTokenSettings,
+)
 from copilot_runtime.config.analyst_variables import ANALYST_VARIABLES, read_analyst_variables
+from copilot_runtime.config.audit import AuditSettings
 from copilot_runtime.config.file import Document, read_document
 from copilot_runtime.config.generative_ui import (
     A2uiSettings,
@@ -28,6 +36,7 @@ from copilot_runtime.config.generative_ui import (
     McpAppsSettings,
     OpenGenerativeUiSettings,
 )
+from copilot_runtime.config.limits import LimitSettings
 from copilot_runtime.config.problems import SettingOrigins, explain, reject_misspelt_variable
 from copilot_runtime.config.sections import (
     AdapterSettings,
@@ -298,6 +307,13 @@ class Settings(Section):
     )
     adapter: AdapterSettings = AdapterSettings()
     parameters: ParameterSettings = ParameterSettings()
+    access: AccessSettings = AccessSettings()
+    api_keys: ApiKeySettings = ApiKeySettings()
+    jwt: JwtSettings = JwtSettings()
+    proxy: ProxySettings = ProxySettings()
+    service_tokens: ServiceTokenSettings = ServiceTokenSettings()
+    limits: LimitSettings = LimitSettings()
+    audit: AuditSettings = AuditSettings()
     transcription: TranscriptionSettings = TranscriptionSettings()
     guardrails: GuardrailSettings = GuardrailSettings()
     mcp: McpSettings = McpSettings()

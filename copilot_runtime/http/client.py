@@ -90,6 +90,10 @@ class Upstream:
         """Return the exchange to enter: `async with upstream.post(...) as reply`."""
         return Exchange(self, "POST", url, body, headers)
 
+    def get(self, url: str, headers: Mapping[str, str]) -> "Exchange":
+        """Return the exchange to enter, as `post` does."""
+        return Exchange(self, "GET", url, None, headers)
+
     async def request_json(
         self,
         method: str,

@@ -26,7 +26,14 @@ from copilot_runtime.errors import (
     RunStalled,
     report_of,
 )
-from copilot_runtime.events import Event, MessagesSnapshot, RunFailed, RunFinished, RunStarted
+from copilot_runtime.events import (
+    Event,
+    MessagesSnapshot,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Usage,
+)
 from copilot_runtime.expiry import ExpiryQueue
 from copilot_runtime.hooks import Hooks, call, call_quietly, trace_early_calls
 from copilot_runtime.interfaces import (
@@ -49,11 +56,13 @@ from copilot_runtime.interfaces import (
     copy_with_span,
 )
 from copilot_runtime.logs import reset_log_fields, set_log_fields, swap_log_fields
+from copilot_runtime.runtime.audit import RunAudit
 from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPreparer, get_agent
 from copilot_runtime.runtime.report import report_error
 from copilot_runtime.runtime.run import Run, RunListener
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
+from copilot_runtime.security.limits.limiter import Limiter
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import render_answer, render_question
 from copilot_runtime.telemetry.genai import end_run_span, name_agent, start_run_span
@@ -74,7 +83,8 @@ class Runtime:
 
     `chat` answers requests that name no agent. Times are in seconds; `max_runs` of zero means any
     number at once. `grace` is how long `aclose` waits for what does not end. The `listener` is
-    told of the beginning and the end of each run.
+    told of the beginning and the end of each run. The `limiter` says whether somebody may have one
+    more, and counts what it has used; the `audit` writes down who began what.
     """
 
     def __init__(
@@ -96,8 +106,12 @@ class Runtime:
         grace: float = 10.0,
         telemetry: Telemetry = NO_TELEMETRY,
         listener: RunListener | None = None,
+        limiter: Limiter | None = None,
+        audit: RunAudit | None = None,
     ) -> None:
         self.telemetry = telemetry
+        self._limiter = limiter
+        self._audit = audit
         self._listener = listener
         self.chat = complete(Agent, chat)
         self.agents = agents if callable(agents) else _complete_agents(agents)
@@ -188,6 +202,8 @@ class Runtime:
             await self._launch(run, agent)
         except BaseException as error:
             end_run_span(run.span, "refused", error)
+            if self._audit is not None:
+                self._audit.refuse(run.request, error)
             raise
         finally:
             reset_log_fields(token)
@@ -236,6 +252,7 @@ class Runtime:
             raise
         self._runs[run.log_id] = run
         try:
+            await self._take_place(run)
             pending = await self._prepare(run, agent)
             run.request, run.is_rewritten = pending.request, pending.is_rewritten
             if run.span.is_recording:
@@ -258,6 +275,7 @@ class Runtime:
 
         Raises what keeps a run from starting.
         """
+        request.identity.require("runs:start")
         self._check_open()
         async with asyncio.timeout(self.run_timeout):
             return await contain(self._preparer.authorize_run(request))
@@ -312,7 +330,8 @@ class Runtime:
         return [run for run in self._runs.values() if run.is_active]
 
     def _admit(self, run: Run) -> None:
-        """Raise when there is no place for a run, or it has one."""
+        """Raise when there is no place for a run, or it has one, or its caller may start none."""
+        run.request.identity.require("runs:start")
         self._check_open()
         if (other := self._runs.get(run.log_id)) is not None and other.is_active:
             raise Misuse(
@@ -329,6 +348,24 @@ class Runtime:
     def _check_open(self) -> None:
         if self.is_closing:
             raise Interrupted("The server stopped before it could answer.")
+
+    async def _take_place(self, run: Run) -> None:
+        """Take a place among those that the caller may have, until the run ends."""
+        if self._limiter is None:
+            return
+        request = run.request
+        try:
+            release = await self._limiter.admit_run(request.identity, request.user, run.log_id)
+        except CopilotError as error:
+            await report_error(self.hooks, error, run)
+            raise
+        run.ended.add_done_callback(lambda _: release())
+
+    async def _count_usage(self, run: Run, events: Sequence[Event]) -> None:
+        """Count what a run has used."""
+        if self._limiter is not None and self._limiter.counts_tokens:
+            usages = [event for event in events if isinstance(event, Usage)]
+            await self._limiter.count_usage(run.request.identity, run.request.user, usages)
 
     async def _prepare(self, run: Run, agent: SupportsRun | None) -> PendingRun:
         """Prepare a run, which may take forever: nobody has to wait for it."""
@@ -379,9 +416,15 @@ class Runtime:
             if isinstance(error, Exception):
                 await report_error(self.hooks, error, run)
             raise
-        if self._listener is not None:
-            self._listener(request, started)
+        self._notify(request, started)
         return writer
+
+    def _notify(self, request: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
+        """Tell the listener and the audit log of the beginning or the end of a run."""
+        if self._listener is not None:
+            self._listener(request, event)
+        if self._audit is not None:
+            self._audit.feed(request, event)
 
     async def _drive(self, run: Run, agent: Agent, writer: LogWriter) -> None:
         last: RunFinished | RunFailed | None = None
@@ -423,8 +466,7 @@ class Runtime:
                     await self._end(run, writer, last, error)
             finally:
                 run.slot.run = None
-                if self._listener is not None:
-                    self._listener(run.request, last)
+                self._notify(run.request, last)
                 if run.span.is_recording:
                     end_run_span(run.span, _name_outcome(last), error)
                 if run.is_attached:  # and stays in memory until its reader has left
@@ -463,8 +505,12 @@ class Runtime:
             if not run.is_attached:
                 del self._runs[run.log_id]
             run.finish("ended")
+        counts = self._limiter is not None and self._limiter.counts_tokens
+        # at once: its reader may have left, and then the log goes
+        events = await _read_log(run) if counts or run.span.keeps_content else ()
+        await self._count_usage(run, events)
         if run.span.keeps_content:
-            answer = fold_messages(await _read_log(run))
+            answer = fold_messages(events)
             reason = "stop" if isinstance(last, RunFinished) else None
             run.span.set_content({semconv.OUTPUT_MESSAGES: render_answer(answer, reason) or None})
         await self._call_end_hook(run, last, error)

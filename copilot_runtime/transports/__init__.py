@@ -10,6 +10,7 @@ TRANSPORTS = {
 """Name in the setting `transports` → import string of what makes it of `Services`."""
 
 SIDE_ENDPOINTS = {
+    "access": "copilot_runtime.transports.access.endpoint:AccessEndpoint",
     "analyst": "copilot_runtime.transports.analyst.endpoint:AnalystEndpoint",
     "events": "copilot_runtime.transports.events.endpoint:EventsEndpoint",
     "knowledge": "copilot_runtime.transports.knowledge.endpoint:KnowledgeEndpoint",

@@ -1,7 +1,8 @@
 """Find out who sent a request, before anything else is done."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from http import HTTPStatus
 from time import time_ns
@@ -9,22 +10,33 @@ from typing import Any, cast
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
-from starlette.types import Scope
 
 from copilot_runtime.concurrency import call
+from copilot_runtime.config.access import AccessSettings
 from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError, Misuse
 from copilot_runtime.hooks import remember_call
+from copilot_runtime.identity import NOBODY, OPERATE, TENANT_PREFIX, Identity, is_tenant
 from copilot_runtime.interfaces import Caller
+from copilot_runtime.security.authentication.chain import SchemeChain
+from copilot_runtime.security.authentication.proxy import TrustedProxies
+from copilot_runtime.security.authentication.scheme import (
+    CredentialInvalid,
+    Credentials,
+)
 from copilot_runtime.telemetry.propagation import extract_context
 from copilot_runtime.threads.validation import check_id
+from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Refusal, error_body
 
 logger = logging.getLogger(__name__)
 
-Authenticate = Callable[[Any], str | Awaitable[str | None] | None]
+Authenticate = Callable[[Any], str | Identity | Awaitable[str | Identity | None] | None]
 """Gets the `HTTPConnection`, which has what a `Request` and a `WebSocket` share. Returns whose
-request this is: an id of the application's, to whom threads belong. None is anybody. It raises
-`AuthenticationFailed`, or Starlette's `HTTPException`, to send one away."""
+request this is: an id of the application's, to whom threads belong, or an `Identity` with a tenant
+and roles. None is anybody. It raises `AuthenticationFailed`, or Starlette's `HTTPException`, to
+send one away."""
+
+_UNIX = "unix"
 
 
 class Unauthorized(Refusal):
@@ -37,6 +49,7 @@ class Unauthorized(Refusal):
         *,
         code: str = "AUTHENTICATION_ERROR",
         headers: Mapping[str, str] | None = None,
+        reason: str = "",
     ) -> None:
         kind = {401: "unauthorized", 403: "forbidden"}.get(status, "refused")
         if status >= 500:  # a client is not refused because the server failed
@@ -44,13 +57,17 @@ class Unauthorized(Refusal):
         body = error_body(kind, message, code)
         super().__init__(status, body, headers, close=(4401, "Unauthorized"))
         self.message = message
+        self.reason = reason or message
+        """Why, for the operator alone."""
 
 
 class Authenticator:
     """Makes the `Caller` of a request.
 
-    `authenticate` is the hook of the application, `forwards` decides which headers a run may see,
-    and `properties` are the operator's: those of the client come on top.
+    `authenticate` is the hook of the application, which is asked about requests without a
+    credential that the `schemes` know. `forwards` decides which headers a run may see, and
+    `properties` are the operator's: those of the client come on top. `access` says what roles
+    allow, and whether nobody may come in; `proxies` are believed about who is behind them.
     """
 
     def __init__(
@@ -58,31 +75,76 @@ class Authenticator:
         authenticate: Authenticate | None = None,
         forwards: Callable[[str], bool] = frozenset().__contains__,
         properties: Mapping[str, Any] | None = None,
+        *,
+        schemes: SchemeChain | None = None,
+        access: AccessSettings | None = None,
+        operators: Collection[str] = (),
+        proxies: Collection[str] = (),
     ) -> None:
         self._authenticate = authenticate
         self._properties = properties or {}
         self._forwards = lru_cache(maxsize=256)(forwards)  # clients send the same few names
+        self._schemes = schemes
+        self._access = access or AccessSettings()
+        self._operators = frozenset(operators)
+        self._proxies = TrustedProxies(proxies)
+        self._find_scopes = lru_cache(maxsize=256)(self._access.find_scopes)
 
-    async def authenticate(self, scope: Scope, headers: Mapping[str, str]) -> Caller:
-        """Return who sent the request. Raises `Unauthorized`."""
-        user = None
-        if self._authenticate is not None:
+    async def authenticate(self, request: Request) -> Caller:
+        """Return who sent a request, and take away what it should not have said.
+
+        Raises `Unauthorized`, and what reading the body of a signed request raises.
+        """
+        identity = None
+        if self._schemes is not None:
+            identity = await self._recognise(self._schemes, request)
+        if identity is None and self._authenticate is not None:
             start_time = time_ns()
-            user = await self._user(self._authenticate, HTTPConnection(scope))
+            identity = await self._ask_hook(self._authenticate, HTTPConnection(request.scope))
             remember_call("authenticate", self._authenticate, start_time)
+        elif identity is None and self._schemes is not None and not self._access.anonymous:
+            challenge = {"www-authenticate": "Bearer"}
+            raise Unauthorized(401, "Sign in to use this server.", headers=challenge)
+        headers = request.headers
         forwarded = {name: value for name, value in headers.items() if self._forwards(name)}
-        parent = extract_context(headers)
-        return Caller(user=user, headers=forwarded, properties=self._properties, parent=parent)
+        identity = self._permit(identity or NOBODY, request)
+        return Caller(
+            user=identity.owner,
+            headers=forwarded,
+            properties=self._properties,
+            parent=extract_context(headers),
+            identity=identity,
+        )
 
-    async def _user(self, authenticate: Authenticate, connection: HTTPConnection) -> str | None:
+    async def _recognise(self, schemes: SchemeChain, request: Request) -> Identity | None:
+        """Return whose credential a request has, if any scheme knows it."""
+        credentials = Credentials(
+            headers=request.headers,
+            peer=read_peer(request),
+            method=_name_operation(request),
+            read_body=request.body,
+        )
         try:
-            user = await call(authenticate, connection)
-            if user is not None and not (isinstance(user, str) and user):
-                raise ConfigurationFailed(
-                    f"The authenticate hook returned {user!r}.",
-                    hint="It returns the id of a user, a string that is not empty, or None.",
-                )
-            _check(user)
+            _check_once(request, schemes.headers)
+            recognition = await schemes.recognise(credentials)
+            if recognition.identity is not None:
+                _check_owner(recognition.identity)
+            elif self._authenticate is None:
+                schemes.reject_unknown(credentials)
+        except CopilotError as error:
+            reason = getattr(error, "reason", error.message)
+            logger.info("A credential from %s was refused: %s", credentials.peer, reason)
+            raise _refuse(error, reason) from error
+        request.remove_headers(recognition.removed)
+        return recognition.identity
+
+    async def _ask_hook(
+        self, authenticate: Authenticate, connection: HTTPConnection
+    ) -> Identity | None:
+        try:
+            identity = _read_answer(await call(authenticate, connection))
+            if identity is not None:
+                _check(identity)
         except HTTPException as error:
             message = _message(error)
             raise Unauthorized(error.status_code, message, headers=error.headers) from error
@@ -94,17 +156,93 @@ class Authenticator:
         except Exception as error:  # code of the application: nobody comes in by its mistakes
             logger.exception("The authenticate hook failed")
             raise Unauthorized(500, RUN_FAILED.message, code=RUN_FAILED.code) from error
-        return user
+        return identity
+
+    def _permit(self, identity: Identity, request: Request) -> Identity:
+        """Return an identity with what it may do, and where it comes from."""
+        roles = tuple(identity.roles) or self._access.default_roles
+        permissions = self._find_scopes(roles)
+        if identity.owner is not None and identity.owner in self._operators:
+            permissions |= {OPERATE}
+        if identity.scopes is not None and "*" not in identity.scopes:
+            permissions &= frozenset(identity.scopes)
+        address = self._proxies.find_client(
+            read_peer(request), request.headers.get("x-forwarded-for", "")
+        )
+        return replace(identity, roles=roles, permissions=permissions, address=address)
 
 
-def _check(user: str | None) -> None:
-    """Raise `ConfigurationFailed` for a user to whom no thread could belong."""
-    if user is None:
-        return
+def _read_answer(answer: Any) -> Identity | None:
+    """Return the identity that a hook has returned. Raises `ConfigurationFailed`."""
+    match answer:
+        case None:
+            return None
+        case Identity():
+            return replace(answer, method="hook")
+        case str() if answer:
+            return Identity(user=answer, method="hook")
+        case _:
+            raise ConfigurationFailed(
+                f"The authenticate hook returned {answer!r}.",
+                hint="It returns the id of a user, a string that is not empty, an Identity, or "
+                "None.",
+            )
+
+
+def _check_owner(identity: Identity) -> None:
+    """Raise `CredentialInvalid` for somebody to whom nothing could belong."""
     try:
-        check_id("user's id", user)
+        check_id("user's id", identity.owner or "")
     except Misuse as error:
-        excerpt = user if len(user) <= 40 else f"{user[:40]}…"
+        raise CredentialInvalid("The user of this credential has no usable id.") from error
+
+
+def _refuse(error: CopilotError, reason: str) -> Unauthorized:
+    """Return the answer to a credential that was refused."""
+    challenge = {"www-authenticate": 'Bearer error="invalid_token"'}
+    headers = challenge if error.status_code == 401 else None
+    return Unauthorized(
+        error.status_code, error.public, code=error.code, headers=headers, reason=reason
+    )
+
+
+def read_peer(request: Request) -> str:
+    """Return the address that a connection comes from; a socket of this machine has none."""
+    client = request.scope.get("client")
+    return client[0] if client and client[0] else _UNIX
+
+
+def _name_operation(request: Request) -> str:
+    """Return what a service signs: the method, and the path with its query below the URL."""
+    query = f"?{request.query_string}" if request.query_string else ""
+    return f"{request.method or 'GET'} {request.path}{query}"
+
+
+def _check_once(request: Request, names: Collection[str]) -> None:
+    """Raise `CredentialInvalid` for a header that says who somebody is, and comes twice.
+
+    A proxy may have added its own to that of a client, and which is which cannot be known.
+    """
+    found = [name.lower() for name, _ in request.scope["headers"]]
+    for name in names:
+        if found.count(name.encode("latin-1")) > 1:
+            raise CredentialInvalid(f"The header {name} comes twice.")
+
+
+def _check(identity: Identity) -> None:
+    """Raise `ConfigurationFailed` for a user to whom no thread could belong."""
+    user = identity.user
+    try:
+        if user == "":
+            raise Misuse("The user is an empty text.")
+        if user is not None and user.startswith(TENANT_PREFIX):
+            raise Misuse(f"The id of a user may not begin with {TENANT_PREFIX!r}.")
+        if identity.tenant and not is_tenant(identity.tenant):
+            raise Misuse("A tenant has letters, digits and . _ -, at most 100 of them.")
+        check_id("user's id", identity.owner or "")
+    except Misuse as error:
+        text = identity.owner or ""
+        excerpt = text if len(text) <= 40 else f"{text[:40]}…"
         raise ConfigurationFailed(
             f"The authenticate hook returned {excerpt!r}. {error.message}",
             hint="It returns the id of a user, not a token or a record.",

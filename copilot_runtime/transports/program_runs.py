@@ -112,6 +112,7 @@ class ProgramRuns:
             headers=caller.headers,
             url=caller.url,
             user=caller.user,
+            identity=caller.identity,
             parent=caller.parent,
             log_id=uuid4().hex,
             **fields,

@@ -1,12 +1,13 @@
 """One request, as the router gives it to a transport, and the ways to answer it."""
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.security.cors import RawHeaders
@@ -49,6 +50,20 @@ class Request:
         self.headers = decode_headers(scope) if headers is None else headers
         self.caller = caller or _NOBODY
         self.response_headers = response_headers or []
+        self.action = ""
+        """What is asked for, in words for the audit log; a transport that knows it says so."""
+        self.thread = ""
+        """The thread that it is asked of."""
+        self.is_read: bool | None = None
+        """Whether it only reads; None is by its method."""
+        self.starts_run = False
+        """Whether it is about a run, which is written down itself."""
+        self.refusal: BaseException | None = None
+        """Why it is refused, where the status of the answer does not say so."""
+        self.record: Callable[[Request, BaseException | None], None] | None = None
+        """Writes an operation into the audit log, if there is one: for what has several."""
+        self.status = 0
+        """The status of the answer."""
         self.is_answered = False
         """Whether the head of the answer has been written."""
         self._max_body_bytes = max_body_bytes
@@ -87,6 +102,27 @@ class Request:
     def content_type(self) -> str:
         """The type of the body in lower case, without parameters; empty if there is none."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def remove_headers(self, names: Collection[str]) -> None:
+        """Take headers away, also for what reads the scope of ASGI."""
+        if not any(name in self.headers for name in names):
+            return
+        self.headers = {name: value for name, value in self.headers.items() if name not in names}
+        raw = frozenset(name.encode("latin-1") for name in names)
+        every: Iterable[tuple[bytes, bytes]] = self.scope["headers"]
+        self.scope["headers"] = [item for item in every if item[0].lower() not in raw]
+
+    def set_retry_after(self, error: BaseException | None) -> None:
+        """Say when to try again, if an error knows it: also to pages of other origins."""
+        seconds = getattr(error, "retry_after", None)
+        if not isinstance(error, LimitExceeded) or seconds is None:
+            return
+        names = {name for name, _ in self.response_headers}
+        if b"retry-after" in names:
+            return
+        self.response_headers = [*self.response_headers, (b"retry-after", b"%d" % seconds)]
+        if b"access-control-allow-origin" in names:
+            self.response_headers.append((b"access-control-expose-headers", b"Retry-After"))
 
     async def body(self) -> bytes:
         """Return the body, which is read from the client only once.
@@ -168,7 +204,7 @@ class Request:
             every.append((b"content-length", str(len(body)).encode()))
         every += encode_headers(headers)
         every += self.response_headers
-        self.is_answered = True
+        self.is_answered, self.status = True, status
         await self.send({"type": "http.response.start", "status": status, "headers": every})
         if len(body) <= PIECE:
             await self.send({"type": "http.response.body", "body": body})
@@ -203,7 +239,7 @@ class Request:
         """
         every = [(b"content-type", content_type.encode()), *UNBUFFERED, *encode_headers(headers)]
         every += self.response_headers
-        self.is_answered = True
+        self.is_answered, self.status = True, 200
         await self.send({"type": "http.response.start", "status": 200, "headers": every})
         timeout = self._write_timeout if write_timeout is None else write_timeout
         stream = Stream(self.receive, self.send, timeout, keep_alive=keep_alive, comment=comment)

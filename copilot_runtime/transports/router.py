@@ -13,12 +13,15 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.errors import CopilotError, LimitExceeded
+from copilot_runtime.identity import set_current_identity
 from copilot_runtime.security.cors import Cors
+from copilot_runtime.security.limits.limiter import Limiter
 from copilot_runtime.security.loopback import LoopbackGuard
 from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.body import BadRequest, ClientGone
 from copilot_runtime.transports.request import Request, decode_headers
+from copilot_runtime.transports.request_audit import RequestAudit
 from copilot_runtime.transports.streaming import WriteTimeout
 from copilot_runtime.transports.transport import Refusal, Transport, error_body
 
@@ -49,6 +52,8 @@ class Router:
         max_values: int,
         read_timeout: float,
         write_timeout: float,
+        limiter: Limiter | None = None,
+        audit: RequestAudit | None = None,
     ) -> None:
         self._base = base
         self._cors = cors
@@ -59,6 +64,8 @@ class Router:
         self._max_values = max_values
         self._read_timeout = read_timeout
         self._write_timeout = write_timeout
+        self._audit = audit
+        self._limiter = limiter if limiter is not None and limiter.limits_requests else None
         paths = [(path, transport) for transport in transports for path in transport.paths]
         self._patterns = _group_patterns(paths)
         """Those that a path may match, by its first part; an empty one for all other paths."""
@@ -88,16 +95,36 @@ class Router:
             request.response_headers = self._cors.preflight(headers)
             await request.respond(204)
             return
+        if self._audit is None:
+            await self._answer(request)
+            return
+        request.record = self._audit.record
+        try:
+            error = await self._answer(request)
+        except BaseException as caught:
+            self._audit.record(request, caught)
+            raise
+        self._audit.record(request, error or request.refusal)
+
+    async def _answer(self, request: Request) -> BaseException | None:
+        """Answer a request, and return the error by which it was refused or has failed."""
         transport: Transport | None = None
         try:
             if request.path not in self._own_auth:
-                request.caller = await self._authenticator.authenticate(scope, headers)
+                request.caller = await self._authenticator.authenticate(request)
+                set_current_identity(request.caller.identity)
             transport = await self._find(request)
+            if scope_name := transport.find_scope(request):
+                request.caller.identity.require(scope_name)
+            if (error := await self._count(request)) is not None:
+                await transport.limit(request, error)
+                return error
             await transport(request)
         except (ClientGone, WriteTimeout):
             pass  # nobody is left who could read an answer
         except Refusal as refusal:
             await _refuse(request, refusal)
+            return refusal
         except Exception as error:  # also of hooks, stores and agents
             if transport is None or request.is_answered or request.is_websocket:
                 raise
@@ -105,7 +132,22 @@ class Router:
                 logger.exception("A request failed")
             elif isinstance(error, CopilotError) and error.message not in error.public:
                 logger.error("A request failed: %s %s", error.message, error.hint or "")
+            request.set_retry_after(error)
             await _refuse(request, transport.refuse(error))
+            return error
+        return None
+
+    async def _count(self, request: Request) -> LimitExceeded | None:
+        """Count a request, and return why it is one too many."""
+        if self._limiter is None:
+            return None
+        try:
+            await self._limiter.check_request(request.caller.identity)
+        except LimitExceeded as error:
+            logger.info("A request was one too many: %s %s", error.message, error.hint or "")
+            request.set_retry_after(error)
+            return error
+        return None
 
     async def turn_away(self, scope: Scope, receive: Receive, send: Send) -> bool:
         """Answer a request from outside where only this machine is meant; return whether it was.

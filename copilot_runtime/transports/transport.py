@@ -8,7 +8,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from copilot_runtime.config.settings import Settings
-from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError
+from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError, LimitExceeded
 from copilot_runtime.generative_ui.options import GenerativeUi
 from copilot_runtime.registry import Registry
 from copilot_runtime.runtime.conversations import Conversations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from copilot_runtime.adapters.transcription import Transcriber
     from copilot_runtime.generative_ui.mcp_apps.proxy import AppProxy
     from copilot_runtime.knowledge import Knowledge
+    from copilot_runtime.transports.access.report import AccessReport
     from copilot_runtime.transports.analyst.access import AnalystAccess
     from copilot_runtime.transports.events.access import EventAccess
     from copilot_runtime.transports.plans.access import PlanAccess
@@ -40,6 +41,7 @@ class Services:
     is an agent that plans, `analyst` for data, if an agent answers from some, and `events` for
     events, if they are kept. `tools` are those that an operator wrote, and `generative_ui` what is
     set for interfaces that models make; `app_proxy` answers MCP apps in frames, if there are any.
+    `access` describes who may do what.
     """
 
     runs: Conversations
@@ -56,6 +58,7 @@ class Services:
     app_proxy: "AppProxy | None" = None
     serves_chat: bool = True
     telemetry: Telemetry = NO_TELEMETRY
+    access: "AccessReport | None" = None
 
 
 class Refusal(Exception):
@@ -103,6 +106,14 @@ class Transport:
     """Whether it decides itself who may ask, at paths without parameters that are only its own:
     `authenticate` is not called then, and the caller is nobody."""
 
+    def find_scope(self, request: Request) -> str:  # noqa: ARG002  # may be overridden
+        """Return the scope that somebody needs for a request; an empty one is for everybody.
+
+        A transport that learns from the body what is asked for checks that itself, by
+        `request.caller.identity`. To start a run is checked where runs start.
+        """
+        return ""
+
     async def accepts(self, request: Request) -> bool:
         """Return whether this request, to one of the paths, is for this transport."""
         return not request.is_websocket
@@ -110,6 +121,10 @@ class Transport:
     async def __call__(self, request: Request) -> None:
         """Answer one request."""
         raise NotImplementedError
+
+    async def limit(self, request: Request, error: LimitExceeded) -> None:  # noqa: ARG002
+        """Answer a request that is one too many, by the words of `error`: a 429 by default."""
+        raise error
 
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:  # noqa: ARG002  # may be overridden
         """Return typed routes for some of `paths`, which `/docs` then describes; none by default.
@@ -138,6 +153,11 @@ class Transport:
 
     async def aclose(self) -> None:
         """End what `open` began, when the application stops."""
+
+
+def find_data_scope(request: Request) -> str:
+    """Return the scope for what only has data: to read it, or to change it."""
+    return "data:read" if request.method in ("GET", "HEAD") else "data:write"
 
 
 def error_body(kind: str, message: str, code: str) -> Mapping[str, Any]:

@@ -22,6 +22,7 @@ SECTIONS = [
         "Scenarios",
         "Events",
         "Telemetry",
+        "Access",
         "Run it",
         "Look up",
         "Why",

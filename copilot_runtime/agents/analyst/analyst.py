@@ -40,6 +40,7 @@ from copilot_runtime.agents.analyst.traces import read_source
 from copilot_runtime.agents.analyst.upkeep import Upkeep
 from copilot_runtime.concurrency import call, retrieve_exception
 from copilot_runtime.config.sections import AnalystSettings
+from copilot_runtime.identity import OPERATE
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.telemetry.analyst_spans import start_memory_span
 from copilot_runtime.telemetry.span import NO_SPAN, Span
@@ -205,7 +206,7 @@ class Analyst:
             user=caller.user,
             values=values,
             agent_name=agent_name,
-            is_operator=caller.user is not None and caller.user in self._operators,
+            is_operator=caller.identity.allows(OPERATE) or caller.user in self._operators,
         )
 
     def build_rules(self, scope: Scope) -> GuardRules:

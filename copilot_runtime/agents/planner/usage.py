@@ -1,9 +1,12 @@
 """Counts what the requests to models cost, for the budgets of plans."""
 
+from collections.abc import Callable
 from importlib.util import find_spec
 
 from copilot_runtime.adapters.cost import price_usage
 from copilot_runtime.adapters.pricing import load_prices
+from copilot_runtime.agents.planner.events import PlanEntry, UsageAdded
+from copilot_runtime.agents.planner.plan import Plan
 from copilot_runtime.agents.planner.roles import TaskContext
 from copilot_runtime.events import Usage
 
@@ -18,3 +21,15 @@ async def count_usage(usage: Usage, context: TaskContext) -> None:
         await load_prices()
         dollars = price_usage(usage)
     await context.add_usage((usage.input_tokens or 0) + (usage.output_tokens or 0), dollars)
+
+
+class PlanUsage:
+    """Follows plans, and tells what they use of models: `count` gets user, tokens and dollars."""
+
+    def __init__(self, count: Callable[[str | None, int, float], None]) -> None:
+        self._count = count
+
+    def feed(self, plan: Plan, entry: PlanEntry) -> None:
+        """Take what happened to a plan."""
+        if isinstance(entry.event, UsageAdded):
+            self._count(plan.created.user, entry.event.tokens, entry.event.dollars)

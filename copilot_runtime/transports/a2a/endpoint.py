@@ -47,6 +47,12 @@ class A2aEndpoint(Transport):
             has_a2ui=self._has_a2ui,
         )
 
+    def find_scope(self, request: Request) -> str:
+        """Return that of runs, or of threads for tasks that are only read; cards are for all."""
+        if request.path.endswith(_CARDS):
+            return ""
+        return "threads:read" if request.method == "GET" else "runs:start"
+
     async def __call__(self, request: Request) -> None:
         agents = await self._names.agents(request.caller)
         path = request.path.removeprefix(_PREFIX)

@@ -351,6 +351,7 @@ def _build_run(
         operation="SendMessage",
         detached=True,
         user=caller.user,
+        identity=caller.identity,
         persist=True,
         log_id=new_id(),
         parent=caller.parent,

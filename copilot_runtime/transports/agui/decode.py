@@ -82,6 +82,7 @@ def run_input(
         follow_up="server",
         detached=name == "run",
         user=caller.user,
+        identity=caller.identity,
         parent=caller.parent,
         persist=name == "run",
         log_id=urandom(16).hex(),

@@ -16,7 +16,12 @@ from starlette.types import ASGIApp
 
 from copilot_runtime.agui.version import is_legacy
 from copilot_runtime.concurrency import retrieve_exception
-from copilot_runtime.errors import AgentNotFound, AuthenticationFailed, report_of
+from copilot_runtime.errors import (
+    AgentNotFound,
+    AuthenticationFailed,
+    LimitExceeded,
+    report_of,
+)
 from copilot_runtime.events import Event, RunFailed, RunFinished, RunStarted
 from copilot_runtime.generative_ui.mcp_apps.proxy import PROPERTY
 from copilot_runtime.interfaces import DEFAULT_AGENT, Caller, RunInput
@@ -34,7 +39,14 @@ from copilot_runtime.transports.agui.errors import (
     refusal_of,
 )
 from copilot_runtime.transports.agui.handlers import AgentNames, Answers
-from copilot_runtime.transports.agui.routes import OPERATION, Operation, from_envelope, from_path
+from copilot_runtime.transports.agui.routes import (
+    OPERATION,
+    READS,
+    SCOPES,
+    Operation,
+    from_envelope,
+    from_path,
+)
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import Stream, run_until_disconnect
 from copilot_runtime.transports.transport import Services, Transport
@@ -98,11 +110,35 @@ class AguiEndpoint(Transport):
         """Return the answer to an error in the words of CopilotKit's own server."""
         return refusal_of(error)
 
+    async def limit(self, request: Request, error: LimitExceeded) -> None:
+        """Answer a run by an event, as what else forbids it to start; the body is not read."""
+        envelope = None if request.path else await request.json()
+        name = "run" if envelope is not None and "method" not in envelope else ""
+        name = (
+            name
+            or (
+                from_envelope(envelope)
+                if envelope is not None
+                else from_path(request.method, request.path, request.query_string)
+            ).name
+        )
+        if name not in ("run", "ask", "suggest"):
+            raise error
+        encoder = Encoder("", "", agent="", dialect=self._dialect)
+        async with self._stream(request) as stream:
+            frames = encoder.feed([RunFailed(error=error.report())])
+            await stream.write(b"".join(frames), last=True)
+
     async def __call__(self, request: Request) -> None:
         operation = await _read_operation(request)
+        request.action, request.thread = operation.name, operation.thread
+        request.is_read = operation.name in READS
+        if scope := SCOPES.get(operation.name):
+            request.caller.identity.require(scope)
         match operation.name:
             case "run" | "ask" | "suggest":
                 run = await self._run_input(operation, request.caller)
+                request.starts_run, request.thread = True, run.thread_id
                 if run.properties.get(PROPERTY) is not None:
                     answer = self._answer_app(run, request, self._negotiate(operation))
                     await run_until_disconnect(answer, request.receive, None)
@@ -112,6 +148,7 @@ class AguiEndpoint(Transport):
                 await run_until_disconnect(work, request.receive, gone)
             case "connect":
                 run = await self._run_input(operation, request.caller)  # to refuse what is wrong
+                request.thread = run.thread_id
                 key = threads.thread_key(request.caller, run.thread_id)
                 dialect = self._negotiate(operation)
                 work = self._connect(key, operation.agent, request, dialect)
@@ -145,6 +182,8 @@ class AguiEndpoint(Transport):
                     raise error
                 case _:
                     pass
+        if beginning.done() and not beginning.cancelled():
+            request.set_retry_after(beginning.exception())
         headers = trace_ids.build_headers(_read_trace_id(beginning), request)
         async with self._stream(request, headers) as stream:
             if not beginning.done():

@@ -35,6 +35,8 @@ def refusal_of(error: Exception) -> Refusal:
     match error:
         case BadRequest():
             return invalid(error.message, error.status, error.headers)
+        case LimitExceeded(status_code=429):
+            body = {"error": error.code.lower(), "message": error.public}
         case Misuse() | LimitExceeded():
             body = {"error": "Invalid request body", "details": error.message}
         case NotFound():

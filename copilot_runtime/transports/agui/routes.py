@@ -49,6 +49,26 @@ class Operation:
         )
 
 
+SCOPES: Mapping[Name, str] = {
+    "connect": "threads:read",
+    "stop": "runs:start",
+    "transcribe": "runs:start",
+    "list threads": "threads:read",
+    "read messages": "threads:read",
+    "read events": "threads:read",
+    "read state": "threads:read",
+    "change thread": "threads:write",
+    "archive thread": "threads:write",
+    "delete thread": "threads:write",
+    "clear threads": "threads:write",
+}
+"""What operations need. Runs are not among them: what forbids one is an event of its stream."""
+
+READS: frozenset[Name] = frozenset(
+    {"info", "inspect", "connect", "list threads", "read messages", "read events", "read state"}
+)
+"""Operations that change nothing."""
+
 OPERATION = "copilot_runtime.operation"
 """The key in the ASGI scope of an operation that a route of FastAPI has read from the path."""
 

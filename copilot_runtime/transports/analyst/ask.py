@@ -193,6 +193,7 @@ class Answers:
             headers=caller.headers,
             url=caller.url,
             user=caller.user,
+            identity=caller.identity,
             parent=caller.parent,
             persist=bool(ask.session_id),
             detached=True,

@@ -18,7 +18,7 @@ from copilot_runtime.transports.analyst.requests import PRIVATE, check_method, r
 from copilot_runtime.transports.analyst.resources import Resources
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request
-from copilot_runtime.transports.transport import Services, Transport
+from copilot_runtime.transports.transport import Services, Transport, find_data_scope
 
 STREAMS = ("copilot/stream/oai", "copilot/stream")
 CHAT = "copilot/chat"
@@ -38,6 +38,10 @@ class AnalystEndpoint(Transport):
     def __init__(self, services: Services) -> None:
         self._access: AnalystAccess | None = services.analyst
         self._answers = Answers(services.runs, services.telemetry, services.settings.log_ttl)
+
+    def find_scope(self, request: Request) -> str:
+        """Return that of data; who asks a question starts a run."""
+        return "runs:start" if request.path in (*STREAMS, CHAT) else find_data_scope(request)
 
     async def accepts(self, request: Request) -> bool:
         """Take requests of a runtime that has an analyst."""

@@ -39,7 +39,7 @@ _SCRIPTS = (
 """In the order they are run: what a script needs at once stands above it."""
 
 _DATA_SCRIPTS = ("scripts/data.js",)
-"""What the pages *Data*, *Knowledge*, *Plans* and *Traces* have in common."""
+"""What the pages *Access*, *Data*, *Knowledge*, *Plans* and *Traces* have in common."""
 _FORMAT_SCRIPTS = (*_DATA_SCRIPTS, "scripts/format.js")
 _PLANS_SCRIPTS = ("api", "tree", "questions", "task", "page")
 _ANALYST_SCRIPTS = ("api", "table", "answer", "page")
@@ -55,6 +55,7 @@ def console_route(
     plans_path: str = "",
     traces_path: str = "",
     analyst_path: str = "",
+    access_path: str = "",
     keeps_traces: bool = False,
     sandbox_path: str = "",
     draws_surfaces: bool = False,
@@ -64,10 +65,11 @@ def console_route(
     Both paths are those inside the app; where it is mounted comes from the request. They may be
     the same: then the page is for browsers, and all other requests are for the runtime. The
     `suggestions` are what the page offers to ask the plain chat, beside what it offers everybody.
-    With a `knowledge_path`, a `plans_path`, a `traces_path` and an `analyst_path`, it leads to the
-    pages of those routes. If the server `keeps_traces`, answers can be rated, and lead to their
-    traces. With the `sandbox_path` of a `sandbox_route`, it shows MCP apps and pages that models
-    write. If it `draws_surfaces`, it tells agents the components of A2UI that it draws.
+    With a `knowledge_path`, a `plans_path`, a `traces_path`, an `analyst_path` and an
+    `access_path`, it leads to the pages of those routes. If the server `keeps_traces`, answers can
+    be rated, and lead to their traces. With the `sandbox_path` of a `sandbox_route`, it shows MCP
+    apps and pages that models write. If it `draws_surfaces`, it tells agents the components of A2UI
+    that it draws.
     """
     offered = json.dumps(list(suggestions))
 
@@ -80,6 +82,7 @@ def console_route(
             "__PLANS__": root + plans_path if plans_path else "",
             "__TRACES__": root + traces_path if traces_path else "",
             "__ANALYST__": root + analyst_path if analyst_path else "",
+            "__ACCESS__": root + access_path if access_path else "",
             "__KEEPS_TRACES__": "yes" if traces_path and keeps_traces else "",
             "__SANDBOX__": root + sandbox_path if sandbox_path else "",
             "__SURFACES__": "yes" if draws_surfaces else "",
@@ -155,6 +158,21 @@ def analyst_route(endpoint_path: str, path: str = "/data", *, home: str = "/") -
     return _BrowserRoute(path, answer, methods=["GET"], name="analyst")
 
 
+def access_route(endpoint_path: str, path: str = "/access", *, home: str = "/") -> Route:
+    """Return the route of a page that shows who may do what at `endpoint_path`.
+
+    The page itself has no data: it asks for it as whoever opens it.
+    """
+
+    async def answer(request: Request) -> Response:
+        root = request.scope.get("root_path", "").rstrip("/")
+        values = {"__ENDPOINT__": root + endpoint_path or "/", "__HOME__": root + home}
+        return _access().respond(request, values)
+
+    kind = _BrowserRoute if f"{endpoint_path.rstrip('/')}/access" == path else Route
+    return kind(path, answer, methods=["GET"], name="access")
+
+
 class _BrowserRoute(Route):
     """A route that only a browser takes that opens a page, and no query of GraphQL."""
 
@@ -194,6 +212,16 @@ def _traces() -> Document:
         "copilot_runtime.transports.traces.console",
         [f"{name}.js" for name in _TRACES_SCRIPTS],
         title="Traces · copilot-runtime",
+        shared=_FORMAT_SCRIPTS,
+    )
+
+
+@cache
+def _access() -> Document:
+    return Document(
+        "copilot_runtime.transports.access.console",
+        ["page.js"],
+        title="Access · copilot-runtime",
         shared=_FORMAT_SCRIPTS,
     )
 

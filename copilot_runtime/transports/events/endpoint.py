@@ -20,7 +20,12 @@ from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.events.access import MOST_EVENTS, EventAccess
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import Stream, run_until_disconnect
-from copilot_runtime.transports.transport import Refusal, Services, Transport
+from copilot_runtime.transports.transport import (
+    Refusal,
+    Services,
+    Transport,
+    find_data_scope,
+)
 
 _KEEP_ALIVE = 15.0
 _HEADERS = {"cache-control": "private, no-cache", "x-content-type-options": "nosniff"}
@@ -39,6 +44,9 @@ class EventsEndpoint(Transport):
         from copilot_runtime.transports.events.rest import rest_routes  # brings FastAPI along
 
         return rest_routes(path, router) if self._events is not None else ()
+
+    def find_scope(self, request: Request) -> str:
+        return find_data_scope(request)
 
     async def accepts(self, request: Request) -> bool:
         return not request.is_websocket and self._events is not None

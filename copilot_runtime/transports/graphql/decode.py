@@ -89,6 +89,7 @@ def run_input(
         follow_up="client",
         detached=detached,
         user=context.caller.user,
+        identity=context.caller.identity,
         parent=context.caller.parent,
         persist=bool(data.thread_id) and request_type == "Chat",
     )

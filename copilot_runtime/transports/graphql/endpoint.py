@@ -3,6 +3,7 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.gc_tuning import freeze_imports
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services, Transport
@@ -26,6 +27,16 @@ class GraphQLEndpoint(Transport):
     async def accepts(self, request: Request) -> bool:
         """Take all but AG-UI: WebSockets too, and what cannot be read."""
         return not await request.is_envelope()
+
+    async def limit(self, request: Request, error: LimitExceeded) -> None:
+        """Answer by an error of GraphQL: clients show none that has another status."""
+        if request.is_websocket:
+            closing = {"code": 1013, "reason": "Try again later"}
+            await request.send({"type": "websocket.close", **closing})
+            return
+        from copilot_runtime.transports.graphql.errors import build_root_error  # as below
+
+        await request.respond_json(200, build_root_error(error, None))
 
     async def __call__(self, request: Request) -> None:
         await self._server(request)

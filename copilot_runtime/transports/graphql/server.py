@@ -22,6 +22,7 @@ from graphql.execution import experimental_execute_incrementally
 from starlette.types import Scope
 
 from copilot_runtime.errors import LimitExceeded
+from copilot_runtime.identity import Forbidden
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
@@ -39,6 +40,7 @@ from copilot_runtime.transports.graphql.schema import (
     core_schema,
     start_run,
 )
+from copilot_runtime.transports.graphql.scopes import name_operation, require_scopes
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import run_until_disconnect
 from copilot_runtime.transports.transport import Services
@@ -97,6 +99,7 @@ class GraphQLServer:
             operation = await read_request(request)
             document = await self._documents.get(operation.query)
             if document.node is not None:
+                name_operation(document.node, operation.operation_name, request)
                 reads_only = request.method == "GET"
                 _check_operation(document.node, operation.operation_name, reads_only=reads_only)
             if document.errors:
@@ -116,6 +119,13 @@ class GraphQLServer:
         response: GraphQLResponse,
     ) -> None:
         plan = self._documents.plan(document, request.operation_name)
+        if document.node is not None:
+            try:
+                require_scopes(document.node, request.operation_name, context.caller.identity)
+            except Forbidden as error:
+                context.request.refusal = error
+                await response.json(build_root_error(error, plan.key if plan else None))
+                return
         if request.size > _LARGE and document.node is not None:
             try:
                 context.check_size(document.node, request.operation_name, request.variables)
@@ -144,6 +154,7 @@ class GraphQLServer:
             run = await start_run(context, data, properties)
             log = run.follow()
         except Exception as error:  # also of hooks and agents: the client gets it without details
+            context.request.set_retry_after(error)
             await response.json(build_root_error(error, plan.key))
             return
         encoder = Encoder(plan, build_response(run))

@@ -5,6 +5,7 @@ Strawberry implements the protocol; here are our context, limits and errors.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 from datetime import timedelta
 from json import JSONDecodeError
@@ -28,11 +29,13 @@ from strawberry.subscriptions import GRAPHQL_TRANSPORT_WS_PROTOCOL
 from strawberry.types.execution import ExecutionResult, StreamExecutionResult
 
 from copilot_runtime.errors import LimitExceeded
+from copilot_runtime.identity import Forbidden
 from copilot_runtime.jsontext import loads
 from copilot_runtime.transports.body import has_more_values
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
 from copilot_runtime.transports.graphql.errors import format_error, hide_details
 from copilot_runtime.transports.graphql.schema import SchemaParts, make_schema
+from copilot_runtime.transports.graphql.scopes import name_operation, require_scopes
 
 _INIT_TIMEOUT = timedelta(seconds=10)
 _SUBSCRIPTIONS_PER_CONNECTION = 20
@@ -152,11 +155,15 @@ class KnownDocuments(SchemaExtension):
         # list of errors says that this has been done
         execution.graphql_document = document.node or _build_stand_in(execution.operation_name)
         execution.pre_execution_errors = [*document.errors]
+        refusal: Forbidden | None = None
         if document.node is not None and not document.errors:
             variables = execution.variables or {}
             try:
                 context.check_size(document.node, execution.operation_name, variables)
-            except LimitExceeded as error:
+                identity = context.caller.identity
+                require_scopes(document.node, execution.operation_name, identity)
+            except (Forbidden, LimitExceeded) as error:
+                refusal = error if isinstance(error, Forbidden) else None
                 execution.pre_execution_errors = [hide_details(error)]
         connection.operations += 1
         try:
@@ -164,6 +171,10 @@ class KnownDocuments(SchemaExtension):
         finally:
             connection.operations -= 1
             context.stop_runs()
+            if document.node is not None and (record := connection.request.record) is not None:
+                request = copy(connection.request)
+                name_operation(document.node, execution.operation_name, request)
+                record(request, refusal)
 
 
 def _build_stand_in(operation_name: str | None) -> DocumentNode:

@@ -26,7 +26,12 @@ from copilot_runtime.transports.knowledge.files import (
 )
 from copilot_runtime.transports.knowledge.page import POLICY, list_provenance, render_resource
 from copilot_runtime.transports.request import Request
-from copilot_runtime.transports.transport import Refusal, Services, Transport
+from copilot_runtime.transports.transport import (
+    Refusal,
+    Services,
+    Transport,
+    find_data_scope,
+)
 
 _MOST = 100
 """Resources in one answer."""
@@ -45,6 +50,9 @@ class KnowledgeEndpoint(Transport):
 
     def __init__(self, services: Services) -> None:
         self._knowledge = services.knowledge
+
+    def find_scope(self, request: Request) -> str:
+        return find_data_scope(request)
 
     async def accepts(self, request: Request) -> bool:
         return not request.is_websocket and self._knowledge is not None

@@ -25,7 +25,12 @@ from copilot_runtime.transports.plans.encode import (
 )
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import run_until_disconnect
-from copilot_runtime.transports.transport import Refusal, Services, Transport
+from copilot_runtime.transports.transport import (
+    Refusal,
+    Services,
+    Transport,
+    find_data_scope,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +51,9 @@ class PlansEndpoint(Transport):
     def __init__(self, services: Services) -> None:
         self._access = services.plans
         self._is_closing = lambda: services.runs.runtime.is_closing
+
+    def find_scope(self, request: Request) -> str:
+        return find_data_scope(request)
 
     async def accepts(self, request: Request) -> bool:
         """Take requests of a runtime that has an agent that plans."""

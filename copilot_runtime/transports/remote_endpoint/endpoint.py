@@ -42,6 +42,9 @@ class RemoteServer(Transport):
             "agents/state": self._state,
         }
 
+    def find_scope(self, request: Request) -> str:
+        return {"info": "", "agents/state": "threads:read"}.get(request.path, "runs:start")
+
     async def accepts(self, request: Request) -> bool:
         return bool(request.method) and (request.method == "POST" or request.path != "info")
 

@@ -1,7 +1,8 @@
 """Who may read traces: operators. The only place that decides it.
 
 A trace tells what other people do here. So it is not enough to have come in: the setting
-`telemetry.operators` names the users who may read all of them. Where nobody signs in, that is
+`telemetry.operators` names the users who may read all of them, beside those with the scope
+`operate`. Where nobody signs in, that is
 whoever sits at the machine, and opens the page at `/`: a request that came from this machine, asks
 for it by one of its own names, comes through no proxy, and from no page of another origin.
 """
@@ -12,6 +13,7 @@ from typing import Any
 from starlette.types import Scope
 
 from copilot_runtime.errors import CopilotError, NotFound
+from copilot_runtime.identity import OPERATE
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.security.loopback import (
     LoopbackGuard,
@@ -41,24 +43,28 @@ class TraceAccess:
         *,
         operators: Collection[str] = (),
         has_users: bool,
+        has_roles: bool = False,
         has_console: bool,
         guard: LoopbackGuard,
     ) -> None:
         self.telemetry = telemetry
         self._operators = frozenset(operators)
         self._has_users = has_users
+        self._has_roles = has_roles
         self._has_console = has_console
         self._guard = guard
 
     @property
     def may_allow(self) -> bool:
         """Whether there is anybody at all who may read traces."""
-        return bool(self._operators) if self._has_users else self._has_console
+        if not self._has_users:
+            return self._has_console
+        return bool(self._operators) or self._has_roles
 
     def allows(self, scope: Scope, headers: Mapping[str, str], caller: Caller) -> bool:
         """Return whether a request may read traces."""
         if self._has_users:
-            return caller.user is not None and caller.user in self._operators
+            return caller.identity.allows(OPERATE) or caller.user in self._operators
         return self._has_console and self._is_local(scope, headers)
 
     def require(self, scope: Scope, headers: Mapping[str, str], caller: Caller) -> None:

@@ -48,6 +48,10 @@ class TracesEndpoint(Transport):
         self._access = services.traces
         self._runs = services.runs
 
+    def find_scope(self, request: Request) -> str:
+        """Return that of feedback; who may read traces is decided below."""
+        return "data:write" if request.path == "traces/feedback" else ""
+
     async def accepts(self, request: Request) -> bool:
         """Take requests of a runtime that has telemetry."""
         return not request.is_websocket and self._access is not None

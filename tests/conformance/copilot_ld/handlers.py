@@ -36,5 +36,7 @@ HANDLERS = {
     "agent-config": f"{PACKAGE}.assistants:answer_config",
     "agent-service": f"{PACKAGE}.delegation:answer",
     "llm": f"{PACKAGE}.models:answer",
+    "auth": f"{PACKAGE}.tokens:answer",
+    "web-auth": f"{PACKAGE}.tokens:answer_web",
     "retry": f"{PACKAGE}.models:answer_retry",
 }

@@ -1,0 +1,220 @@
+"""`copilot-runtime audit`: read the audit log, hand it on, and find out whether it was changed."""
+
+import getpass
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from copilot_runtime.cli.knowledge import JsonOption, show_json, show_table
+from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.errors import ConfigurationFailed, NotFound
+
+if TYPE_CHECKING:
+    from copilot_runtime.config import Settings
+    from copilot_runtime.security.audit.log import Tail
+
+audit = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+FileOption = Annotated[
+    Path | None, typer.Option("--file", help="Audit log; default: the setting audit.file.")
+]
+UserOption = Annotated[str | None, typer.Option(help="Only what this user did.")]
+ActionOption = Annotated[
+    str | None, typer.Option(help="Only this action, or those that begin so: run, keys.")
+]
+OutcomeOption = Annotated[
+    str | None, typer.Option(help="Only this outcome: allowed, refused, failed, finished, stopped.")
+]
+ThreadOption = Annotated[str | None, typer.Option(help="Only what was asked of this thread.")]
+SinceOption = Annotated[
+    str | None, typer.Option(help="Only from this time on, such as 2026-11-26 or 2026-11-26T18:00.")
+]
+
+
+@audit.callback()
+def look_after() -> None:
+    """Read the audit log, hand it on, and find out whether it was changed.
+
+    \b
+    copilot-runtime audit list --outcome refused
+    copilot-runtime audit export --since 2026-11-01 > november.jsonl
+    copilot-runtime audit verify
+
+    The setting audit.file says where servers write it. These commands may be used while they run.
+    """
+
+
+@audit.command("list")
+def show(
+    user: UserOption = None,
+    action: ActionOption = None,
+    outcome: OutcomeOption = None,
+    thread: ThreadOption = None,
+    since: SinceOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="Most lines, the latest ones.")] = 50,
+    as_json: JsonOption = False,
+    file: FileOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """List what happened, the latest last.
+
+    \b
+    copilot-runtime audit list --user ann --action run
+    copilot-runtime audit list --outcome refused --limit 200 --json
+    """
+    _, path = _find(file, config)
+    found = deque(_select(path, user, action, outcome, thread, since), limit)
+    if as_json:
+        show_json([*found])
+        return
+    head = ("TIME", "USER", "BY", "FROM", "ACTION", "THREAD", "OUTCOME", "REASON")
+    rows = [
+        (
+            *(fields["time"], fields.get("user", "-"), fields.get("method", "-")),
+            *(fields.get("address", "-"), fields.get("action", "-")),
+            *(fields.get("thread", "-"), fields.get("outcome", "-"), fields.get("reason", "")),
+        )
+        for fields in found
+    ]
+    show_table(head, rows, "Nothing is written down that fits.")
+
+
+@audit.command()
+def export(
+    user: UserOption = None,
+    action: ActionOption = None,
+    outcome: OutcomeOption = None,
+    thread: ThreadOption = None,
+    since: SinceOption = None,
+    file: FileOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Write what happened as lines of JSON, the oldest first.
+
+    \b
+    copilot-runtime audit export > audit.jsonl
+    copilot-runtime audit export --outcome refused | jq -r .address | sort | uniq -c
+    """
+    _, path = _find(file, config)
+    for fields in _select(path, user, action, outcome, thread, since):
+        sys.stdout.write(json.dumps(fields, ensure_ascii=False) + "\n")
+
+
+@audit.command()
+def verify(
+    head: Annotated[
+        str | None,
+        typer.Option(help="What this command printed before: that line has to be there still."),
+    ] = None,
+    file: FileOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Find out whether lines were changed, taken away or put in.
+
+    \b
+    copilot-runtime audit verify
+    copilot-runtime audit verify --head 1042:9f86d081884c7d65…
+
+    Each line has a hash that covers the line before. The last line printed is the head: keep it
+    elsewhere, and a later call with --head finds that the end was cut off. With the setting
+    audit.key, nobody without the key can write the log anew. The exit status is 1 for a log that
+    was changed.
+    """
+    from copilot_runtime.security.audit.verify import verify as run
+
+    settings, path = _find(file, config)
+    found = run(path, settings.audit.key, None if head is None else _read_head(head))
+    for problem in found.problems:
+        typer.echo(problem)
+    if not found.is_intact:
+        typer.echo(f"The audit log was changed: {len(found.problems)} problems.")
+        raise typer.Exit(1)
+    if found.first > 1:
+        typer.echo(f"Lines before number {found.first} are deleted: audit.max_files.")
+    typer.echo(f"{found.lines} lines are as they were written.")
+    typer.echo(f"head {found.head.number}:{found.head.hash}")
+
+
+def record_command(settings: "Settings", action: str, subject: str) -> None:
+    """Write down what somebody did by a command, if there is an audit log."""
+    if not settings.audit.file:
+        return
+    from copilot_runtime.security.audit.entry import AuditRecord
+    from copilot_runtime.security.audit.log import AuditLog
+
+    section = settings.audit
+    log = AuditLog(
+        section.file, key=section.key, max_bytes=section.max_bytes, max_files=section.max_files
+    )
+    record = AuditRecord(
+        action=action, outcome="allowed", reason=subject, user=_find_name(), method="command"
+    )
+    try:
+        log.write([replace(record, time=time.time())])
+    except OSError as error:
+        typer.echo(f"The audit log '{section.file}' was not written: {error.strerror}.", err=True)
+
+
+def _find_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in a container
+        return ""
+
+
+def _find(file: Path | None, config: Path | None) -> "tuple[Settings, Path]":
+    """Return the settings, and where the log is. Raises `ConfigurationFailed`, `NotFound`."""
+    from copilot_runtime.config import load_settings
+    from copilot_runtime.security.audit.log import list_files
+
+    settings = load_settings(config)
+    path = file or (Path(settings.audit.file) if settings.audit.file else None)
+    if path is None:
+        raise ConfigurationFailed(
+            "No audit log is written.", hint="Set audit.file in copilot.yml, or name one by --file."
+        )
+    if not path.parent.is_dir() or not list_files(path):
+        raise NotFound(f"There is no audit log '{path}'.")
+    return settings, path
+
+
+def _select(
+    path: Path,
+    user: str | None,
+    action: str | None,
+    outcome: str | None,
+    thread: str | None,
+    since: str | None,
+) -> Iterator[dict[str, Any]]:
+    from copilot_runtime.security.audit.verify import read_lines
+
+    values = {"user": user, "outcome": outcome, "thread": thread}
+    for line in read_lines(path):
+        fields = line.fields
+        if fields is None or any(
+            value is not None and fields.get(name) != value for name, value in values.items()
+        ):
+            continue
+        if action is not None and not str(fields.get("action", "")).startswith(action):
+            continue
+        if since is None or str(fields.get("time", "")) >= since:
+            yield fields
+
+
+def _read_head(text: str) -> "Tail":
+    """Return the head that somebody has kept. Raises `ConfigurationFailed`."""
+    from copilot_runtime.security.audit.log import Tail
+
+    number, separator, digest = text.removeprefix("head ").partition(":")
+    if not separator or not number.isdecimal():
+        raise ConfigurationFailed(
+            f"{text[:80]!r} is no head.", hint="`copilot-runtime audit verify` prints one."
+        )
+    return Tail(int(number), digest)

@@ -1,0 +1,80 @@
+"""The section of the settings for how much somebody may do."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from copilot_runtime.config.sections import Section, Words
+
+_RATE = re.compile(
+    r"(?P<amount>\d{1,15}(\.\d{1,6})?)\s*(/|per\s)\s*(?P<count>\d{1,6}\s*)?"
+    r"(?P<unit>second|minute|hour|day|week|month)s?"
+)
+_SECONDS = {
+    "second": 1,
+    "minute": 60,
+    "hour": 3600,
+    "day": 86_400,
+    "week": 604_800,
+    "month": 2_592_000,
+}
+
+
+def parse_rate(text: str) -> tuple[float, int]:
+    """Return an amount and its seconds of `100/minute` or `5 per 2 hours`. Raises `ValueError`."""
+    found = _RATE.fullmatch(text.strip().lower())
+    amount = float(found["amount"]) if found else 0.0
+    seconds = int(found["count"] or 1) * _SECONDS[found["unit"]] if found else 0
+    if not amount or not seconds:
+        raise ValueError(
+            f"{text!r} is no rate: write 100/minute, 5000/day or 2/10 seconds; there are "
+            f"{', '.join(_SECONDS)}"
+        )
+    return amount, seconds
+
+
+def _check_rates(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        parse_rate(text)
+    return texts
+
+
+Rates = Annotated[Words, AfterValidator(_check_rates)]
+AtOnce = Annotated[int, Field(ge=0)]
+
+
+class LimitSettings(Section):
+    """How much somebody may do. Whoever has not signed in is counted by their address."""
+
+    store: Annotated[str, Field(pattern=r"^(memory|(async\+)?rediss?(\+\w+)?://.+|unix://.+)$")] = (
+        Field(
+            default="memory",
+            description="Where is counted: memory, of each process; redis://... for all together.",
+            repr=False,  # it may hold a password
+        )
+    )
+    requests_per_user: Rates = Field(
+        default=(), description="Requests of a user, such as 120/minute, 5000/day."
+    )
+    requests_per_tenant: Rates = Field(default=(), description="Requests of all of a tenant.")
+    requests_per_key: Rates = Field(default=(), description="Requests with one API key.")
+    runs_at_once_per_user: AtOnce = Field(
+        default=0, description="Runs of a user at one time; 0 for any number."
+    )
+    runs_at_once_per_tenant: AtOnce = Field(
+        default=0, description="Runs of all of a tenant at one time."
+    )
+    runs_at_once_per_key: AtOnce = Field(
+        default=0, description="Runs with one API key at one time."
+    )
+    tokens_per_user: Rates = Field(
+        default=(), description="Tokens of models for a user, such as 200000/day."
+    )
+    tokens_per_tenant: Rates = Field(default=(), description="Tokens for all of a tenant.")
+    tokens_per_key: Rates = Field(default=(), description="Tokens with one API key.")
+    dollars_per_user: Rates = Field(
+        default=(), description="US dollars for models for a user, such as 2.50/day."
+    )
+    dollars_per_tenant: Rates = Field(default=(), description="US dollars for all of a tenant.")
+    dollars_per_key: Rates = Field(default=(), description="US dollars with one API key.")

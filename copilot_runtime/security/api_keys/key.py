@@ -1,0 +1,91 @@
+"""One API key: what a program sends, and what is kept of it.
+
+A key is `cpk_`, its id, and 32 random bytes. Only a hash of these is kept. Nobody can guess them
+from it, however fast hashes are made: there are too many. So the hash may be a fast one, and an
+attacker who sends wrong keys costs no time.
+"""
+
+import hmac
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from secrets import token_bytes, token_hex, token_urlsafe
+
+PREFIX = "cpk_"
+
+_KEY = re.compile(r"cpk_(?P<id>[0-9a-f]{16})_(?P<secret>[A-Za-z0-9_-]{43})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """What is kept of a key. Times are seconds since 1970; None is never.
+
+    `scopes` of None limit it in nothing. `user` is whose the key is: to them belongs what is made
+    with it.
+    """
+
+    id: str
+    name: str
+    user: str
+    tenant: str = ""
+    roles: Sequence[str] = ()
+    scopes: Sequence[str] | None = None
+    created_at: float = 0.0
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    used_at: float | None = None
+    salt: bytes = field(default=b"", repr=False)
+    hash: bytes = field(default=b"", repr=False)
+
+    @property
+    def prefix(self) -> str:
+        """The part of the key that may be shown."""
+        return f"{PREFIX}{self.id}"
+
+    def describe_state(self, now: float) -> str:
+        """Return in a word whether it can be used."""
+        if self.revoked_at is not None:
+            return "revoked"
+        if self.expires_at is not None and self.expires_at <= now:
+            return "expired"
+        return "active"
+
+    def matches(self, secret: str) -> bool:
+        """Return whether a secret is that of this key."""
+        return hmac.compare_digest(hash_secret(secret, self.salt), self.hash)
+
+
+@dataclass(frozen=True, slots=True)
+class SecretKey:
+    """The secret half of a new key, with what is kept of it: it is shown once."""
+
+    id: str
+    secret: str = field(repr=False)
+    salt: bytes = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """What a program sends."""
+        return f"{PREFIX}{self.id}_{self.secret}"
+
+    @property
+    def hash(self) -> bytes:
+        """What is kept of the secret."""
+        return hash_secret(self.secret, self.salt)
+
+
+def generate_key() -> SecretKey:
+    """Return a new key."""
+    return SecretKey(token_hex(8), token_urlsafe(32), token_bytes(16))
+
+
+def split_key(text: str) -> tuple[str, str] | None:
+    """Return the id and the secret of a key, or None for what cannot be one."""
+    found = _KEY.fullmatch(text)
+    return None if found is None else (found["id"], found["secret"])
+
+
+def hash_secret(secret: str, salt: bytes) -> bytes:
+    """Return what is kept of a secret."""
+    return blake2b(secret.encode(), key=salt, digest_size=32, person=b"copilot-key-1").digest()

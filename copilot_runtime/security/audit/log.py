@@ -1,0 +1,213 @@
+"""The file of the audit log: appended by any number of processes of a machine, and rotated."""
+
+import asyncio
+import fcntl
+import logging
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.security.audit.entry import AuditRecord, parse_line, seal
+
+logger = logging.getLogger(__name__)
+
+_MOST_WAITING = 100_000
+"""Records that wait for a disk that does not take them; more are counted and lost."""
+_RETRY_SECONDS = 5.0
+_TAIL = 64 * 1024
+"""More than any line has."""
+
+
+class Tail(NamedTuple):
+    """The end of a log: the number of its last line, and its hash."""
+
+    number: int = 0
+    hash: str = ""
+
+
+class AuditLog:
+    """Writes records soon, in the order in which they came, and loses none while the disk works.
+
+    `record` never waits. A line is written once; a file that is full is renamed and never touched
+    again, until it is the oldest of more than `max_files`.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        key: str = "",
+        max_bytes: int = 50 * 1024 * 1024,
+        max_files: int = 20,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.path = Path(path)
+        self._key = key.encode()
+        self._max_bytes = max_bytes
+        self._max_files = max_files
+        self._clock = clock
+        self._waiting: deque[AuditRecord] = deque()
+        self._lost = 0
+        self._task: asyncio.Task[None] | None = None
+        self._writing: asyncio.Future[None] | None = None
+        self._is_failing = False
+
+    def record(self, record: AuditRecord) -> None:
+        """Take a record, which is written soon."""
+        if len(self._waiting) >= _MOST_WAITING:
+            self._lost += 1
+            return
+        self._waiting.append(replace(record, time=self._clock()))
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._drain(), name="audit log")
+
+    async def flush(self) -> None:
+        """Wait until all that was recorded is written, or cannot be."""
+        if self._task is not None and not self._is_failing:
+            await asyncio.shield(self._task)
+
+    async def aclose(self) -> None:
+        """Write what waits. If the disk does not take it, it is lost, and that is logged."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        if self._writing is not None:  # a thread cannot be cancelled
+            await asyncio.wait((self._writing,))
+        try:
+            await asyncio.to_thread(self._write_waiting)
+        except (OSError, ValueError) as error:
+            logger.error("%d lines of the audit log are lost: %s", len(self._waiting), error)
+            self._waiting.clear()
+
+    def check(self) -> None:
+        """Raise `ConfigurationFailed` for a file that cannot be written."""
+        try:
+            self.write([])
+        except OSError as error:
+            raise ConfigurationFailed(
+                f"The audit log '{self.path}' cannot be written: {error.strerror or error}.",
+                hint="Set audit.file to a file that this user may write.",
+            ) from error
+
+    def write(self, records: Sequence[AuditRecord]) -> None:
+        """Append records at once: for commands, and for the thread of a server.
+
+        Raises `OSError`.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock(), self._open() as file:
+            tail = read_tail(file, self.path)
+            lines: list[bytes] = []
+            for record in records:
+                line, digest = seal(record.encode(), tail.number + 1, tail.hash, self._key)
+                lines.append(line)
+                tail = Tail(tail.number + 1, digest)
+            file.seek(0, os.SEEK_END)
+            file.write(b"".join(lines))
+            file.flush()
+            os.fsync(file.fileno())
+            if file.tell() >= self._max_bytes:
+                self._rotate(tail)
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            self._writing = asyncio.ensure_future(asyncio.to_thread(self._write_waiting))
+            try:
+                await asyncio.shield(self._writing)
+            except (OSError, ValueError) as error:
+                if not self._is_failing:
+                    logger.error("The audit log cannot be written, and is tried again: %s", error)
+                self._is_failing = True
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            if self._lost:
+                logger.error("%d lines of the audit log are lost: too many waited", self._lost)
+                self._lost = 0
+            self._is_failing = False
+
+    def _write_waiting(self) -> None:
+        """Write what waits, in a thread; none of it waits any more once it is written."""
+        batch = [*self._waiting]
+        if batch:
+            self.write(batch)
+        for _ in batch:
+            self._waiting.popleft()
+
+    @contextmanager
+    def _lock(self) -> Generator[None]:
+        """Write alone, whatever other processes do."""
+        with self.path.with_name(f"{self.path.name}.lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _open(self) -> BinaryIO:
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        return os.fdopen(descriptor, "r+b")
+
+    def _rotate(self, tail: Tail) -> None:
+        """Begin a new file, which goes on with the chain, and delete the oldest."""
+        full = self.path.with_name(f"{self.path.stem}-{tail.number:012d}{self.path.suffix}")
+        self.path.rename(full)
+        line, _ = seal(
+            AuditRecord(action="log.rotate", outcome="allowed", time=self._clock()).encode(),
+            tail.number + 1,
+            tail.hash,
+            self._key,
+        )
+        with self._open() as file:
+            file.write(line)
+        for old in list_files(self.path)[: -self._max_files]:
+            old.unlink()
+
+
+def list_files(path: Path) -> list[Path]:
+    """Return the files of a log, the oldest first."""
+    pattern = re.compile(rf"{re.escape(path.stem)}-\d{{12}}{re.escape(path.suffix)}")
+    folder = path.parent
+    full = sorted(one for one in folder.iterdir() if pattern.fullmatch(one.name))
+    return [*full, *([path] if path.exists() else [])]
+
+
+def read_tail(file: BinaryIO, path: Path) -> Tail:
+    """Return the end of a log. What was written half, by a process that died, is cut off.
+
+    Raises `ValueError` for a last line that is none.
+    """
+    size = file.seek(0, os.SEEK_END)
+    if not size:
+        return _find_tail_before(path)
+    file.seek(max(0, size - _TAIL))
+    data = file.read()
+    if not data.endswith(b"\n"):
+        rest = data.rpartition(b"\n")[2]
+        logger.warning("The last line of the audit log was written half, and is cut off.")
+        file.truncate(size - len(rest))
+        data = data[: -len(rest)]
+        if not data:
+            return _find_tail_before(path)
+    return _parse_tail(data.rstrip(b"\n").rpartition(b"\n")[2])
+
+
+def _find_tail_before(path: Path) -> Tail:
+    """Return the end of the file before an empty one."""
+    before = [one for one in list_files(path) if one != path]
+    if not before:
+        return Tail()
+    with before[-1].open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+        return _parse_tail(file.read().rstrip(b"\n").rpartition(b"\n")[2])
+
+
+def _parse_tail(line: bytes) -> Tail:
+    fields = parse_line(line)
+    number, digest = fields.get("number"), fields.get("hash")
+    if not isinstance(number, int) or not isinstance(digest, str):
+        raise ValueError("the last line of the audit log is none: `copilot-runtime audit verify`")
+    return Tail(number, digest)

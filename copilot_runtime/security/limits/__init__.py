@@ -1,0 +1,1 @@
+"""How often and how much somebody may ask: of requests, runs, tokens and money."""

@@ -1,0 +1,103 @@
+"""Counting in Redis, for all processes and machines together."""
+
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from copilot_runtime.errors import MissingPackage
+from copilot_runtime.security.authentication.scheme import AuthenticationUnavailable
+from copilot_runtime.security.limits.counters import Count, Counters, CountersFailed
+
+_PREFIX = "copilot-runtime:limits"
+_ENTER = """
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[1])
+local is_new = not redis.call('ZSCORE', KEYS[1], ARGV[2])
+if is_new and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[3]) then return 0 end
+redis.call('ZADD', KEYS[1], ARGV[4], ARGV[2])
+redis.call('PEXPIREAT', KEYS[1], math.ceil(ARGV[4] * 1000))
+return 1
+"""
+"""Drops places whose time is over, and takes one if there is one, in one step."""
+
+_TIMEOUT = 2.0
+"""Seconds: a request waits for it."""
+
+
+class RedisCounters(Counters):
+    """Windows by the package `limits`, places by a sorted set. It fails soon if Redis is away."""
+
+    def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
+        try:
+            storage = import_module("limits.aio.storage")
+            redis = import_module("redis.asyncio")
+            self._errors = (import_module("redis").RedisError, OSError, TimeoutError)
+        except ModuleNotFoundError as error:
+            raise MissingPackage("Limits in Redis", error.name or "limits", "limits") from error
+        options: Any = {"socket_timeout": _TIMEOUT, "socket_connect_timeout": _TIMEOUT}
+        url = url.removeprefix("async+").replace("redis+unix://", "unix://")
+        self._storage: Any = storage.RedisStorage(
+            url.replace("unix://", "redis+unix://"),
+            implementation="redispy",
+            key_prefix=_PREFIX,
+            **options,
+        )
+        self._redis: Any = redis.from_url(url, **options)
+        self._enter: Any = self._redis.register_script(_ENTER)
+        self._clock = clock
+
+    async def add(self, name: str, amount: int, seconds: int) -> Count:
+        """Add to a window."""
+        try:
+            total = await self._storage.incr(name, seconds, amount)
+            ends_at = await self._storage.get_expiry(name) if total > 0 else 0
+        except self._errors as error:
+            raise CountersFailed(str(error)) from error
+        return Count(total, max(0.0, ends_at - time.time()))
+
+    async def read(self, name: str) -> Count:
+        """Return what a window has."""
+        try:
+            total = await self._storage.get(name)
+            ends_at = await self._storage.get_expiry(name) if total else 0
+        except self._errors as error:
+            raise CountersFailed(str(error)) from error
+        return Count(total, max(0.0, ends_at - time.time()))
+
+    async def enter(self, name: str, holder: str, most: int, seconds: float) -> bool:
+        """Take a place."""
+        now = self._clock()
+        try:
+            found = await self._enter(
+                keys=[f"{_PREFIX}:{name}"], args=[now, holder, most, now + seconds]
+            )
+        except self._errors as error:
+            raise CountersFailed(str(error)) from error
+        return bool(found)
+
+    async def leave(self, name: str, holder: str) -> None:
+        """Give a place back."""
+        try:
+            await self._redis.zrem(f"{_PREFIX}:{name}", holder)
+        except self._errors as error:
+            raise CountersFailed(str(error)) from error
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._redis.aclose()
+        await self._storage.bridge.storage.aclose()
+
+
+class RedisReplays:
+    """Nonces of service tokens in Redis: a token is good once on all machines together."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+
+    async def add(self, nonce: str, seconds: float) -> bool:
+        """Remember a nonce. Returns whether it was not known before."""
+        try:
+            count = await self._counters.add(f"nonce:{nonce}", 1, round(seconds) + 1)
+        except CountersFailed as error:  # else a token could be used again
+            raise AuthenticationUnavailable("Tokens cannot be checked at the moment.") from error
+        return count.amount == 1

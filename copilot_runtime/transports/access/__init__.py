@@ -1,0 +1,1 @@
+"""Who may do what on this server: each about themselves, and operators about all."""

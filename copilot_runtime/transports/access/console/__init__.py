@@ -1,0 +1,1 @@
+"""The page *Access*: one HTML document, in parts."""

@@ -1,0 +1,95 @@
+/* The page Access: who somebody is, and, for operators, who may do what. */
+
+let keys = [];
+
+async function get(path) {
+  return (await fetchData(`/access${path}`)).json();
+}
+
+function showPairs(list, pairs) {
+  const parts = Object.entries(pairs).filter(([, value]) => value).flatMap(([name, value]) => [element("dt", name), element("dd", value)]);
+  $(list).replaceChildren(...parts);
+}
+
+function row(cells, className = "") {
+  const made = element("tr", "", className);
+  made.append(...cells.map((cell) => element("td", cell)));
+  return made;
+}
+
+const WAYS = { api_key: "an API key", jwt: "a signed token (JWT)", proxy: "a proxy", service_token: "a token of a service", hook: "the authenticate function" };
+const formatAmount = (number) => number.toLocaleString("en", { maximumFractionDigits: 4 });
+const formatMoment = (seconds) => (seconds == null ? "never" : formatDate(seconds * 1000));
+
+function showMe(me) {
+  $("me-box").hidden = false;
+  showPairs("me", {
+    user: me.user ?? "nobody: you have not signed in",
+    tenant: me.tenant,
+    "what you make belongs to": me.owner,
+    "signed in by": WAYS[me.method] ?? me.method,
+    key: me.key && `cpk_${me.key}`,
+    roles: me.roles.join(", "),
+    "you may": me.scopes.join(", ") || "nothing",
+    operator: me.is_operator ? "yes" : "no",
+  });
+  $("standings").hidden = !me.limits.length;
+  $("standing-rows").replaceChildren(...me.limits.map(({ level, kind, used, limit, seconds_left }) =>
+    row([`${kind} of the ${level}`, formatAmount(used), formatAmount(limit), used ? (seconds_left < 60 ? `${seconds_left} s` : formatTime(seconds_left * 1000)) : ""], used >= limit ? "warn" : "")));
+}
+
+function showServer(server) {
+  for (const box of ["server-box", "roles-box", "keys-box", "limits-box"]) $(box).hidden = false;
+  $("status").textContent = server.is_open ? "Nobody has to sign in" : "";
+  showPairs("server", {
+    "ways to sign in": server.ways.join(", ") || "none: set access.authenticate",
+    "without a credential": server.is_open ? "requests are answered, as nobody's" : "requests are refused",
+    "roles of a credential without any": server.default_roles.join(", "),
+    "operators by name": server.operators.join(", "),
+    "audit log": server.audit ? "written" : "not written: set audit.file",
+  });
+  const scopes = Object.keys(server.scopes);
+  const heads = scopes.map((scope) => Object.assign(element("th", scope), { title: server.scopes[scope] }));
+  $("role-head").replaceChildren(element("th", "Role"), ...heads);
+  $("roles").replaceChildren(...Object.entries(server.roles).map(([name, allowed]) =>
+    row([name, ...scopes.map((scope) => (allowed.includes(scope) ? "yes" : "–"))])));
+  keys = server.keys;
+  $("keys-title").textContent = server.key_count > keys.length ? `API keys: the newest ${formatAmount(keys.length)} of ${formatAmount(server.key_count)}` : "API keys";
+  showKeys();
+  const limits = Object.entries(server.limits);
+  $("no-limits").hidden = limits.length > 0;
+  showPairs("limits", Object.fromEntries(limits.map(([name, value]) => [name.replaceAll("_", " "), [value].flat().join(", ")])));
+}
+
+function showKeys() {
+  const shown = keys.filter((key) => $("all-keys").checked || key.state === "active");
+  $("no-keys").hidden = shown.length > 0;
+  $("key-table").hidden = !shown.length;
+  $("keys").replaceChildren(...shown.map((key) => row([
+    key.prefix, key.name, key.tenant ? `${key.user} (${key.tenant})` : key.user, key.roles.join(", "),
+    key.scopes == null ? "all" : key.scopes.join(", ") || "none",
+    formatMoment(key.expires_at), formatMoment(key.used_at), key.state,
+  ], key.state === "active" ? "" : "inactive")));
+}
+
+/* Takes away all that was shown: another login may see less. */
+function clear() {
+  keys = [];
+  for (const box of ["me-box", "hint", "server-box", "roles-box", "keys-box", "limits-box"]) $(box).hidden = true;
+  for (const part of ["me", "standing-rows", "server", "roles", "keys", "limits"]) $(part).replaceChildren();
+  $("status").textContent = "";
+}
+
+async function start() {
+  const me = await get("/whoami");
+  showMe(me);
+  $("hint").hidden = me.is_operator;
+  if (me.is_operator) showServer(await get(""));
+}
+
+$("all-keys").onchange = showKeys;
+keepAuthorization(() => {
+  clear();
+  attempt(start);
+});
+attempt(start);

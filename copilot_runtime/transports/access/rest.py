@@ -1,0 +1,81 @@
+"""The routes of access as `/docs` describes them; the endpoint answers the requests."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, Field
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from copilot_runtime.transports.agui.rest import Problem
+from copilot_runtime.transports.rest_route import RestRoute, answer_by_app
+
+_PROBLEM: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
+
+
+class StandingModel(BaseModel):
+    """A limit, how much of it is used, and when all of it is there again."""
+
+    level: str = Field(examples=["user"])
+    kind: str = Field(examples=["tokens"])
+    used: float = Field(examples=[42_000])
+    limit: float = Field(examples=[200_000])
+    seconds_left: int = Field(examples=[3600])
+
+
+class WhoamiModel(BaseModel):
+    """Who asks, and what they may do."""
+
+    user: str | None = Field(examples=["ann"])
+    tenant: str | None = Field(examples=["acme"])
+    owner: str | None = Field(examples=["tenant:acme/ann"])
+    roles: list[str] = Field(examples=[["user"]])
+    scopes: list[str] = Field(examples=[["runs:start", "threads:read"]])
+    method: str | None = Field(examples=["api_key"])
+    key: str | None = Field(examples=["0123456789abcdef"])
+    is_operator: bool = Field(examples=[False])
+    limits: list[StandingModel]
+
+
+class AccessModel(BaseModel):
+    """Who may do what on this server."""
+
+    is_open: bool = Field(description="Whether nobody has to sign in.", examples=[False])
+    ways: list[str] = Field(examples=[["api_keys", "jwt"]])
+    scopes: dict[str, str] = Field(examples=[{"threads:read": "list and read their threads"}])
+    roles: dict[str, list[str]] = Field(examples=[{"reader": ["data:read", "threads:read"]}])
+    default_roles: list[str] = Field(examples=[["user"]])
+    operators: list[str] = Field(examples=[["ann"]])
+    limits: dict[str, Any] = Field(examples=[{"requests_per_user": ["120/minute"]}])
+    audit: bool = Field(description="Whether an audit log is written.", examples=[True])
+    keys: list[dict[str, Any]] = Field(
+        description="The newest 1,000, without their secrets.",
+        examples=[[{"prefix": "cpk_0123456789abcdef", "name": "ci", "state": "active"}]],
+    )
+    key_count: int = Field(examples=[1])
+
+
+def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
+    """Return the routes below a path, answered by the router."""
+    return [route.bind(router) for route in _make_routes(path)]
+
+
+@lru_cache(maxsize=16)
+def _make_routes(path: str) -> Sequence[RestRoute]:
+    routes = APIRouter(
+        prefix=f"{path}/access", tags=["access"], route_class=RestRoute, responses=_PROBLEM
+    )
+
+    @routes.get("", response_model=AccessModel)
+    async def access() -> Response:
+        """Answer operators with ways to sign in, roles, keys and limits."""
+        return answer_by_app()
+
+    @routes.get("/whoami", response_model=WhoamiModel)
+    async def whoami() -> Response:
+        """Answer with who asks, what they may do, and how much of their limits is used."""
+        return answer_by_app()
+
+    return cast("list[RestRoute]", routes.routes)

@@ -1,0 +1,96 @@
+"""Writes into the audit log what requests ask for that start no run, and who is not let in."""
+
+import time
+from collections.abc import Callable
+
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.identity import NOBODY
+from copilot_runtime.security.audit.entry import AuditRecord, Outcome, describe_identity
+from copilot_runtime.security.audit.log import AuditLog
+from copilot_runtime.transports.auth import Unauthorized, read_peer
+from copilot_runtime.transports.request import Request
+from copilot_runtime.transports.transport import Refusal
+
+_REFUSALS_PER_MINUTE = 20
+"""Of one address that are written: whoever guesses must not push out what others did."""
+_MOST_ADDRESSES = 10_000
+_READ_METHODS = ("GET", "HEAD", "")
+
+
+class RequestAudit:
+    """Takes each request when it has been answered; with `reads`, also those that only read."""
+
+    def __init__(
+        self, log: AuditLog, *, reads: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._log = log
+        self._reads = reads
+        self._clock = clock
+        self._refusals: dict[str, tuple[int, int]] = {}
+
+    def record(self, request: Request, error: BaseException | None) -> None:
+        """Write down a request, and why it was refused or has failed."""
+        status = request.status or _find_status(error)
+        outcome = _find_outcome(status, error)
+        if outcome == "allowed" and (request.starts_run or self._is_read(request)):
+            return
+        identity = request.caller.identity
+        who = describe_identity(identity, request.caller.user)
+        reason = "" if error is None else _describe(error)
+        if isinstance(error, Unauthorized):
+            address = read_peer(request)
+            skipped = self._count_refusal(address)
+            if skipped < 0:
+                return
+            who = {**describe_identity(NOBODY, None), "address": address}
+            reason += f" ({skipped} more before)" if skipped else ""
+        self._log.record(
+            AuditRecord(
+                action=request.action or f"{request.method or 'CONNECT'} {request.path[:200]}",
+                outcome=outcome,
+                reason=reason,
+                status=status or None,
+                thread=request.thread,
+                **who,
+            )
+        )
+
+    def _is_read(self, request: Request) -> bool:
+        is_read = request.method in _READ_METHODS if request.is_read is None else request.is_read
+        return is_read and not self._reads
+
+    def _count_refusal(self, address: str) -> int:
+        """Return how many refusals of an address were left out before; -1 to leave this one out."""
+        minute = int(self._clock() // 60)
+        if len(self._refusals) >= _MOST_ADDRESSES:
+            self._refusals = {
+                one: item for one, item in self._refusals.items() if item[0] == minute
+            }
+        last, count = self._refusals.get(address, (minute, 0))
+        skipped = max(0, count - _REFUSALS_PER_MINUTE) if last != minute else 0
+        count = count + 1 if last == minute else 1
+        self._refusals[address] = minute, count
+        return -1 if count > _REFUSALS_PER_MINUTE else skipped
+
+
+def _find_status(error: BaseException | None) -> int:
+    status = getattr(error, "status", getattr(error, "status_code", None))
+    return status if isinstance(status, int) else (500 if error is not None else 0)
+
+
+def _find_outcome(status: int, error: BaseException | None) -> Outcome:
+    if status >= 500:
+        return "failed"
+    return "refused" if status >= 400 or isinstance(error, Refusal | CopilotError) else "allowed"
+
+
+def _describe(error: BaseException) -> str:
+    match error:
+        case Unauthorized(reason=reason):
+            return reason
+        case CopilotError(code=code, public=message):
+            return f"{code}: {message}"
+        case Refusal():
+            return str(error)
+        case _:
+            return type(error).__name__

@@ -1,0 +1,336 @@
+"""The audit log: what is in it, what is not, and that no change of it goes unnoticed."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from copilot_runtime import Settings
+from copilot_runtime.adapters.scripted import Gate
+from copilot_runtime.cli.main import cli
+from copilot_runtime.errors import ConfigurationFailed, NotFound
+from copilot_runtime.security.audit.entry import AuditRecord
+from copilot_runtime.security.audit.log import AuditLog, list_files
+from copilot_runtime.security.audit.verify import verify
+from tests.access.credentials import issue_key
+from tests.access.server import Entrance, entering, settings_of
+from tests.access.test_scopes import gql
+from tests.wire.documents import chat
+from tests.wire_agui.http import user
+from tests.wire_agui.server import Parrot
+
+pytestmark = pytest.mark.anyio
+
+
+def record_of(number: int = 0, **fields: Any) -> AuditRecord:
+    given: dict[str, Any] = {"action": f"act.{number}", "outcome": "allowed", **fields}
+    return AuditRecord(**given)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    lines = [line for file in list_files(path) for line in file.read_bytes().splitlines()]
+    return [json.loads(line) for line in lines]
+
+
+def audited(path: Path, **audit: Any) -> Settings:
+    return settings_of(path, audit={"file": str(path / "audit.jsonl"), **audit})
+
+
+async def log_of(server: Entrance, path: Path) -> list[tuple[Any, ...]]:
+    assert server.runtime.audit is not None
+    await server.runtime.audit.flush()
+    names = ("user", "method", "action", "thread", "outcome")
+    return [tuple(line.get(name) for name in names) for line in read(path / "audit.jsonl")]
+
+
+async def test_who_did_what_on_which_thread_is_written_down(tmp_path: Path) -> None:
+    async with entering(tmp_path, settings=audited(tmp_path)) as server:
+        ada = server.bearer(await issue_key(server.keys, "ada", "acme"))
+        await ada.run(thread="t1")
+        await ada.ask("GET", "/threads")
+        await ada.ask("PATCH", "/threads/t1", {"name": "Mine"})
+        await ada.ask("DELETE", "/threads/t1")
+        await ada.ask("DELETE", "/threads/t2")
+        await ada.ask("POST", "", chat(threadId="t3"))
+        await gql(ada, 'mutation { stopCopilotResponse(runId: "x") }')
+        await gql(ada, "{ hello }")
+        found = await log_of(server, tmp_path)
+        (start, *_) = read(tmp_path / "audit.jsonl")
+
+    ada = "tenant:acme/ada"
+    assert found == [
+        (ada, "api_key", "run.start", "t1", "allowed"),
+        (ada, "api_key", "run.end", "t1", "finished"),
+        (ada, "api_key", "change thread", "t1", "allowed"),
+        (ada, "api_key", "delete thread", "t1", "allowed"),
+        (ada, "api_key", "delete thread", "t2", "refused"),
+        (ada, "api_key", "run.start", "t3", "allowed"),
+        (ada, "api_key", "run.end", "t3", "finished"),
+        (ada, "api_key", "mutation stopCopilotResponse", None, "allowed"),
+    ]
+    assert (start["address"], start["agent"], len(start["key"])) == ("127.0.0.1", "default", 16)
+
+
+async def test_what_was_refused_is_written_down_with_the_reason(tmp_path: Path) -> None:
+    settings = audited(tmp_path).model_copy(
+        update={"limits": Settings.model_validate({"limits": {"requests_per_key": "2/day"}}).limits}
+    )
+    async with entering(tmp_path, settings=settings) as server:
+        text = await issue_key(server.keys, "ada", scopes=["threads:read"])
+        key = text[4:20]
+        await server.bearer(text[:-4] + "AAAA").run(thread="t")
+        await server.bearer(text).run(thread="t")
+        await gql(server.bearer(text), 'mutation { stopCopilotResponse(runId: "x") }')
+        await server.bearer(text).ask("GET", "/threads")
+        await log_of(server, tmp_path)
+        lines = read(tmp_path / "audit.jsonl")
+
+    assert [(line["outcome"], line["reason"].partition(":")[0]) for line in lines] == [
+        ("refused", f"the secret of cpk_{key} is another one"),
+        ("refused", "FORBIDDEN"),
+        ("refused", "FORBIDDEN"),
+        ("refused", "LIMIT_EXCEEDED"),
+    ]
+    assert text[21:] not in (tmp_path / "audit.jsonl").read_text()
+
+
+async def test_questions_are_written_down_only_if_that_is_allowed(tmp_path: Path) -> None:
+    for allowed in (False, True):
+        async with entering(tmp_path, settings=audited(tmp_path, content=allowed)) as server:
+            browser = server.bearer(await issue_key(server.keys, "ada"))
+            await browser.run(thread="t", run=f"r{allowed}", messages=[user("My secret question")])
+            await log_of(server, tmp_path)
+        text = (tmp_path / "audit.jsonl").read_text()
+        assert ("My secret question" in text) == allowed
+
+
+async def test_a_run_that_is_stopped_or_fails_is_written_down_so(tmp_path: Path) -> None:
+    gate = Gate()
+    async with entering(tmp_path, Parrot(gate=gate), audited(tmp_path)) as server:
+        ada = server.bearer(await issue_key(server.keys, "ada"))
+        async with ada.running(thread="t") as answer:
+            await answer.next()
+            await ada.stop("t")
+            await answer.rest()
+        found = await log_of(server, tmp_path)
+
+    assert [line[2:] for line in found] == [
+        ("run.start", "t", "allowed"),
+        ("stop", "t", "allowed"),
+        ("run.end", "t", "stopped"),
+    ] or [line[2:] for line in found] == [
+        ("run.start", "t", "allowed"),
+        ("run.end", "t", "stopped"),
+        ("stop", "t", "allowed"),
+    ]
+
+
+async def test_reads_are_written_down_if_that_is_wanted(tmp_path: Path) -> None:
+    async with entering(tmp_path, settings=audited(tmp_path, reads=True)) as server:
+        ada = server.bearer(await issue_key(server.keys, "ada"))
+        await ada.ask("GET", "/threads")
+        await ada.connect("t")
+        found = await log_of(server, tmp_path)
+
+    assert [line[2] for line in found] == ["list threads", "connect"]
+
+
+async def test_whoever_guesses_does_not_push_out_what_others_did(tmp_path: Path) -> None:
+    async with entering(tmp_path, settings=audited(tmp_path)) as server:
+        for _ in range(60):
+            await server.bearer("cpk_wrong").ask("GET", "/info")
+        found = await log_of(server, tmp_path)
+
+    assert 20 <= len(found) <= 40
+
+
+def fill(path: Path, count: int = 10, **options: Any) -> AuditLog:
+    log = AuditLog(path, **options)
+    for number in range(count):
+        log.write([record_of(number, user="ada")])
+    return log
+
+
+def test_a_log_is_intact_also_over_several_files(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    fill(path, 100, max_bytes=4096)
+    found = verify(path)
+
+    assert found.problems == []
+    assert len(list_files(path)) > 3
+    assert found.lines == found.head.number > 100
+    assert verify(path, head=found.head).is_intact
+
+
+def _change_text(lines: list[bytes]) -> list[bytes]:
+    return [line.replace(b'"ada"', b'"eve"') if b"act.4" in line else line for line in lines]
+
+
+CHANGES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+    "a text": _change_text,
+    "a line taken away": lambda lines: lines[:4] + lines[5:],
+    "the first taken away": lambda lines: lines[1:],
+    "two exchanged": lambda lines: [*lines[:4], lines[5], lines[4], *lines[6:]],
+    "one twice": lambda lines: [*lines[:5], lines[4], *lines[5:]],
+    "one put in": lambda lines: [*lines[:4], b"{}", *lines[4:]],
+    "no JSON": lambda lines: [*lines[:4], b"x", *lines[5:]],
+    "a hash": lambda lines: [
+        *lines[:4],
+        lines[4].replace(b'"hash":"', b'"hash":"0')[:-3] + b'"}',
+        *lines[5:],
+    ],
+    "the end cut off": lambda lines: lines[:-2],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_no_change_goes_unnoticed(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "audit.jsonl"
+    fill(path)
+    head = verify(path).head
+    lines = CHANGES[change](path.read_bytes().splitlines())
+    path.write_bytes(b"\n".join(lines) + b"\n")
+
+    found = verify(path, head=head)
+    assert not found.is_intact or (change == "the first taken away" and found.first == 2)
+
+
+def test_with_a_key_nobody_else_can_write_the_log_anew(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    fill(path, key="secret")
+    assert verify(path, "secret").is_intact
+    path.unlink()
+    fill(path)  # by somebody who may write the file
+
+    assert not verify(path, "secret").is_intact
+
+
+def test_a_line_that_was_written_half_is_cut_off_and_the_chain_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    fill(path, 3)
+    with path.open("ab") as file:
+        file.write(b'{"number": 4, "ac')
+    fill(path, 2)
+
+    assert verify(path).problems == []
+    assert verify(path).lines == 5
+    assert "written half" in caplog.text
+
+
+def test_files_are_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    fill(path, 150, max_bytes=4096, max_files=3)
+    found = verify(path)
+
+    assert len(list_files(path)) == 3
+    assert found.is_intact
+    assert found.first > 1
+
+
+def test_several_processes_write_one_chain(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    program = (
+        "import sys; from pathlib import Path;"
+        "from tests.access.test_audit import fill; fill(Path(sys.argv[1]), 40, max_bytes=8192)"
+    )
+    command = [sys.executable, "-c", program, str(path)]
+    writers = [subprocess.Popen(command, env={**os.environ}) for _ in range(3)]
+    assert [writer.wait(120) for writer in writers] == [0, 0, 0]
+
+    found = verify(path)
+    assert found.problems == []
+    assert len([line for line in read(path) if line["action"] != "log.rotate"]) == 120
+
+
+async def test_what_cannot_be_written_now_is_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.security.audit.log._RETRY_SECONDS", 0.01)
+    folder = tmp_path / "folder"
+    folder.write_text("a file in the way")
+    loop, failed = asyncio.get_running_loop(), asyncio.Event()
+
+    def note(*_: object) -> None:
+        loop.call_soon(failed.set)
+
+    monkeypatch.setattr("copilot_runtime.security.audit.log.logger.error", note)
+    log = AuditLog(folder / "audit.jsonl")
+    log.record(record_of(1))
+    await failed.wait()
+    folder.unlink()
+    log.record(record_of(2))
+    await log.aclose()
+
+    assert [line["action"] for line in read(folder / "audit.jsonl")] == ["act.1", "act.2"]
+
+
+async def test_a_server_whose_log_cannot_be_written_does_not_start(tmp_path: Path) -> None:
+    (tmp_path / "folder").write_text("a file in the way")
+    log = AuditLog(tmp_path / "folder" / "audit.jsonl")
+    with pytest.raises(ConfigurationFailed, match="cannot be written"):
+        log.check()
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COPILOT_AUDIT_FILE", "audit.jsonl")
+    return lambda *arguments: CliRunner().invoke(cli, [*arguments])
+
+
+def test_the_log_is_listed_and_exported_by_what_is_in_it(run: Run, tmp_path: Path) -> None:
+    log = fill(tmp_path / "audit.jsonl", 3)
+    log.write([record_of(9, user="eve", outcome="refused", reason="No.", thread="t", time=5.0)])
+
+    assert len(json.loads(run("audit", "list", "--json").stdout)) == 4
+    assert "No." in run("audit", "list", "--user", "eve").stdout
+    for option in (("--outcome", "refused"), ("--thread", "t"), ("--action", "act.9")):
+        (line,) = run("audit", "export", *option).stdout.splitlines()
+        assert json.loads(line)["user"] == "eve"
+    assert run("audit", "export", "--since", "2026").stdout == ""
+
+
+def test_a_log_is_verified_by_a_command(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    fill(path)
+    good = run("audit", "verify")
+    head = good.stdout.splitlines()[-1]
+    assert (good.exit_code, good.stdout.startswith("10 lines")) == (0, True)
+    assert run("audit", "verify", "--head", head).exit_code == 0
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]))
+
+    assert run("audit", "verify").exit_code == 0
+    cut = run("audit", "verify", "--head", head)
+    assert (cut.exit_code, "cut off" in cut.stdout) == (1, True)
+
+
+def test_keys_that_are_made_and_revoked_are_written_down(run: Run, tmp_path: Path) -> None:
+    text = run("keys", "create", "ci").stdout.strip()
+    run("keys", "revoke", "ci")
+    lines = read(tmp_path / "audit.jsonl")
+
+    assert [line["action"] for line in lines] == ["keys.create", "keys.revoke"]
+    assert lines[0]["reason"].startswith(text[:20])
+    assert text[21:] not in (tmp_path / "audit.jsonl").read_text()
+
+
+def test_without_a_log_the_commands_say_what_to_set(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(run("audit", "list").exception, NotFound)
+    monkeypatch.delenv("COPILOT_AUDIT_FILE")
+    assert isinstance(run("audit", "list").exception, ConfigurationFailed)
+    assert isinstance(run("audit", "verify", "--head", "x").exception, ConfigurationFailed)

@@ -1,0 +1,374 @@
+"""Limits of users, tenants and keys: counted in memory and in Redis, shown as sentences."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncGenerator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from copilot_runtime import ChatRequest, Events, Settings
+from copilot_runtime.adapters.scripted import Gate, say
+from copilot_runtime.config.limits import LimitSettings
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.events import Usage
+from copilot_runtime.identity import Identity
+from copilot_runtime.security.limits.counters import (
+    MOST_COUNTED,
+    Counters,
+    CountersFailed,
+    MemoryCounters,
+)
+from copilot_runtime.security.limits.limiter import Limiter, TooMuch
+from copilot_runtime.security.limits.redis import RedisReplays
+from copilot_runtime.security.service_tokens import ServiceTokenSigner
+from tests.access.credentials import SECRET, issue_key
+from tests.access.server import entering, settings_of
+from tests.wire.documents import chat
+from tests.wire_agui.http import Browser
+from tests.wire_agui.server import Parrot
+
+pytestmark = pytest.mark.anyio
+
+ADA = Identity(user="ada", tenant="acme", key="k1")
+EVE = Identity(user="eve", tenant="acme", key="k2")
+
+
+class Clock:
+    """A time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def limiter_of(clock: Clock, **settings: Any) -> Limiter:
+    return Limiter(LimitSettings.model_validate(settings), MemoryCounters(clock))
+
+
+async def count(limiter: Limiter, identity: Identity, times: int) -> None:
+    for _ in range(times):
+        await limiter.check_request(identity)
+
+
+async def test_one_request_too_many_says_when_the_next_is_possible() -> None:
+    clock = Clock()
+    limiter = limiter_of(clock, requests_per_user="3/minute")
+    await count(limiter, ADA, 3)
+    clock.now = 48.5
+    with pytest.raises(TooMuch) as refused:
+        await limiter.check_request(ADA)
+    await count(limiter, EVE, 3)
+    clock.now = 60
+    await count(limiter, ADA, 3)
+
+    assert refused.value.message == (
+        "You have sent more than 3 requests in 1 minute. Please try again in 12 seconds."
+    )
+    assert refused.value.retry_after == 12
+
+
+async def test_limits_of_a_tenant_and_of_a_key_count_for_all_who_share_them() -> None:
+    tenant = limiter_of(Clock(), requests_per_tenant="3/hour")
+    await count(tenant, ADA, 2)
+    await count(tenant, EVE, 1)
+    with pytest.raises(TooMuch, match=r"^Your organization has sent more than 3 requests"):
+        await tenant.check_request(EVE)
+    await count(tenant, Identity(user="ada"), 5)
+
+    key = limiter_of(Clock(), requests_per_key="1/hour")
+    await count(key, ADA, 1)
+    with pytest.raises(TooMuch, match=r"^This API key has sent more than 1 requests in 1 hour"):
+        await key.check_request(ADA)
+
+
+async def test_of_several_limits_each_counts() -> None:
+    clock = Clock()
+    limiter = limiter_of(clock, requests_per_user="2/second, 3/day")
+    await count(limiter, ADA, 2)
+    with pytest.raises(TooMuch, match="in 1 second"):
+        await limiter.check_request(ADA)
+    clock.now = 2
+    await count(limiter, ADA, 1)
+    with pytest.raises(TooMuch, match="in 1 day"):
+        await limiter.check_request(ADA)
+
+
+async def test_whoever_has_not_signed_in_is_counted_by_their_address() -> None:
+    limiter = limiter_of(Clock(), requests_per_user="1/minute")
+    await count(limiter, Identity(address="10.0.0.1"), 1)
+    await count(limiter, Identity(address="10.0.0.2"), 1)
+    with pytest.raises(TooMuch):
+        await limiter.check_request(Identity(address="10.0.0.1"))
+
+
+async def test_what_a_run_has_used_counts_for_the_next() -> None:
+    async def price(usage: Usage) -> Decimal | None:
+        return Decimal("0.006") if usage.model == "gpt" else None
+
+    clock = Clock()
+    settings = LimitSettings.model_validate(
+        {"tokens_per_user": "100/day", "dollars_per_tenant": "0.01/day"}
+    )
+    limiter = Limiter(settings, MemoryCounters(clock), price=price)
+    usage = Usage(model="gpt", input_tokens=60, output_tokens=None)
+    await limiter.admit_run(ADA, ADA.owner, "r1")
+    await limiter.count_usage(ADA, ADA.owner, [usage])
+    await limiter.admit_run(ADA, ADA.owner, "r2")
+    await limiter.count_usage(ADA, ADA.owner, [usage, Usage(model="other", output_tokens=1)])
+
+    with pytest.raises(TooMuch, match=r"^You have used up 100 tokens in 1 day"):
+        await limiter.admit_run(ADA, ADA.owner, "r3")
+    with pytest.raises(TooMuch, match=r"^Your organization has used up 0.01 US dollars"):
+        await limiter.admit_run(EVE, EVE.owner, "r4")
+    clock.now = 86_400
+    await limiter.admit_run(ADA, ADA.owner, "r5")
+
+
+async def test_places_are_given_back() -> None:
+    limiter = limiter_of(Clock(), runs_at_once_per_user=1, runs_at_once_per_tenant=2)
+    release = await limiter.admit_run(ADA, ADA.owner, "r1")
+    await limiter.admit_run(EVE, EVE.owner, "r2")
+    with pytest.raises(TooMuch, match=r"^You have 1 answers under way"):
+        await limiter.admit_run(ADA, ADA.owner, "r3")
+    with pytest.raises(TooMuch, match=r"^Your organization has 2 answers under way"):
+        await limiter.admit_run(Identity(user="bob", tenant="acme"), "bob", "r4")
+    release()
+    await limiter.aclose()
+
+    await limiter.admit_run(Identity(user="bob", tenant="acme"), "bob", "r5")
+
+
+@pytest.mark.parametrize("text", ["", "5", "5/fortnight", "-5/day", "0/day", "1e3/day", "5/0 days"])
+def test_what_is_no_rate_is_refused(text: str) -> None:
+    if not text:
+        assert LimitSettings.model_validate({"requests_per_user": text}).requests_per_user == ()
+        return
+    with pytest.raises(ConfigurationFailed, match="is no rate"):
+        Settings.model_validate({"limits": {"requests_per_user": text}})
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def counters(
+    request: pytest.FixtureRequest, anyio_backend: str, tmp_path: Path
+) -> AsyncGenerator[Counters, None]:
+    if request.param == "memory":
+        yield MemoryCounters()
+        return
+    pytest.importorskip("limits")
+    pytest.importorskip("redis")
+    from copilot_runtime.security.limits.redis import RedisCounters
+
+    async with redis_server(tmp_path) as url:
+        counters = RedisCounters(url)
+        yield counters
+        await counters.aclose()
+
+
+class redis_server:  # noqa: N801 - entered as a function is called
+    """A server of Redis at a socket in a folder."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = path / "redis.sock"
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> str:
+        program = shutil.which("redis-server")
+        if program is None:
+            pytest.skip("there is no redis-server")
+        options = ["--port", "0", "--unixsocket", str(self._socket), "--save", ""]
+        self._process = await asyncio.create_subprocess_exec(
+            program, *options, stdout=asyncio.subprocess.PIPE
+        )
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            if b"ready to accept" in line.lower():
+                break
+        return f"unix://{self._socket}"
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._process is not None
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.communicate()
+
+    async def stop(self) -> None:
+        await self.__aexit__()
+
+
+async def test_every_counter_counts(counters: Counters) -> None:
+    name = uuid4().hex
+    first = await counters.add(name, 2, 100)
+    second = await counters.add(name, 3, 100)
+
+    assert (first.amount, second.amount, (await counters.read(name)).amount) == (2, 5, 5)
+    assert 95 < second.seconds_left <= 100
+    assert (await counters.read("nothing")).amount == 0
+
+
+async def test_every_counter_has_places(counters: Counters) -> None:
+    assert await counters.enter("p", "a", 2, 100)
+    assert await counters.enter("p", "b", 2, 100)
+    assert not await counters.enter("p", "c", 2, 100)
+    assert await counters.enter("p", "a", 2, 100), "who has one, has one"
+    await counters.leave("p", "a")
+    await counters.leave("p", "a")
+    assert await counters.enter("p", "c", 2, 0.001)
+    await asyncio.to_thread(lambda: __import__("time").sleep(0.01))
+    assert await counters.enter("p", "d", 2, 100), "the place of a process that died is free again"
+
+
+async def test_a_nonce_is_new_once(counters: Counters) -> None:
+    replays = RedisReplays(counters)
+
+    assert await replays.add("n", 60)
+    assert not await replays.add("n", 60)
+
+
+async def test_a_token_is_good_once_on_all_servers_that_share_redis(tmp_path: Path) -> None:
+    pytest.importorskip("limits")
+    pytest.importorskip("redis")
+    async with redis_server(tmp_path) as url:
+        tokens = {"secrets": [SECRET]}
+        settings = settings_of(tmp_path, limits={"store": url}, service_tokens=tokens)
+        token = ServiceTokenSigner("agent", [SECRET]).sign("GET info")
+        async with (
+            entering(tmp_path, settings=settings) as one,
+            entering(tmp_path, settings=settings) as other,
+        ):
+            found = [await one.bearer(token).ask("GET", "/info")]
+            found.append(await other.bearer(token).ask("GET", "/info"))
+
+    assert [answer.status for answer in found] == [200, 401]
+
+
+async def test_many_at_once_are_counted_exactly(counters: Counters) -> None:
+    found = await asyncio.gather(*(counters.add("x", 1, 100) for _ in range(50)))
+    places = await asyncio.gather(*(counters.enter("y", str(n), 5, 100) for n in range(50)))
+
+    assert sorted(one.amount for one in found) == [*range(1, 51)]
+    assert sum(places) == 5
+
+
+async def test_windows_in_memory_are_bounded() -> None:
+    counters = MemoryCounters()
+    for number in range(MOST_COUNTED + 10):
+        await counters.add(str(number), 1, 3600)
+
+    assert len(counters.__dict__["_windows"]) <= MOST_COUNTED
+
+
+async def test_without_redis_everybody_may_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Counters):
+        async def add(self, name: str, amount: int, seconds: int) -> Any:
+            raise CountersFailed("away")
+
+        read = enter = leave = add  # pyright: ignore[reportAssignmentType]
+
+    section = LimitSettings.model_validate(
+        {"requests_per_user": "1/day", "tokens_per_user": "1/day", "runs_at_once_per_user": 1}
+    )
+    limiter = Limiter(section, Broken())
+    await count(limiter, ADA, 5)
+
+    assert len([record for record in caplog.records if "nobody is limited" in record.message]) == 1
+
+
+class Counting(Parrot):
+    """A model that says what it has used."""
+
+    async def stream(self, request: ChatRequest) -> Events:
+        for event in say("Hello", id=f"a-{len(self.requests)}"):
+            if self.gate is not None:
+                await self.gate.wait()
+            yield event
+        self.requests.append(request)
+        yield Usage(provider="openai", model="gpt-4o", input_tokens=700, output_tokens=400)
+
+
+def limited(path: Path, **limits: Any) -> Settings:
+    return settings_of(path, limits=limits)
+
+
+async def run_error(browser: Browser, **fields: Any) -> tuple[Mapping[str, str], Any]:
+    answer = await browser.run(**fields)
+    return answer.headers, answer.events()[-1]
+
+
+async def test_a_limit_is_a_sentence_for_every_client_and_nobody_else_notices(
+    tmp_path: Path,
+) -> None:
+    settings = limited(tmp_path, requests_per_user="2/hour")
+    async with entering(tmp_path, settings=settings) as server:
+        ada = server.bearer(await issue_key(server.keys, "ada"))
+        eve = server.bearer(await issue_key(server.keys, "eve"))
+        await ada.ask("GET", "/info")
+        await ada.ask("GET", "/info")
+        page = {"origin": "http://localhost:3000"}
+        plain = await ada.ask("GET", "/info", headers=page)
+        headers, error = await run_error(ada)
+        single = await ada.envelope("agent/run", {}, agentId="default")
+        v1 = await ada.ask("POST", "", chat())
+        other = await eve.run()
+
+    sentence = "You have sent more than 2 requests in 1 hour. Please try again in 1 hour."
+    sentence = sentence[:60]
+    assert plain.status == 429
+    assert plain.json()["message"].startswith(sentence)
+    assert plain.headers["access-control-expose-headers"] == "Retry-After"
+    assert 3500 < int(plain.headers["retry-after"]) <= 3600
+    assert (error["type"], error["code"]) == ("RUN_ERROR", "LIMIT_EXCEEDED")
+    assert error["message"].startswith(sentence)
+    assert "retry-after" in headers
+    assert single.events()[-1]["message"].startswith(sentence)
+    assert v1.json()["errors"][0]["message"].startswith(sentence)
+    assert v1.json()["errors"][0]["extensions"]["code"] == "LIMIT_EXCEEDED"
+    assert (v1.status, "retry-after" in v1.headers) == (200, True)
+    assert other.types()[-1] == "RUN_FINISHED"
+
+
+async def test_tokens_of_a_run_are_counted_when_it_ends(tmp_path: Path) -> None:
+    settings = limited(tmp_path, tokens_per_user="1000/day")
+    async with entering(tmp_path, Counting(), settings) as server:
+        ada = server.bearer(await issue_key(server.keys, "ada"))
+        first = await ada.run(run="r1")
+        headers, error = await run_error(ada, run="r2")
+        v1 = await ada.ask("POST", "", chat())
+
+    assert first.types()[-1] == "RUN_FINISHED"
+    assert error["message"].startswith("You have used up 1,000 tokens in 1 day.")
+    assert 86_000 < int(headers["retry-after"]) <= 86_400
+    assert v1.json()["errors"][0]["message"].startswith("You have used up 1,000 tokens")
+    assert "retry-after" in v1.headers
+
+
+async def test_tokens_of_v1_clients_are_counted_too(tmp_path: Path) -> None:
+    settings = limited(tmp_path, tokens_per_user="1000/day")
+    async with entering(tmp_path, Counting(), settings) as server:
+        ada = server.bearer(await issue_key(server.keys, "ada"))
+        await ada.ask("POST", "", chat())
+        _, error = await run_error(ada)
+
+    assert error["message"].startswith("You have used up 1,000 tokens in 1 day.")
+
+
+async def test_runs_at_once_are_limited_until_one_ends(tmp_path: Path) -> None:
+    gate = Gate()
+    settings = limited(tmp_path, runs_at_once_per_user=1)
+    async with entering(tmp_path, Parrot(gate=gate), settings) as server:
+        ada = server.bearer(await issue_key(server.keys, "ada"))
+        async with ada.running(thread="t1", run="r1") as answer:
+            await answer.next()
+            headers, error = await run_error(ada, thread="t2", run="r2")
+            gate.release(10)
+            await answer.rest()
+        again = await ada.run(thread="t2", run="r3")
+
+    assert error["message"].startswith("You have 1 answers under way")
+    assert headers["retry-after"] == "5"
+    assert again.types()[-1] == "RUN_FINISHED"

@@ -1,0 +1,57 @@
+"""The page *Access* in Chromium: nobody, a user, and an operator."""
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from tests.access.credentials import issue_key
+from tests.access.server import Entrance, entering, settings_of
+
+pytestmark = [pytest.mark.anyio, pytest.mark.whole]
+
+
+async def open_page(browser: Browser, server: Entrance, width: int = 1100) -> Page:
+    page = await browser.new_page(viewport={"width": width, "height": 800})
+    await page.goto(f"http://127.0.0.1:{server.port}/access")
+    return page
+
+
+async def sign_in(page: Page, text: str) -> None:
+    await page.fill("#authorization", f"Bearer {text}")
+    await page.locator("#authorization").blur()
+
+
+async def test_the_page_shows_what_whoever_looks_may_see(browser: Browser, tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, limits={"tokens_per_user": "200000/day"})
+    async with entering(tmp_path, settings=settings) as server:
+        operator = await issue_key(server.keys, "root", roles=["operator"])
+        reader = await issue_key(server.keys, "<b>ann", "acme", roles=["reader"])
+        page = await open_page(browser, server)
+        await expect(page.locator("#problem")).to_have_text("Sign in to use this server.")
+
+        await sign_in(page, operator)
+        await expect(page.locator("#keys tr")).to_have_count(2)
+        await expect(page.locator("#keys")).to_contain_text("<b>ann (acme)")
+        await expect(page.locator("#roles tr")).to_have_count(4)
+        await expect(page.locator("#limits")).to_contain_text("200000/day")
+        assert operator[21:] not in await page.locator("main").inner_html()
+
+        await sign_in(page, reader)
+        await expect(page.locator("#me")).to_contain_text("tenant:acme/<b>ann")
+        await expect(page.locator("#hint")).to_be_visible()
+        await expect(page.locator("#keys-box")).to_be_hidden()
+        await expect(page.locator("#keys tr")).to_have_count(0)
+        await page.close()
+
+
+async def test_the_page_fits_a_phone(browser: Browser, tmp_path: Path) -> None:
+    async with entering(tmp_path) as server:
+        text = await issue_key(server.keys, "root", roles=["operator"])
+        page = await open_page(browser, server, 390)
+        await sign_in(page, text)
+        await expect(page.locator("#keys tr")).to_have_count(1)
+        width = await page.evaluate("document.documentElement.scrollWidth")
+        await page.close()
+
+    assert width <= 390

@@ -547,8 +547,8 @@ def test_threads_that_cannot_be_kept_stop_the_server_with_a_sentence(
 
 
 def test_debug_shows_the_traceback() -> None:
-    environ = {"COPILOT_THREADS": "memory"}
-    assert "Traceback" in run("serve", "--workers", "2", "--debug", **environ).stderr
+    done = run("serve", "--workers", "2", "--debug", COPILOT_THREADS="memory")
+    assert "Traceback" in done.stderr
 
 
 def test_one_message_shows_text_actions_and_their_results(start: Start) -> None:

@@ -371,8 +371,8 @@ class Runtime:
         """Prepare a run, which may take forever: nobody has to wait for it."""
         work = contain(self._preparer.prepare_run(run.request, agent))
         task = self._spawn(work, f"prepare:{run.log_id}", run.context)
+        waiting = (task, run.stop_requested)
         try:
-            waiting = (task, run.stop_requested)
             first = asyncio.FIRST_COMPLETED
             await asyncio.wait(waiting, timeout=self.run_timeout, return_when=first)
             if run.stop_requested.done():
@@ -391,6 +391,7 @@ class Runtime:
             else:
                 task.add_done_callback(retrieve_exception)
                 task.cancel()
+            del task, waiting  # else its error, which has this frame, keeps the request in memory
 
     async def _open_log(self, run: Run) -> LogWriter:
         """Open the log of a run and write its first event."""

@@ -220,6 +220,8 @@ class AguiEndpoint(Transport):
             log, trace_id = await asyncio.shield(beginning)
         except Exception as error:  # also of hooks and agents: the client gets it without details
             frames = build().feed([RunFailed(error=report_of(error))])
+            # this frame is in it, and has the task that has it: the request would stay in memory
+            error.__traceback__ = None
             await stream.write(b"".join(frames), last=True)
             return
         encoder = build(trace_id=trace_id)

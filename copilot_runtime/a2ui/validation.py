@@ -3,7 +3,7 @@
 The rules are those of `ag-ui-a2ui-toolkit`, which agents and pages share.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
@@ -56,6 +56,48 @@ def validate_components(
     return [
         Problem(one["code"], one["path"][:_LONGEST], one["message"][:_LONGEST]) for one in errors
     ]
+
+
+def find_cycle(components: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return the id of a component that is inside itself, or None: a page would draw it for ever.
+
+    Takes time in proportion to the components and their references.
+    """
+    children = {str(one["id"]): [*_list_children(one)] for one in components}
+    done: set[str] = set()
+    for start in children:
+        path, stack = {start}, [(start, iter(children[start]))]
+        while stack and start not in done:
+            id, rest = stack[-1]
+            child = next((one for one in rest if one in children and one not in done), None)
+            if child is None:
+                stack.pop()
+                path.remove(id)
+                done.add(id)
+            elif child in path:
+                return child
+            else:
+                path.add(child)
+                stack.append((child, iter(children[child])))
+    return None
+
+
+_REFERENCES = ("child", "children", "tabs")
+"""The properties by which components name others."""
+
+_MODAL_REFERENCES = (*_REFERENCES, "trigger", "content")
+"""Those of a modal of the basic catalog; a component of a page may have texts of these names."""
+
+
+def _list_children(component: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the ids that a component names: alone, in a list, in a template, or in tabs."""
+    is_modal = component.get("component") == "Modal"
+    for key in _MODAL_REFERENCES if is_modal else _REFERENCES:
+        value = component.get(key)
+        for one in cast(list[Any], value) if isinstance(value, list) else (value,):
+            fields = cast(dict[str, Any], one) if isinstance(one, dict) else {"child": one}
+            names = (fields.get("componentId"), fields.get("child"))
+            yield from (name for name in names if isinstance(name, str))
 
 
 def _check_size(items: Sequence[Any]) -> Problem | None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime import RunInput
-from copilot_runtime.a2ui.operations import create_surface, delete_surface
+from copilot_runtime.a2ui.operations import create_surface, delete_surface, update_components
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -115,3 +115,27 @@ async def test_a_recovery_without_success_is_a_failed_surface() -> None:
 )
 async def test_nothing_is_drawn(value: Any, options: A2ui | None) -> None:
     assert await draw(value, options) == surrounded()
+
+
+@pytest.mark.parametrize(
+    "components",
+    [
+        [{"id": "root", "component": "Column", "children": ["a", "root"]}, {"id": "a"}],
+        [{"id": "root", "component": "Card", "child": "a"}, {"id": "a", "child": "root"}],
+        [{"id": "root", "component": "Tabs", "tabs": [{"title": "x", "child": "root"}]}],
+        [{"id": "root", "component": "List", "children": {"componentId": "root", "path": "/x"}}],
+    ],
+    ids=["list", "two", "tabs", "template"],
+)
+async def test_a_component_inside_itself_is_a_failed_surface(components: list[Any]) -> None:
+    update = update_components("a", components)
+    [_, (_, content), _] = await draw({"a2ui_operations": [A, update]}, A2ui())
+
+    assert content["status"] == "failed"
+    assert "is inside itself" in content["error"]
+
+
+async def test_a_text_that_happens_to_be_an_id_is_no_reference() -> None:
+    update = update_components("a", [{"id": "root", "component": "Heading", "content": "root"}])
+    surface = ("a2ui-surface-c", {"a2ui_operations": [A, update]})
+    assert await draw({"a2ui_operations": [A, update]}, A2ui()) == surrounded(surface)

@@ -1,6 +1,7 @@
 """What fails is told to whoever asked, in a sentence, and stays with whoever asked."""
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from typing import Any
 
@@ -320,3 +321,18 @@ async def test_a_client_that_leaves_before_its_run_has_begun_leaves_no_noise(
         assert await alive(browser)
 
     assert "never retrieved" not in caplog.text
+
+
+async def test_a_request_that_was_refused_does_not_stay_in_memory() -> None:
+    click = {"userAction": {"name": "n", "context": {"key": "y" * 200_000}}}
+    body = {**run_input(thread="refused"), "forwardedProps": {"a2uiAction": click}}
+    async with browsing(a2ui=True) as browser:
+        await browser.run(thread="before")
+        gc.disable()
+        try:
+            error_of(await browser.ask("POST", "/agent/default/run", body))
+            left = [it for it in gc.get_objects() if isinstance(it, RunInput)]
+        finally:
+            gc.enable()
+
+    assert [it for it in left if it.thread_id == "refused"] == []

@@ -31,6 +31,9 @@ from copilot_runtime.telemetry.propagation import inject_context
 MAX_TOOLS = 500
 """Tools that are read of one server."""
 
+MAX_TOOL_BYTES = 4_000_000
+"""Bytes of all of them, as JSON: they are in memory as long as the session."""
+
 MAX_PAGES = 100
 """Pages of tools that are read of one server."""
 
@@ -261,10 +264,18 @@ class Session:
 
     async def _list_tools(self, client: ClientSession) -> Sequence[Tool]:
         tools: list[Tool] = []
+        room = MAX_TOOL_BYTES
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             page = await client.list_tools(params=PaginatedRequestParams(cursor=cursor))
-            tools += page.tools
+            for tool in page.tools:
+                room -= len(tool.model_dump_json())
+                if room < 0:
+                    logger.warning(
+                        "%r has very large tools; the first are read.", self.server.label
+                    )
+                    return tools
+                tools.append(tool)
             cursor = page.next_cursor
             if not cursor:
                 return tools

@@ -24,6 +24,9 @@ SERVER_TIMEOUT = 25.0
 
 logger = logging.getLogger(__name__)
 
+_MOST_DUPLICATES = 100
+"""Actions of which it is logged that they were left out."""
+
 
 def mcp_actions(*servers: McpServer) -> "McpActions":
     """Return servers as a source, for `CopilotRuntime(actions=[...])` beside others."""
@@ -46,6 +49,8 @@ class McpActions(ActionSource):
         self._servers = servers
         self._pool = SessionPool()
         self._slow: SlowServers[Sequence[Action]] = SlowServers()
+        self._duplicates: set[tuple[str, str]] = set()
+        """Names and servers of actions that were left out, which is a line in the log once."""
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
         """Return what models may call. Raises for a server that is not allowed."""
@@ -56,13 +61,21 @@ class McpActions(ActionSource):
         ):
             for action in actions:
                 if action.name in actions_by_name:
-                    logger.warning(
-                        "The action %r of %r is left out: there is one already. A prefix helps.",
-                        *(action.name, server.label),
-                    )
+                    self._warn_of_duplicate(action.name, server.label)
                 else:
                     actions_by_name[action.name] = action
         return [*actions_by_name.values()]
+
+    def _warn_of_duplicate(self, name: str, label: str) -> None:
+        """Say once that an action is left out, for as many as are worth it."""
+        key = (name, label)
+        if key not in self._duplicates and len(self._duplicates) < _MOST_DUPLICATES:
+            self._duplicates.add(key)
+            logger.warning(
+                "The action %r of %r is left out: there is one already. A prefix helps.",
+                name,
+                label,
+            )
 
     async def aclose(self) -> None:
         """Close all connections and end all processes."""

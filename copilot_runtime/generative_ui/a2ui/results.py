@@ -11,6 +11,7 @@ from copilot_runtime.a2ui.operations import (
     check_operations,
     group_by_surface,
 )
+from copilot_runtime.a2ui.validation import find_cycle
 from copilot_runtime.events import ActionExecutionResult, Activity
 from copilot_runtime.generative_ui.options import A2ui
 from copilot_runtime.jsonvalue import as_list, as_object, parse_text
@@ -48,6 +49,14 @@ def draw_result(
         yield _fail(key, {"error": problem}, result, options)
         return
     found = group_by_surface(cast("list[Operation]", operations))
+    for id, items in found.items():
+        components = (one.get("updateComponents", {}).get("components", ()) for one in items)
+        # a later update of a component takes the place of an earlier one
+        latest = {part["id"]: part for some in components for part in some}
+        if (cycle := find_cycle(latest.values())) is not None:
+            problem = f"The component {cycle[:100]!r} of the surface {id[:100]!r} is inside itself."
+            yield _fail(key, {"error": problem}, result, options)
+            return
     surfaces = {id: items for id, items in found.items() if id not in streamed_ids}
     for surface, items in surfaces.items():
         identity = key if len(surfaces) == 1 else f"{SURFACE}-{surface}-{place}"

@@ -47,6 +47,8 @@ class Surface:
         """Whether the page waits for another attempt."""
         self.is_painted = False
         """Whether the page shows a surface."""
+        self.rejection = ""
+        """What was wrong with the last attempt, in one sentence."""
         self.is_failed = False
 
     def begin_attempt(self) -> Activity | None:
@@ -78,6 +80,7 @@ class Surface:
     def reject(self, problems: Sequence[Problem]) -> Activity:
         """Return the state in which the page waits for another attempt."""
         self.is_painted, self.is_retrying = False, True
+        self.rejection = problems[0].message
         self._reported_tokens = 0
         most = self._options.recovery.max_attempts
         return self._build(
@@ -147,16 +150,25 @@ class Render:
         return value if isinstance(value, str) else ""
 
     @property
+    def break_off(self) -> str:
+        """Why the arguments end where they do, in one sentence; empty for those that are whole."""
+        if self._reader.is_complete:
+            return ""
+        if self._reader.error is not None:
+            return f"The arguments are no JSON: {self._reader.error}"
+        if self._size > self._options.max_bytes:
+            return f"The arguments are longer than {self._options.max_bytes} characters."
+        return "The arguments are not complete."
+
+    @property
     def error(self) -> str:
         """Why nothing can be drawn, in one sentence; empty for what has been drawn."""
         if self.is_painted:
             return ""
         if self.problems:
             return self.problems[0].message
-        if self._reader.error is not None:
-            return f"The arguments are no JSON: {self._reader.error}"
-        if not self._reader.is_complete:
-            return "The arguments are not complete."
+        if self.break_off:
+            return self.break_off
         missing = [name for name in ("surfaceId", "components") if not self._fields.get(name)]
         return f"The arguments have no {' and no '.join(missing)}." if missing else ""
 

@@ -9,13 +9,14 @@ from copilot_runtime.events import ActionExecutionResult, ActionExecutionStart, 
 from copilot_runtime.generative_ui.a2ui.results import EXHAUSTED, draw_result
 from copilot_runtime.generative_ui.a2ui.surfaces import Render, Surface
 from copilot_runtime.generative_ui.options import A2ui
-from copilot_runtime.jsonvalue import as_object, as_text, parse_text
+from copilot_runtime.jsonvalue import JsonObject, as_object, as_text, parse_text
 from copilot_runtime.messages import new_uuid
 
 CLICK = "log_a2ui_event"
 """The call by which an agent gets to know of a click."""
 
 _STOPPED = "The answer was cut off."
+_PARTLY_DRAWN = "The surface is drawn without what follows."
 _NO_RETRY = "The surface could not be drawn."
 
 
@@ -138,16 +139,23 @@ class SurfaceTracker:
         """Yield the end of the surfaces for which another attempt is awaited."""
         for surface in self._surfaces.values():
             if not surface.is_painted and not surface.is_failed:
-                yield surface.fail(reason)
+                yield surface.fail(f"{reason} {surface.rejection}".rstrip())
 
 
 def _write_outcome(render: Render) -> str:
     """Return what the model is told of a call."""
+    if render.is_painted and render.break_off:
+        return _dump({"status": "incomplete", "error": f"{render.break_off} {_PARTLY_DRAWN}"})
     # a call of several attempts at one surface has done its part once the surface is there
     if not render.error or render.surface.is_painted:
         return _RENDERED
     errors = [dict(one._asdict()) for one in render.problems]
-    outcome = {"status": "failed", "error": render.error, **({"errors": errors} if errors else {})}
+    return _dump(
+        {"status": "failed", "error": render.error, **({"errors": errors} if errors else {})}
+    )
+
+
+def _dump(outcome: JsonObject) -> str:
     return json.dumps(outcome, ensure_ascii=False, separators=(",", ":"))
 
 

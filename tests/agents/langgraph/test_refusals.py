@@ -192,12 +192,11 @@ async def test_a_graph_without_a_schema_answers_all_the_same(
     assert text_of(events) == "Hi"
 
 
+@pytest.mark.parametrize("id", ["lc_run--1", "run-m-1"], ids=["Python", "JavaScript"])
 async def test_pieces_under_an_id_that_langchain_made_up_belong_to_the_message(
-    provider: Provider,
+    provider: Provider, id: str
 ) -> None:
-    made_up = event(
-        "on_chat_model_stream", 3, data={"chunk": {"id": "lc_run--1", "content": " two"}}
-    )
+    made_up = event("on_chat_model_stream", 3, data={"chunk": {"id": id, "content": " two"}})
     events = await events_of(
         provider, *FOUND, telling(METADATA, word("one", 2), made_up, word(" three", 4), LAST)
     )

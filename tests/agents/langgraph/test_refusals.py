@@ -205,6 +205,19 @@ async def test_pieces_under_an_id_that_langchain_made_up_belong_to_the_message(
     assert (starts, text_of(events)) == (["m"], "one two three")
 
 
+async def test_a_graph_gets_the_tools_of_the_page_in_the_form_that_models_take(
+    provider: Provider,
+) -> None:
+    tool = {"name": "paint", "description": "Paints.", "parameters": {"type": "object"}}
+    told = telling(METADATA, LAST)
+
+    await events_of(provider, *FOUND, told, fields={"tools": [tool]})
+
+    sent = provider.requests[-1].body["input"]
+    assert sent["tools"] == [{"type": "function", "name": "paint", "function": tool}]
+    assert sent["tools"] == sent["copilotkit"]["actions"] == sent["ag-ui"]["tools"]
+
+
 async def test_a_stream_that_a_proxy_ends_in_order_is_taken_up_where_it_was(
     provider: Provider,
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urljoin
 
 from copilot_runtime.agents.forwarding import (
     describe_actions,
@@ -19,7 +20,7 @@ from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.agui.version import PROTOCOL_VERSION
 from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError
-from copilot_runtime.http.client import Exchange, StreamResponse, Upstream
+from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.errors import get_origin, parse_url
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE, SSEDecoder
 from copilot_runtime.interfaces import Agent, Events, Resume, RunInput
@@ -31,6 +32,9 @@ from copilot_runtime.telemetry.propagation import inject_context
 _MAX_REASON = 2_000
 _UNREADABLE = 422
 """The status of a request that does not fit the schema: the agent has done nothing."""
+_REDIRECTS = (307, 308)
+"""The statuses that have the same request sent elsewhere, as of a path without its last slash."""
+_MAX_REDIRECTS = 3
 
 logger = logging.getLogger(__name__)
 
@@ -140,17 +144,27 @@ class AguiAgent(Agent):
                 self._legacy = True
             yield reply
 
-    def _post(self, run: RunInput, state: Any, *, legacy: bool) -> Exchange:
+    @asynccontextmanager
+    async def _post(
+        self, run: RunInput, state: Any, *, legacy: bool
+    ) -> AsyncGenerator[StreamResponse]:
+        """Send a run to the agent, and to where the agent's server redirects it on itself."""
         body = dumps(run_agent_input(run, state, legacy=legacy))
-        return self._upstream.post(
-            self.url,
-            body,
-            {**forward_headers(run.headers), **inject_context(run.span), **self._headers},
-        )
+        headers = {**forward_headers(run.headers), **inject_context(run.span), **self._headers}
+        url: str | None = self.url
+        left = _MAX_REDIRECTS
+        while url is not None:
+            async with self._upstream.post(url, body, headers) as reply:
+                url = _find_redirect(url, reply) if left else None
+                if url is None:
+                    yield reply
+            left -= 1
 
     async def _refusal(self, agent: str, reply: StreamResponse) -> CopilotError:
         """Return the error for a status that is not 2xx; the agent's text is for the log."""
         text = (await read_refusal(reply)).decode(errors="replace").strip()
+        if (place := reply.headers.get("location")) and 300 <= reply.status < 400:
+            text = f"it redirects to {place!r}, which is not followed. {text}".strip()
         reason = redact(text, self._headers.values(), _MAX_REASON)
         return map_refusal(
             agent,
@@ -158,6 +172,21 @@ class AguiAgent(Agent):
             f"The agent at {self._origin} said, with HTTP {reply.status}: {reason} "
             "Are its URL and headers right?",
         )
+
+
+def _find_redirect(url: str, reply: StreamResponse) -> str | None:
+    """Return where the request is to be sent again; None: nowhere, or to another server.
+
+    Another server must not get the keys of this one, nor the conversation.
+    """
+    place = reply.headers.get("location")
+    if reply.status not in _REDIRECTS or not place:
+        return None
+    try:
+        target = urljoin(url, place)
+        return target if get_origin(target) == get_origin(url) else None
+    except ValueError:  # no address
+        return None
 
 
 def run_agent_input(run: RunInput, state: Any, *, legacy: bool = False) -> dict[str, Any]:

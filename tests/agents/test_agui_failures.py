@@ -147,6 +147,41 @@ async def test_a_refusal_names_the_agent_and_has_the_code_of_its_status(
     assert len(provider.requests) == 1
 
 
+@pytest.mark.parametrize("status", ["307 Temporary Redirect", "308 Permanent Redirect"])
+async def test_an_agent_below_a_path_is_found_by_its_url_without_the_last_slash(
+    provider: Provider, agent: AguiAgent, status: str
+):
+    provider.answer([whole(b"", status=status, location="/agent/")], whole_run(*text("m", "Hi")))
+
+    assert len(await heard(agent)) == 3
+    first, second = provider.requests
+    assert (first.line, second.line) == ("POST /agent HTTP/1.1", "POST /agent/ HTTP/1.1")
+    assert first.body == second.body
+
+
+@pytest.mark.parametrize(
+    "place", ["http://127.0.0.1:9/agent/", "http://x@127.0.0.1:9/", "//evil.test/", "http://[", ""]
+)
+async def test_an_agent_cannot_send_a_conversation_to_another_server(
+    provider: Provider, agent: AguiAgent, place: str
+):
+    provider.answer([whole(b"", status="307 There", location=place)])
+
+    _, error = await heard_until_error(agent, asked(agent="weather"))
+
+    assert told(error)[1] == "The agent 'weather' refused the request (HTTP 307)."
+    assert len(provider.requests) == 1
+
+
+async def test_redirects_in_a_circle_end(provider: Provider, agent: AguiAgent):
+    provider.answer([whole(b"", status="307 There", location="/agent")])
+
+    _, error = await heard_until_error(agent, asked(agent="weather"))
+
+    assert told(error)[1] == "The agent 'weather' refused the request (HTTP 307)."
+    assert len(provider.requests) == 4
+
+
 @pytest.mark.parametrize(
     ("body", "logged"),
     [

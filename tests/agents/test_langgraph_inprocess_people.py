@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
+from copilot_runtime import Settings
 from tests.agents.langgraph import graphs
 from tests.agents.langgraph.asking import state_of
 from tests.agents.pages import GIVEN, answered, asked_v1, failure, page_v1, questions, texts_v1
@@ -37,6 +38,19 @@ async def test_an_agui_page_is_asked_and_answers() -> None:
     assert text_of(again.events()) == "Hello Ada."
     assert state_of(again.events()) == {"answers": ["Ada"]}
     assert failure(twice.events()) == GIVEN
+
+
+async def test_a_page_written_for_node_gets_the_value_as_text_and_sends_it_back() -> None:
+    settings = Settings(threads="memory", interrupt_events="custom")
+    async with browsing(agents={"it": kept(graphs.right_hand)}, settings=settings) as browser:
+        asked = (await browser.run(agent="it")).events()
+        [question] = [event["value"] for event in asked if event.get("name") == "on_interrupt"]
+        command = {"command": {"resume": "glove", "interruptEvent": question}}
+        answer = await browser.run(agent="it", run="r2", forwardedProps=command)
+
+    assert question == '{"question":"Right?"}'
+    assert questions(asked) == []
+    assert state_of(answer.events()) == {"answers": ["right glove"]}
 
 
 async def test_a_question_stays_open_until_it_is_answered() -> None:

@@ -86,6 +86,7 @@ class LangGraphInProcessAgent(Agent):
             graph.get_name(),
             input_keys=frozenset(schemas[graph.builder.input_schema]),
             output_keys=frozenset(schemas[graph.builder.output_schema]),
+            in_process=True,
         )
 
     async def run(self, run: RunInput) -> Events:

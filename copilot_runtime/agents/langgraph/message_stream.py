@@ -133,8 +133,10 @@ class MessageStream:
     def _message(self, run_id: str, id: Any) -> _OpenMessage:
         """Return the message of a chunk: without an id, the last one of the model's run."""
         messages = self._open.setdefault(run_id, {})
-        # LangChain makes up an id for a chunk to which the provider has given none
-        is_nameless = not isinstance(id, str) or not id or id.startswith("lc_run-")
+        # LangChain makes up an id for a chunk to which the provider has given none: in Python
+        # lc_run-, in JavaScript run-
+        made_up = ("lc_run-", f"run-{run_id}")
+        is_nameless = not isinstance(id, str) or not id or id.startswith(made_up)
         if is_nameless and messages:
             id = [*messages][-1]
         elif not isinstance(id, str) or not id:

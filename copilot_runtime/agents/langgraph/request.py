@@ -32,11 +32,16 @@ _MAX_STEPS = 25
 
 @dataclass(frozen=True, slots=True)
 class Assistant:
-    """A graph: the keys of its input and output, None if the server has no schema."""
+    """A graph: the keys of its input and output, None if the server has no schema.
+
+    One `in_process` gets tools as AG-UI's adapter of Python gives them, one on a server as Node
+    does: in OpenAI's form, the only one that LangChain's models in JavaScript take from a state.
+    """
 
     id: str
     input_keys: frozenset[str] | None = None
     output_keys: frozenset[str] | None = None
+    in_process: bool = False
 
 
 def derive_thread_ids(thread_id: str) -> Sequence[str]:
@@ -97,6 +102,8 @@ def build_input(
     changes = {key: v for key, v in page.items() if key not in before or before[key] != v}
     actions = {action.name: action for action in reversed(run.actions)}  # the first of a name
     tools = describe_actions(reversed(actions.values()))
+    if not assistant.in_process:
+        tools = [{"type": "function", "name": one["name"], "function": one} for one in tools]
     catalog, items = split_catalog(run.context)
     context = [{"description": item.description, "value": item.value} for item in items]
     a2ui = {"a2ui_schema": catalog, "inject_a2ui_tool": run.properties.get("injectA2UITool")}

@@ -310,8 +310,7 @@ class Encoder:
 
     def _interrupt(self, event: Interrupt) -> None:
         if self._dialect.interrupts != "outcome":
-            value = _encode_interrupt(event) if event.value is None else event.value
-            self._send("CUSTOM", name="on_interrupt", value=value)
+            self._send("CUSTOM", name="on_interrupt", value=_encode_question(event))
         if self._dialect.interrupts == "custom":
             return
         self._interrupts.append(_encode_interrupt(event))
@@ -411,6 +410,16 @@ def _field(kind: str) -> bytes:
 def _drop_none(**values: Any) -> dict[str, Any]:
     """Leave out what is None: clients refuse most nulls."""
     return {key: value for key, value in values.items() if value is not None}
+
+
+def _encode_question(event: Interrupt) -> Any:
+    """Return the value of `on_interrupt`. From a LangGraph it is text, as on Node."""
+    if event.value is None:
+        return _encode_interrupt(event)
+    is_langgraph = isinstance(event.metadata, Mapping) and "langgraph" in event.metadata
+    if is_langgraph and not isinstance(event.value, str):
+        return dumps(event.value).decode()
+    return event.value
 
 
 def _encode_interrupt(event: Interrupt) -> dict[str, Any]:

@@ -192,18 +192,30 @@ async def test_a_graph_without_a_schema_answers_all_the_same(
     assert text_of(events) == "Hi"
 
 
+@pytest.mark.parametrize("id", ["lc_run--1", "run-m-1"], ids=["Python", "JavaScript"])
 async def test_pieces_under_an_id_that_langchain_made_up_belong_to_the_message(
-    provider: Provider,
+    provider: Provider, id: str
 ) -> None:
-    made_up = event(
-        "on_chat_model_stream", 3, data={"chunk": {"id": "lc_run--1", "content": " two"}}
-    )
+    made_up = event("on_chat_model_stream", 3, data={"chunk": {"id": id, "content": " two"}})
     events = await events_of(
         provider, *FOUND, telling(METADATA, word("one", 2), made_up, word(" three", 4), LAST)
     )
 
     starts = [event["messageId"] for event in events if event["type"] == "TEXT_MESSAGE_START"]
     assert (starts, text_of(events)) == (["m"], "one two three")
+
+
+async def test_a_graph_gets_the_tools_of_the_page_in_the_form_that_models_take(
+    provider: Provider,
+) -> None:
+    tool = {"name": "paint", "description": "Paints.", "parameters": {"type": "object"}}
+    told = telling(METADATA, LAST)
+
+    await events_of(provider, *FOUND, told, fields={"tools": [tool]})
+
+    sent = provider.requests[-1].body["input"]
+    assert sent["tools"] == [{"type": "function", "name": "paint", "function": tool}]
+    assert sent["tools"] == sent["copilotkit"]["actions"] == sent["ag-ui"]["tools"]
 
 
 async def test_a_stream_that_a_proxy_ends_in_order_is_taken_up_where_it_was(

@@ -15,7 +15,7 @@ import grpc
 from google.protobuf.message import Message
 from grpc.aio import Channel, UnaryStreamCall, UnaryUnaryCall
 
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.errors import ConfigurationFailed, Misuse
 from copilot_runtime.rpc.names import TENANT, USER, name_operation
 from copilot_runtime.security.service_tokens import ServiceTokenSigner, TokenForm
 from copilot_runtime.telemetry.propagation import inject_context
@@ -105,6 +105,23 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
         """Return what calls a method that answers with a stream: stubs ask for it."""
         call: Any = self._channel.unary_stream(method, None, response_deserializer)
         return self._wrap(method, call, request_serializer or _serialize, None)
+
+    def stream_unary(
+        self,
+        method: str,
+        request_serializer: Serializer | None = None,
+        response_deserializer: Deserializer | None = None,
+        _registered_method: bool | None = None,
+    ) -> Callable[..., Any]:
+        """Return what refuses, for stubs with such methods: a token is for one message."""
+        del request_serializer, response_deserializer
+
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise Misuse(f"{method} takes a stream of messages, which cannot be signed.")
+
+        return refuse
+
+    stream_stream = stream_unary
 
     def _wrap(
         self, method: str, call: Any, serialize: Serializer, usual: float | None

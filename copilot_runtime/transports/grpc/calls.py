@@ -22,6 +22,7 @@ from starlette.types import Scope
 from copilot_runtime.errors import (
     RUN_FAILED,
     AgentNotFound,
+    ConfigurationFailed,
     CopilotError,
     LimitExceeded,
     Misuse,
@@ -116,6 +117,12 @@ class CallGate:
         return grpc.method_handlers_generic_handler(descriptor.full_name, methods)
 
     def _build(self, descriptor: MethodDescriptor, method: RpcMethod) -> Handler:
+        if descriptor.client_streaming:
+            raise ConfigurationFailed(
+                f"{descriptor.full_name} takes a stream of messages: who sends it is known by a "
+                "token for one message.",
+                hint="Leave it out of list_methods.",
+            )
         one = _Method(self, descriptor, method)
         if descriptor.server_streaming:
             return grpc.unary_stream_rpc_method_handler(one.stream)
@@ -301,6 +308,8 @@ def convert_error(error: Exception, name: str) -> Status:
             return _status(error.status, str(error), "REFUSED", error)
         case BadRequest():
             return _status(error.status, error.message, error.code, error)
+        case NotImplementedError():
+            return _status(501, "This method is not there yet.", "NOT_IMPLEMENTED", error)
         case TimeoutError():
             stalled = RunStalled("The call took too long.")
             return _status(stalled.status_code, stalled.message, stalled.code, error)

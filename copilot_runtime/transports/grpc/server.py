@@ -8,9 +8,8 @@ from typing import Any
 
 import grpc
 from grpc.aio import Server
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_health.v1.health import SERVICE_NAME as HEALTH
-from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha.reflection import SERVICE_NAME as REFLECTION
 from grpc_reflection.v1alpha.reflection import enable_server_reflection
 
@@ -65,7 +64,7 @@ class GrpcServer:
         )
         self._is_closing = False
         self._server: Server | None = None
-        self._health = HealthServicer()
+        self._health = _build_health()
         self.port = 0
         """The port that is listened on; 0 for a Unix socket."""
 
@@ -162,6 +161,17 @@ def check_access(options: GrpcSettings, *, has_users: bool) -> None:
             "unless the network encrypts.",
             options.address,
         )
+
+
+def _build_health() -> Any:
+    """Return what says whether services are there; nobody waits for changes, without a token."""
+    module: Any = health  # the stubs of its types do not know its part for asyncio
+
+    class Health(module.aio.HealthServicer):
+        async def Watch(self, request: Any, context: Any) -> None:  # noqa: ARG002, N802
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Ask again by Check.")
+
+    return Health()
 
 
 def _import_class(name: str) -> Any:

@@ -274,6 +274,10 @@ async def test_health_needs_no_token() -> None:
             with pytest.raises(AioRpcError) as caught:
                 await health.Check(health_pb2.HealthCheckRequest(service="none"))
 
+            with pytest.raises(AioRpcError) as watched:
+                await health.Watch(health_pb2.HealthCheckRequest()).read()
+
+    assert watched.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert {one.status for one in found} == {health_pb2.HealthCheckResponse.SERVING}
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 

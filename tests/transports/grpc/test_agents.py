@@ -170,18 +170,20 @@ async def test_a_completion_calls_tools_of_the_client_and_none_of_the_server() -
     tools = [llm_pb2.ToolDefinition(type="function", function=function)]
     asked = llm_pb2.Message(role="user", content="How is Ulm?")
     settings = build_settings("llm")
-    async with serve(settings, adapter, actions=[of_the_server]) as served:
-        async with served.connect() as channel:
-            first = await LlmStub(channel).CreateCompletions(
-                llm_pb2.CreateCompletionsRequest(messages=[asked], tools=tools, temperature=0)
+    async with (
+        serve(settings, adapter, actions=[of_the_server]) as served,
+        served.connect() as channel,
+    ):
+        first = await LlmStub(channel).CreateCompletions(
+            llm_pb2.CreateCompletionsRequest(messages=[asked], tools=tools, temperature=0)
+        )
+        (wanted,) = first.choices[0].message.tool_calls
+        result = llm_pb2.Message(role="tool", tool_call_id=wanted.id, content="sun")
+        second = await LlmStub(channel).CreateCompletions(
+            llm_pb2.CreateCompletionsRequest(
+                messages=[asked, first.choices[0].message, result], tools=tools
             )
-            (wanted,) = first.choices[0].message.tool_calls
-            result = llm_pb2.Message(role="tool", tool_call_id=wanted.id, content="sun")
-            second = await LlmStub(channel).CreateCompletions(
-                llm_pb2.CreateCompletionsRequest(
-                    messages=[asked, first.choices[0].message, result], tools=tools
-                )
-            )
+        )
 
     assert (wanted.function.name, json.loads(wanted.function.arguments)) == (
         "weather",
@@ -212,11 +214,13 @@ async def test_a_completion_says_what_it_has_used(talk: tuple[Served, Chatterbox
 
 async def test_texts_become_vectors() -> None:
     knowledge = Knowledge("memory", embedder=WordCounter())
-    async with serve(build_settings("llm"), knowledge=knowledge) as served:
-        async with served.connect() as channel:
-            found = await LlmStub(channel).CreateEmbeddings(
-                llm_pb2.CreateEmbeddingsRequest(input=["one two", "three"])
-            )
+    async with (
+        serve(build_settings("llm"), knowledge=knowledge) as served,
+        served.connect() as channel,
+    ):
+        found = await LlmStub(channel).CreateEmbeddings(
+            llm_pb2.CreateEmbeddingsRequest(input=["one two", "three"])
+        )
 
     assert found.model == "test-words-512"
     assert [(one.index, len(one.embedding)) for one in found.data] == [(0, 512), (1, 512)]

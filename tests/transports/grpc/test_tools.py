@@ -8,8 +8,7 @@ import grpc
 import pytest
 from google.protobuf.struct_pb2 import Struct
 from grpc.aio import AioRpcError
-from grpc_reflection.v1alpha import reflection_pb2
-from grpc_reflection.v1alpha import reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from copilot_runtime import action
 from copilot_runtime.interfaces import ActionContext
@@ -183,6 +182,16 @@ async def test_a_huge_message_is_refused_and_the_connection_goes_on(served: Serv
 
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert found.content.startswith("Hello Bo")
+
+
+async def test_a_message_that_is_huge_when_it_is_unpacked_is_refused(served: Served) -> None:
+    body = ask("greet", name="x" * 2_000_000).SerializeToString()
+    target = served.server.address.removeprefix("grpc://")
+    async with grpc.aio.insecure_channel(target, compression=grpc.Compression.Gzip) as channel:
+        with pytest.raises(AioRpcError) as caught:
+            await channel.unary_unary("/copilot.tool.v1.Tool/CallTool")(body)
+
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 async def test_what_is_no_message_is_refused(served: Served) -> None:

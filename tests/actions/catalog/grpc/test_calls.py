@@ -239,7 +239,7 @@ async def test_a_secret_that_services_would_refuse_is_an_error_here(make_tool: M
         (ORDER % "127.0.0.1:1").replace("proto:", "token: {}, proto:"),
         environ={"SERVICE_SECRET": "short"},
     )
-    with pytest.raises(CopilotError, match="at least 32 are needed"):
+    with pytest.raises(CopilotError, match="has 32 characters or more"):
         await tool.call()
 
 

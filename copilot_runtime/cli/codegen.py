@@ -41,8 +41,8 @@ def codegen(
     """
     from copilot_runtime.rpc.codegen import Generation, generate
 
-    wanted = Generation(
+    generation = Generation(
         protos=protos, out=out, include=include or (), tools=tools, service=service, force=force
     )
-    for line in generate(wanted):
+    for line in generate(generation):
         typer.echo(line)

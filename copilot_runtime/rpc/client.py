@@ -49,6 +49,27 @@ class Tls:
         return grpc.ssl_channel_credentials(ca, key, certificate)
 
 
+class Connection:
+    """Opens a channel for the first call: gRPC wants an event loop for it."""
+
+    def __init__(self, open: Callable[[], Channel]) -> None:
+        self._open = open
+        self._channel: Channel | None = None
+
+    @property
+    def channel(self) -> Channel:
+        """The channel of the event loop in which the first call is made."""
+        if self._channel is None:
+            self._channel = self._open()
+        return self._channel
+
+    async def aclose(self) -> None:
+        """Close the channel, if it was opened."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+
 class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
     """A connection, of which stubs make their methods. Use it in one event loop.
 
@@ -59,7 +80,7 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
 
     def __init__(
         self,
-        channel: Channel,
+        connection: Connection,
         *,
         signer: ServiceTokenSigner | None = None,
         token: str = "",
@@ -67,7 +88,7 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
         tenant: str = "",
         timeout: float = TIMEOUT,
     ) -> None:
-        self._channel = channel
+        self._connection = connection
         self._signer = signer
         self._token = token
         self._for = (user, tenant)
@@ -76,7 +97,7 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
     def act_for(self, user: str, tenant: str = "") -> "ServiceChannel":
         """Return the same connection for calls in the name of a user."""
         return ServiceChannel(
-            self._channel,
+            self._connection,
             signer=self._signer,
             token=self._token,
             user=user,
@@ -92,8 +113,11 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
         _registered_method: bool | None = None,
     ) -> Callable[..., UnaryUnaryCall[Any, Any]]:
         """Return what calls a method: stubs ask for it."""
-        call: Any = self._channel.unary_unary(method, None, response_deserializer)
-        return self._wrap(method, call, request_serializer or _serialize, self._timeout)
+
+        def open_call() -> Any:
+            return self._connection.channel.unary_unary(method, None, response_deserializer)
+
+        return self._wrap(method, open_call, request_serializer or _serialize, self._timeout)
 
     def unary_stream(
         self,
@@ -103,8 +127,11 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
         _registered_method: bool | None = None,
     ) -> Callable[..., UnaryStreamCall[Any, Any]]:
         """Return what calls a method that answers with a stream: stubs ask for it."""
-        call: Any = self._channel.unary_stream(method, None, response_deserializer)
-        return self._wrap(method, call, request_serializer or _serialize, None)
+
+        def open_call() -> Any:
+            return self._connection.channel.unary_stream(method, None, response_deserializer)
+
+        return self._wrap(method, open_call, request_serializer or _serialize, None)
 
     def stream_unary(
         self,
@@ -124,7 +151,7 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
     stream_stream = stream_unary
 
     def _wrap(
-        self, method: str, call: Any, serialize: Serializer, usual: float | None
+        self, method: str, open_call: Callable[[], Any], serialize: Serializer, usual: float | None
     ) -> Callable[..., Any]:
         def start(
             request: Any,
@@ -134,7 +161,7 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
         ) -> Any:
             body = serialize(request)
             every = [*self.build_metadata(method, body), *(metadata or ())]
-            return call(body, timeout=timeout, metadata=every)
+            return open_call()(body, timeout=timeout, metadata=every)
 
         return start
 
@@ -150,7 +177,7 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
 
     async def aclose(self) -> None:
         """Close the connection; calls under way fail."""
-        await self._channel.close()
+        await self._connection.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -187,12 +214,13 @@ def connect(
         tls = tls or Tls()
         if tls.server_name:
             options.append(("grpc.ssl_target_name_override", tls.server_name))
-        channel = grpc.aio.secure_channel(target, tls.build_credentials(), options)
+        credentials = tls.build_credentials()
+        connection = Connection(lambda: grpc.aio.secure_channel(target, credentials, options))
     else:
-        channel = grpc.aio.insecure_channel(target, options)
+        connection = Connection(lambda: grpc.aio.insecure_channel(target, options))
     signer = ServiceTokenSigner(service, secrets, form=form) if service or secrets else None
     return ServiceChannel(
-        channel, signer=signer, token=token, user=user, tenant=tenant, timeout=timeout
+        connection, signer=signer, token=token, user=user, tenant=tenant, timeout=timeout
     )
 
 

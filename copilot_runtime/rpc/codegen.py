@@ -98,29 +98,29 @@ class Sources:
         return f"{_module_of(path)}.{name.removeprefix(f'{package}.') if package else name}"
 
 
-def generate(wanted: Generation) -> Iterator[str]:
+def generate(generation: Generation) -> Iterator[str]:
     """Make it, and yield a line for each file. Raises `ConfigurationFailed`, `MissingPackage`."""
-    sources = _compile(wanted)
+    sources = _compile(generation)
     for file in sources.files:
         base = file.name.removesuffix(".proto")
-        yield from (f"wrote   {wanted.out / f'{base}{end}'}" for end in _ENDS)
-    for file in sources.files if wanted.service else ():
+        yield from (f"wrote   {generation.out / f'{base}{end}'}" for end in _ENDS)
+    for file in sources.files if generation.service else ():
         for service in file.service:
             module = f"{_snake(service.name)}_service"
             text = _write_service(sources, file, service, module)
-            yield _write(wanted, f"{module}.py", text)
-    if wanted.tools:
-        text = "\n".join(_write_tool(wanted, *one) for one in _list_methods(sources.files))
+            yield _write(generation, f"{module}.py", text)
+    if generation.tools:
+        text = "\n".join(_write_tool(generation, *one) for one in _list_methods(sources.files))
         if not text:
             raise ConfigurationFailed("No method of these files can be a tool: there is none.")
-        yield _write(wanted, "tools.yml", text)
+        yield _write(generation, "tools.yml", text)
 
 
-def _compile(wanted: Generation) -> Sources:
+def _compile(generation: Generation) -> Sources:
     """Write messages and stubs, and return what the files say."""
-    if missing := [str(path) for path in wanted.protos if not path.is_file()]:
+    if missing := [str(path) for path in generation.protos if not path.is_file()]:
         raise ConfigurationFailed(f"There is no {', '.join(missing)}.")
-    if odd := [path.name for path in wanted.protos if not path.stem.isidentifier()]:
+    if odd := [path.name for path in generation.protos if not path.stem.isidentifier()]:
         raise ConfigurationFailed(
             f"{odd[0]} makes no module of Python.", hint="Call it with letters, digits and _ alone."
         )
@@ -129,23 +129,23 @@ def _compile(wanted: Generation) -> Sources:
     except ImportError as error:
         raise MissingPackage("Code generation", error.name or "protobuf", "grpc") from error
     try:
-        wanted.out.mkdir(parents=True, exist_ok=True)
+        generation.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigurationFailed(f"{wanted.out} is no folder: {error.strerror}.") from error
-    folders = dict.fromkeys([*(path.parent for path in wanted.protos), *wanted.include])
+        raise ConfigurationFailed(f"{generation.out} is no folder: {error.strerror}.") from error
+    folders = dict.fromkeys([*(path.parent for path in generation.protos), *generation.include])
     with TemporaryDirectory() as temporary:
         descriptors = Path(temporary, "descriptors")
         _run_protoc(
             [
                 *(f"--proto_path={folder}" for folder in folders),
-                *(f"--{kind}_out={wanted.out}" for kind in ("python", "pyi", "grpc_python")),
+                *(f"--{kind}_out={generation.out}" for kind in ("python", "pyi", "grpc_python")),
                 *("--include_imports", "--include_source_info"),
                 f"--descriptor_set_out={descriptors}",
-                *map(str, wanted.protos),
+                *map(str, generation.protos),
             ]
         )
         found = FileDescriptorSet.FromString(descriptors.read_bytes()).file
-    paths = [path.resolve().as_posix() for path in wanted.protos]
+    paths = [path.resolve().as_posix() for path in generation.protos]
     own = [one for one in found if any(path.endswith(f"/{one.name}") for path in paths)]
     return Sources(own, dict(_list_messages(found)))
 
@@ -179,10 +179,10 @@ def _run_protoc(arguments: Sequence[str]) -> None:
         raise ConfigurationFailed(f"protoc refuses this: {words}")
 
 
-def _write(wanted: Generation, name: str, text: str) -> str:
+def _write(generation: Generation, name: str, text: str) -> str:
     """Write what is the user's, unless it is there; return what was done."""
-    path = wanted.out / name
-    if path.exists() and not wanted.force:
+    path = generation.out / name
+    if path.exists() and not generation.force:
         return f"kept    {path}: --force writes it anew"
     path.write_text(text, encoding="utf-8")
     return f"wrote   {path}"
@@ -248,7 +248,7 @@ def _list_methods(
 
 
 def _write_tool(
-    wanted: Generation,
+    generation: Generation,
     file: "FileDescriptorProto",
     service: "ServiceDescriptorProto",
     method: "MethodDescriptorProto",
@@ -264,15 +264,17 @@ def _write_tool(
         f"  endpoint:\n"
         f"    grpc:\n"
         f"      method: {package}{service.name}.{method.name}\n"
-        f"      proto: {_find_path(wanted, file)}\n"
+        f"      proto: {_find_path(generation, file)}\n"
         f"      address: grpc://127.0.0.1:50051\n"
     )
 
 
-def _find_path(wanted: Generation, file: "FileDescriptorProto") -> str:
+def _find_path(generation: Generation, file: "FileDescriptorProto") -> str:
     """Return where a `.proto` is, as seen from the file of tools."""
-    path = next(one for one in wanted.protos if one.resolve().as_posix().endswith(f"/{file.name}"))
-    return Path(os.path.relpath(path, wanted.out)).as_posix()
+    path = next(
+        one for one in generation.protos if one.resolve().as_posix().endswith(f"/{file.name}")
+    )
+    return Path(os.path.relpath(path, generation.out)).as_posix()
 
 
 def read_comments(file: "FileDescriptorProto") -> Mapping[str, str]:

@@ -90,10 +90,10 @@ class AgentService(RpcService):
 def sum_usage(events: Sequence[Event]) -> Mapping[str, int]:
     """Return how many tokens all calls of models of a run have used."""
     found = [event for event in events if isinstance(event, Usage)]
-    asked = sum(event.input_tokens or 0 for event in found)
-    answered = sum(event.output_tokens or 0 for event in found)
+    prompt = sum(event.input_tokens or 0 for event in found)
+    completion = sum(event.output_tokens or 0 for event in found)
     return {
-        "prompt_tokens": asked,
-        "completion_tokens": answered,
-        "total_tokens": asked + answered,
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
     }

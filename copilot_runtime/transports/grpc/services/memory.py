@@ -85,11 +85,12 @@ class MemoryService(RpcService):
             str(one.id): one.id.tokens
             for one in await self._knowledge.resources.get_visible(missing, access)
         }
-        known = [replace(one, tokens=one.tokens or stored.get(str(one))) for one in found]
-        unknown = next((one for one in known if one.tokens is None), None)
+        counts = [stored.get(str(one)) if one.tokens is None else one.tokens for one in found]
+        identifiers = [replace(one, tokens=count) for one, count in zip(found, counts, strict=True)]
+        unknown = next((one for one in identifiers if one.tokens is None), None)
         if unknown is not None:
             raise Misuse(f"How many tokens has {str(unknown)!r}? There is no such resource here.")
-        return known
+        return identifiers
 
 
 def identify_conversation(call: Call, thread_id: str, uri: str) -> tuple[str, Actor]:
@@ -111,12 +112,12 @@ def identify_conversation(call: Call, thread_id: str, uri: str) -> tuple[str, Ac
     return path, actor
 
 
-def _decode(given: memory_pb2.Identifier) -> Identifier:
-    tokens = given.tokens if given.HasField("tokens") else None
+def _decode(item: memory_pb2.Identifier) -> Identifier:
+    tokens = item.tokens if item.HasField("tokens") else None
     if tokens is not None:
         check_number("tokens", tokens, _MOST_TOKENS)
-    identifier = parse_identifier(check_text("uri", given.uri, _LONGEST_URI), tokens)
-    return identifier.score_as(given.score) if given.HasField("score") else identifier
+    identifier = parse_identifier(check_text("uri", item.uri, _LONGEST_URI), tokens)
+    return identifier.score_as(item.score) if item.HasField("score") else identifier
 
 
 def _encode(identifier: Identifier) -> memory_pb2.Identifier:

@@ -766,8 +766,6 @@ class CopilotRuntime:
             await agent.open()
         for transport in self.transports:
             await transport.open()
-        if self.grpc is not None:
-            await self.grpc.open()
         tasks = [
             asyncio.create_task(
                 delete_old_threads(self.threads, settings.thread_retention, self.knowledge),
@@ -776,6 +774,8 @@ class CopilotRuntime:
             asyncio.create_task(warn_of_key(self.adapter), name="check key"),
         ]
         try:
+            if self.grpc is not None:
+                await self.grpc.open()
             yield
         finally:
             for task in tasks:

@@ -65,6 +65,8 @@ class GrpcServer:
         self._is_closing = False
         self._server: Server | None = None
         self._health = _build_health()
+        self.shares_port = False
+        """Whether other workers of the same server listen at the same address."""
         self.port = 0
         """The port that is listened on; 0 for a Unix socket."""
 
@@ -120,7 +122,7 @@ class GrpcServer:
             ("grpc.max_send_message_length", -1),  # what is sent, we have made
             ("grpc.max_metadata_size", _MOST_METADATA),
             # else a second server on the same port would get every other call, and nobody an error
-            ("grpc.so_reuseport", int(self._settings.workers > 1)),
+            ("grpc.so_reuseport", int(self.shares_port)),
             ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
             ("grpc.http2.min_ping_interval_without_data_ms", _LEAST_PING_MS),
         ]

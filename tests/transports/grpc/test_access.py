@@ -301,6 +301,25 @@ def test_settings_say_what_is_wrong() -> None:
             Settings(grpc=grpc_section)  # type: ignore[arg-type]
 
 
+async def test_a_port_that_is_taken_is_not_shared() -> None:
+    async with serve(build_settings("tool")) as served:
+        address = f"127.0.0.1:{served.server.port}"
+        other = CopilotRuntime(
+            ScriptedAdapter(say("")), settings=build_settings("tool", grpc={"address": address})
+        )
+        with pytest.raises(ConfigurationFailed, match="Nobody can listen on"):
+            async with other.running():
+                pass
+
+
+def test_addresses_that_are_none_are_refused() -> None:
+    for address in ("vectors", "http://vectors:1", "grpc://vectors"):
+        with pytest.raises(ConfigurationFailed, match="is no address of a gRPC server"):
+            connect(address)
+    with pytest.raises(ConfigurationFailed, match="cannot be read"):
+        connect("grpcs://vectors:1", tls=Tls("/nowhere/ca.pem"))
+
+
 def test_services_that_there_are_not_are_named() -> None:
     for name, words in [
         ("vectors", "Did you mean 'vector'"),

@@ -1,6 +1,7 @@
 """Traces over gRPC: spans of other services taken in, and traces that go through calls."""
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -11,9 +12,11 @@ from starlette.requests import HTTPConnection
 
 from copilot_runtime import action
 from copilot_runtime.interfaces import ActionContext
+from copilot_runtime.rpc.client import connect
 from copilot_runtime.rpc.protos import tool_pb2, trace_pb2
 from copilot_runtime.rpc.protos.tool_pb2_grpc import ToolStub
 from copilot_runtime.rpc.protos.trace_pb2_grpc import TraceStub
+from copilot_runtime.telemetry.span import trace_block
 from tests.transports.grpc.servers import Served, build_settings, serve
 
 pytestmark = pytest.mark.anyio
@@ -125,6 +128,53 @@ async def test_users_read_no_traces_and_send_none() -> None:
             with pytest.raises(AioRpcError) as caught:
                 await asked
             assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize("is_socket", [False, True])
+async def test_where_nobody_signs_in_this_machine_reads_traces(
+    tmp_path: Path, *, is_socket: bool
+) -> None:
+    address = f"unix:{tmp_path}/rpc.sock" if is_socket else "127.0.0.1:0"
+    telemetry = {"enabled": True, "store": "memory"}
+    settings = build_settings("trace", access={}, telemetry=telemetry, grpc={"address": address})
+    async with serve(settings) as served, connect(served.server.address) as channel:
+        trace = TraceStub(channel)
+        await trace.RecordSpan(trace_pb2.RecordSpanRequest(spans=[span()]))
+        found = await trace.QuerySpans(trace_pb2.QuerySpansRequest())
+
+    assert [*found.spans] == [span()]
+
+
+async def test_a_client_names_the_span_under_which_it_calls(served: Served) -> None:
+    telemetry = served.runtime.telemetry
+    async with served.connect() as channel:
+        with trace_block(telemetry.start_span("outer")) as outer:
+            await ToolStub(channel).CallTool(
+                tool_pb2.CallToolRequest(name="add", arguments=struct(one=1, two=2))
+            )
+        request = trace_pb2.QuerySpansRequest(trace_id=outer.trace_id)
+        found = await TraceStub(channel).QuerySpans(request)
+
+    spans = {one.name: one for one in found.spans}
+    assert spans["copilot.tool.v1.Tool/CallTool"].parent_span_id == outer.span_id
+
+
+async def test_a_span_with_all_kinds_of_values_comes_back(served: Served) -> None:
+    values = struct(whole=2**53, half=0.5, flag=True, nothing=None, list=[1, "a"], object={"a": 1})
+    event = trace_pb2.SpanEvent(name="e", time_unix_nano=START, attributes=struct(n=1))
+    sent = span(attributes=values, events=[event])
+    async with served.connect() as channel:
+        trace = TraceStub(channel)
+        await trace.RecordSpan(trace_pb2.RecordSpanRequest(spans=[sent]))
+        found = await trace.QuerySpans(trace_pb2.QuerySpansRequest(trace_id=TRACE))
+
+    (kept,) = found.spans
+    assert [*kept.events] == [event]
+    assert {name: kept.attributes[name] for name in ("whole", "half", "flag")} == {
+        "whole": 2**53,
+        "half": 0.5,
+        "flag": True,
+    }
 
 
 async def test_calls_of_the_trace_service_have_no_spans(served: Served) -> None:

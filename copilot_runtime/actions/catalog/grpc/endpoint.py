@@ -21,6 +21,11 @@ from copilot_runtime.actions.catalog.grpc.options import (
     find_service,
     split_method,
 )
+from copilot_runtime.actions.catalog.grpc.service_config import (
+    FILE,
+    find_section,
+    load_service_config,
+)
 from copilot_runtime.errors import (
     ConfigurationFailed,
     CopilotError,
@@ -326,11 +331,27 @@ def _merge(service: Any, options: GrpcOptions, where: str) -> GrpcOptions:
 def _parse_address(
     options: ServiceOptions, name: str, surroundings: Surroundings
 ) -> Address | None:
-    """Return where the service is: as the options say, or else a variable of the environment."""
+    """Return where the service is: as the options say, a variable, or else `config.json`."""
     text = build_address(options, name) or f"${{{_name_variable(name)}:-}}"
     surroundings.references.check(text)
-    address = surroundings.references.resolve(text)
+    address = surroundings.references.resolve(text) or _find_configured(name, surroundings)
     return Address(address, has_tls=bool(options.tls)) if address else None
+
+
+def _find_configured(name: str, surroundings: Surroundings) -> str:
+    """Return the address that Copilot-LD's file has, or nothing."""
+    section = find_section(surroundings.folder, name)
+    if section is None:
+        return ""
+    resolve = surroundings.references.resolve
+    values = load_service_config(name, section, lambda key: resolve(f"${{{key}:-}}") or None)
+    fields = {key: values[key] for key in ("protocol", "host", "port")}
+    try:
+        return build_address(ServiceOptions.model_validate(fields), name)
+    except ValidationError as error:
+        raise ConfigurationFailed(
+            f"{FILE} says {values['url']!r} of the service {name!r}, which is no address."
+        ) from error
 
 
 def _name_variable(name: str) -> str:

@@ -334,11 +334,11 @@ def _parse_address(
     """Return where the service is: as the options say, a variable, or else `config.json`."""
     text = build_address(options, name) or f"${{{_name_variable(name)}:-}}"
     surroundings.references.check(text)
-    address = surroundings.references.resolve(text) or _find_configured(name, surroundings)
+    address = surroundings.references.resolve(text) or _find_address(name, surroundings)
     return Address(address, has_tls=bool(options.tls)) if address else None
 
 
-def _find_configured(name: str, surroundings: Surroundings) -> str:
+def _find_address(name: str, surroundings: Surroundings) -> str:
     """Return the address that Copilot-LD's file has, or nothing."""
     section = find_section(surroundings.folder, name)
     if section is None:

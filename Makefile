@@ -12,7 +12,7 @@ WORKERS ?= 6
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system run test test-quick suite check style types packages format docs docs-site lock wheel bench bench-streaming bench-agui bench-threads bench-adapters bench-knowledge bench-planner bench-telemetry bench-analyst clean
+.PHONY: help setup system run test test-quick suite check style types packages format docs docs-site protos lock wheel bench bench-streaming bench-agui bench-threads bench-adapters bench-knowledge bench-planner bench-telemetry bench-analyst clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ —/' | awk -F' — ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -98,6 +98,9 @@ docs: setup  ## Write anew what is generated: schema.graphql, parts of the pages
 
 docs-site: setup  ## Build the site of the documents into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+protos: setup  ## Write anew what is generated of our .proto files
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. copilot_runtime/rpc/protos/*.proto
 
 lock: .venv/ready  ## Choose versions anew
 	scripts/lock

@@ -80,6 +80,7 @@ from copilot_runtime.parts import (
     build_event_access,
     build_events,
     build_generative_ui,
+    build_grpc_server,
     build_knowledge,
     build_limiter,
     build_plan_access,
@@ -142,6 +143,7 @@ if TYPE_CHECKING:
     from copilot_runtime.agents.remote import RemoteEndpoint
     from copilot_runtime.generative_ui.options import A2ui, McpApps, OpenGenerativeUi
     from copilot_runtime.knowledge import Knowledge
+    from copilot_runtime.transports.grpc.server import GrpcServer
 
 logger = logging.getLogger(__name__)
 
@@ -455,6 +457,14 @@ class CopilotRuntime:
         chats = build_transports(list_transports(transports, self.settings), services)
         others = build_side_endpoints(list_side_endpoints(services), services)
         self.transports = (*others, *chats)
+        self.grpc = build_grpc_server(
+            self.settings,
+            services,
+            self._authenticator(),
+            has_users=has_users,
+            limiter=self.limiter,
+            audit=self.audit,
+        )
 
     def app(self, path: str | None = None, *, console: bool | None = None) -> "FastAPI":
         """Return an application: every client's URL at `path`, `/health` and `/health/ready`.
@@ -696,15 +706,7 @@ class CopilotRuntime:
             cors=Cors(origins, credentials=credentials, is_silent=is_silent),
             pages=Cors([origin for origin in named if origin != "*"]),
             guard=self._guard,
-            authenticator=Authenticator(
-                self.authenticate,
-                settings.forwards,
-                self.properties,
-                schemes=self.schemes,
-                access=settings.access,
-                operators=settings.telemetry.operators,
-                proxies=settings.proxy.addresses,
-            ),
+            authenticator=self._authenticator(),
             max_body_bytes=settings.max_body_bytes,
             max_values=settings.max_values,
             read_timeout=settings.read_timeout,
@@ -712,6 +714,27 @@ class CopilotRuntime:
             limiter=self.limiter,
             audit=build_request_audit(settings, self.audit),
         )
+
+    def _authenticator(self) -> Authenticator:
+        settings = self.settings
+        return Authenticator(
+            self.authenticate,
+            settings.forwards,
+            self.properties,
+            schemes=self.schemes,
+            access=settings.access,
+            operators=settings.telemetry.operators,
+            proxies=settings.proxy.addresses,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator["GrpcServer | None", None]:
+        """Open all parts, and close them in the end: for who serves no HTTP.
+
+        Returns what listens for calls over gRPC, if the setting `grpc.services` names any.
+        """
+        async with self._lifespan(None):
+            yield self.grpc
 
     @asynccontextmanager
     async def _tuned_lifespan(self, app: Any) -> AsyncGenerator[None, None]:
@@ -751,11 +774,15 @@ class CopilotRuntime:
             asyncio.create_task(warn_of_key(self.adapter), name="check key"),
         ]
         try:
+            if self.grpc is not None:
+                await self.grpc.open()
             yield
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+            if self.grpc is not None:
+                await call_quietly(self.grpc.aclose)
             for transport in self.transports:
                 await call_quietly(transport.aclose)
             await self.aclose()

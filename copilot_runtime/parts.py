@@ -63,6 +63,7 @@ from copilot_runtime.telemetry.build import TelemetryOptions, build_telemetry
 from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.threads.store import ThreadStore
 from copilot_runtime.threads.url import build_store
+from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.request_audit import RequestAudit
 from copilot_runtime.transports.transport import Services, TransportLike
 
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from copilot_runtime.security.limits.limiter import Limiter
     from copilot_runtime.transports.analyst.access import AnalystAccess
     from copilot_runtime.transports.events.access import EventAccess
+    from copilot_runtime.transports.grpc.server import GrpcServer
     from copilot_runtime.transports.plans.access import PlanAccess
     from copilot_runtime.transports.traces.access import TraceAccess
 
@@ -385,6 +387,36 @@ def build_run_audit(settings: Settings, log: "AuditLog | None") -> RunAudit | No
 def build_request_audit(settings: Settings, log: "AuditLog | None") -> RequestAudit | None:
     """Return what writes down requests, if there is an audit log."""
     return None if log is None else RequestAudit(log, reads=settings.audit.reads)
+
+
+def build_grpc_server(
+    settings: Settings,
+    services: Services,
+    authenticator: Authenticator,
+    *,
+    has_users: bool,
+    limiter: "Limiter | None",
+    audit: "AuditLog | None",
+) -> "GrpcServer | None":
+    """Return what answers calls over gRPC, if the settings name services.
+
+    Raises `MissingPackage`, `UnknownName`, and `ConfigurationFailed` for what cannot be offered.
+    """
+    if not settings.grpc.services:
+        return None
+    try:
+        from copilot_runtime.transports.grpc.server import GrpcServer
+    except ImportError as error:
+        raise MissingPackage("The setting grpc.services", error.name or "grpcio", "grpc") from error
+    return GrpcServer(
+        settings,
+        services,
+        authenticator=authenticator,
+        telemetry=services.telemetry,
+        has_users=has_users,
+        limiter=limiter,
+        audit=build_request_audit(settings, audit),
+    )
 
 
 def build_counters(settings: Settings) -> "Counters | None":

@@ -16,6 +16,7 @@ LAYERS = [
     {"runtime", "generative_ui"},
     {"agents"},
     {"adapters", "actions", "knowledge"},
+    {"rpc"},
     {"bus", "threads", "storage", "security"},
     {"hooks"},
     {"a2ui", "agui", "event_order", "http", "transcript", "duck_typing", "argument_checks"},

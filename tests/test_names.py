@@ -87,7 +87,8 @@ def values(tree: ast.AST) -> Iterator[str]:
 
 def families(folder: Path) -> dict[str, list[str]]:
     """Return the files of a folder that a common prefix holds together: they want a folder."""
-    names = [path.stem for path in sorted(folder.glob("*.py")) if path.stem != "__init__"]
+    files = [path for path in sorted(folder.glob("*.py")) if "_pb2" not in path.stem]  # generated
+    names = [path.stem for path in files if path.stem != "__init__"]
     prefixes = Counter(
         name.strip("_").partition("_")[0] for name in names if "_" in name.strip("_")
     )

@@ -11,6 +11,7 @@ from copilot_runtime import __version__
 from copilot_runtime.cli import knowledge
 from copilot_runtime.cli.analyst.commands import analyst
 from copilot_runtime.cli.audit import audit
+from copilot_runtime.cli.codegen import codegen
 from copilot_runtime.cli.events import events
 from copilot_runtime.cli.ingest import ingest
 from copilot_runtime.cli.keys import keys
@@ -104,6 +105,12 @@ def serve(
     reload: Annotated[
         bool, typer.Option("--reload", help="Start again when a file of the program changes.")
     ] = False,
+    services: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="Serve these over gRPC, and nothing over HTTP: vector,graph"
+        ),
+    ] = None,
     config: ConfigOption = None,
 ) -> None:
     """Serve a runtime over HTTP.
@@ -113,6 +120,7 @@ def serve(
     copilot-runtime serve main:runtime --port 8080 --reload
     copilot-runtime serve examples/hello/app.py:app
     COPILOT_ADAPTER_NAME=demo copilot-runtime serve --host 0.0.0.0
+    copilot-runtime serve --services vector,graph
 
     Without MODULE:NAME, the adapter is the one of copilot.yml; else OpenAI if OPENAI_API_KEY
     is set; else the demo, which needs no key. Options override environment and file;
@@ -124,6 +132,13 @@ def serve(
     values = {"host": host, "port": port, "path": path, "workers": workers}
     options = {name: value for name, value in values.items() if value is not None}
     _set_config_file(config)
+    if services is not None:
+        from copilot_runtime.cli.services import explain_options, serve_services
+
+        explain_options({**options, "reload": reload})
+        os.environ["COPILOT_GRPC_SERVICES"] = services  # a module that is served reads it, too
+        serve_services(target, load_settings())
+        return
     settings = load_settings(overrides=options)
     if reload:
         from copilot_runtime.cli.reload import serve_again
@@ -315,6 +330,7 @@ def settings(config: ConfigOption = None) -> None:
     typer.echo(f"\n{describe_export(settings)}")
 
 
+cli.command()(codegen)
 cli.command()(test)
 cli.command()(events)
 cli.command()(ingest)

@@ -64,6 +64,8 @@ def serve(
         _check_workers(settings)
         if _list_log_settings(settings) != _list_log_settings(before):
             _configure_logs(settings)
+        if runtime.grpc is not None:
+            runtime.grpc.shares_port = worker is not None
     app = found.lazy_app(path) if isinstance(found, CopilotRuntime) else found
     listener = _listen(settings.host, settings.port, is_shared=worker is not None)
     limit_silence(listener, 2 * settings.write_timeout)  # what is slow has its own limit before

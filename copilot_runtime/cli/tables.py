@@ -21,6 +21,7 @@ TABLES = (
     ("kind of policy", "copilot_runtime.knowledge.policies", "POLICIES"),
     ("store of threads", "copilot_runtime.threads", "STORES"),
     ("transport", "copilot_runtime.transports", "TRANSPORTS"),
+    ("gRPC service", "copilot_runtime.transports.grpc", "RPC_SERVICES"),
 )
 """Every table of names: what an entry is called, the module it is in, and its name there."""
 
@@ -47,6 +48,7 @@ These packages are imported when such a part is made, so that it can be imported
 _GROUPS = {
     "EMBEDDERS": "copilot_runtime.embedders",
     "POLICIES": "copilot_runtime.policies",
+    "RPC_SERVICES": "copilot_runtime.grpc_services",
     "SCHEMES": "copilot_runtime.authentication",
     "SOURCES": "copilot_runtime.sources",
 }

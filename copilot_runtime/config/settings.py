@@ -36,6 +36,7 @@ from copilot_runtime.config.generative_ui import (
     McpAppsSettings,
     OpenGenerativeUiSettings,
 )
+from copilot_runtime.config.grpc import GrpcSettings
 from copilot_runtime.config.limits import LimitSettings
 from copilot_runtime.config.problems import SettingOrigins, explain, reject_misspelt_variable
 from copilot_runtime.config.sections import (
@@ -322,6 +323,7 @@ class Settings(Section):
     open_generative_ui: OpenGenerativeUiSettings = OpenGenerativeUiSettings()
     knowledge: KnowledgeSettings = KnowledgeSettings()
     events: EventSettings = EventSettings()
+    grpc: GrpcSettings = GrpcSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     assistants: AssistantSettings = AssistantSettings()
     planner: PlannerSettings = PlannerSettings()

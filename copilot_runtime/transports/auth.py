@@ -214,6 +214,8 @@ def read_peer(request: Request) -> str:
 
 def _name_operation(request: Request) -> str:
     """Return what a service signs: the method, and the path with its query below the URL."""
+    if request.operation:
+        return request.operation
     query = f"?{request.query_string}" if request.query_string else ""
     return f"{request.method or 'GET'} {request.path}{query}"
 

@@ -52,6 +52,8 @@ class Request:
         self.response_headers = response_headers or []
         self.action = ""
         """What is asked for, in words for the audit log; a transport that knows it says so."""
+        self.operation = ""
+        """What a service signs, where it is not the method and the path."""
         self.thread = ""
         """The thread that it is asked of."""
         self.is_read: bool | None = None

@@ -39,4 +39,5 @@ HANDLERS = {
     "auth": f"{PACKAGE}.tokens:answer",
     "web-auth": f"{PACKAGE}.tokens:answer_web",
     "retry": f"{PACKAGE}.models:answer_retry",
+    "config": f"{PACKAGE}.services:answer",
 }

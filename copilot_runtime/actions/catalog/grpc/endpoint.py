@@ -21,13 +21,20 @@ from copilot_runtime.actions.catalog.grpc.options import (
     find_service,
     split_method,
 )
-from copilot_runtime.actions.catalog.grpc.service_token import create_token
+from copilot_runtime.actions.catalog.grpc.service_config import (
+    FILE,
+    find_section,
+    load_service_config,
+)
 from copilot_runtime.errors import (
     ConfigurationFailed,
     CopilotError,
     MissingPackage,
 )
+from copilot_runtime.identity import split_owner
 from copilot_runtime.interfaces import ActionContext, RunInput
+from copilot_runtime.rpc.names import TENANT, USER, name_operation
+from copilot_runtime.security.service_tokens import ServiceTokenSigner
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.propagation import inject_context
 from copilot_runtime.telemetry.rpc import start_rpc_span
@@ -217,7 +224,8 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
         with trace_block(
             start_rpc_span(context.span, "grpc", name, host=address.host, port=address.port)
         ) as span:
-            metadata = self._build_metadata(context, inject_context(span))
+            headers = self._sign(f"/{name}", data, context)
+            metadata = self._build_metadata(context, {**inject_context(span), **headers})
             timeout = self.tool.timeout
             try:
                 if not method.server_streaming:
@@ -257,16 +265,24 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
         return {**model, **fit_values({**extra, **fixed}, method.input_type)}
 
     def _build_metadata(
-        self, context: ActionContext, trace: Mapping[str, str]
+        self, context: ActionContext, sent: Mapping[str, str]
     ) -> Sequence[tuple[str, str | bytes]]:
         from copilot_runtime.actions.catalog.grpc.client import build_metadata
 
         resolve = self.surroundings.references.resolve
-        headers: dict[str, str] = {**trace, **resolve(self._options.metadata, context)}
-        if token := self._options.token:
-            signed = create_token(token.service, resolve(token.secret, context))
-            headers["authorization"] = f"Bearer {signed}"
-        return build_metadata(headers)
+        return build_metadata({**resolve(self._options.metadata, context), **sent})
+
+    def _sign(self, path: str, data: bytes, context: ActionContext) -> Mapping[str, str]:
+        """Return who asks, and for whom, if the service wants to know that."""
+        if (token := self._options.token) is None:
+            return {}
+        secret = self.surroundings.references.resolve(token.secret, context)
+        signer = ServiceTokenSigner(token.service, [secret], form=token.form)
+        tenant, user = split_owner(context.user if token.act_for_user else None)
+        operation = name_operation(path, user or "", tenant)
+        headers = {"authorization": f"Bearer {signer.sign(operation, data)}"}
+        names = {USER: user or "", TENANT: tenant}
+        return headers | {name: value for name, value in names.items() if value}
 
     def _connect(self) -> "Client":
         if self._client is None:
@@ -315,11 +331,27 @@ def _merge(service: Any, options: GrpcOptions, where: str) -> GrpcOptions:
 def _parse_address(
     options: ServiceOptions, name: str, surroundings: Surroundings
 ) -> Address | None:
-    """Return where the service is: as the options say, or else a variable of the environment."""
+    """Return where the service is: as the options say, a variable, or else `config.json`."""
     text = build_address(options, name) or f"${{{_name_variable(name)}:-}}"
     surroundings.references.check(text)
-    address = surroundings.references.resolve(text)
+    address = surroundings.references.resolve(text) or _find_address(name, surroundings)
     return Address(address, has_tls=bool(options.tls)) if address else None
+
+
+def _find_address(name: str, surroundings: Surroundings) -> str:
+    """Return the address that Copilot-LD's file has, or nothing."""
+    section = find_section(surroundings.folder, name)
+    if section is None:
+        return ""
+    resolve = surroundings.references.resolve
+    values = load_service_config(name, section, lambda key: resolve(f"${{{key}:-}}") or None)
+    fields = {key: values[key] for key in ("protocol", "host", "port")}
+    try:
+        return build_address(ServiceOptions.model_validate(fields), name)
+    except ValidationError as error:
+        raise ConfigurationFailed(
+            f"{FILE} says {values['url']!r} of the service {name!r}, which is no address."
+        ) from error
 
 
 def _name_variable(name: str) -> str:

@@ -14,6 +14,7 @@ from pydantic import (
 
 from copilot_runtime.actions.catalog.endpoints import EndpointOptions
 from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.security.service_tokens import TokenForm
 
 MEGABYTE = 1024 * 1024
 
@@ -55,10 +56,16 @@ class TlsOptions(EndpointOptions):
 
 
 class TokenOptions(EndpointOptions):
-    """Who asks, for services of Copilot-LD: a token is signed with their `SERVICE_SECRET`."""
+    """Who asks: a token is signed with the secret of the services.
+
+    `simple` is the form of Copilot-LD, and `bound` that of services of ours: for one method and one
+    message. `act_for_user` is whether the service is asked in the name of the user of the run.
+    """
 
     service: Annotated[str, StringConstraints(pattern=r"^[^:\s]+$")] = "tool"
     secret: str = "${secret:SERVICE_SECRET}"  # noqa: S105 - a reference
+    form: TokenForm = "simple"
+    act_for_user: bool = False
 
 
 class ServiceOptions(EndpointOptions):

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+import json
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
@@ -78,6 +79,23 @@ async def test_the_seeds_form_finds_its_proto_and_the_address_of_its_service(
                 "content": "Found tea.",
                 "identifiers": [],
             }
+
+
+async def test_the_address_of_a_service_is_found_in_the_file_of_copilot_ld(
+    make_tool: MakeTool, tmp_path: Path
+) -> None:
+    folder = tmp_path / "config"
+    folder.mkdir()
+    (tmp_path / "proto").symlink_to(Path(__file__).parent / "proto")
+    async with serve({"Find": find}) as shop:
+        port = int(shop.address.split(":")[1])
+        for section in (
+            {"host": "127.0.0.1", "port": port},
+            {"url": f"grpc://127.0.0.1:{port}", "budget": {"tokens": 5}},
+        ):
+            (folder / "config.json").write_text(json.dumps({"service": {"shop": section}}))
+            tool = make_tool(SEED, folder=folder)
+            assert (await tool.call(input=["tea"]))["content"] == "Found tea."
 
 
 async def test_the_operators_filter_replaces_that_of_the_model(make_tool: MakeTool) -> None:
@@ -239,7 +257,7 @@ async def test_a_secret_that_services_would_refuse_is_an_error_here(make_tool: M
         (ORDER % "127.0.0.1:1").replace("proto:", "token: {}, proto:"),
         environ={"SERVICE_SECRET": "short"},
     )
-    with pytest.raises(CopilotError, match="at least 32 are needed"):
+    with pytest.raises(CopilotError, match="has 32 characters or more"):
         await tool.call()
 
 

@@ -155,6 +155,23 @@ async def test_check_says_that_nobody_is_there(
         await make_tool(TOOL % ORDER).endpoint.check(run)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "is no JSON"),
+        ('{"service": {"shop": {"url": "ftp://x"}}}', "which is no address"),
+        ('{"service": {"shop": {"url": "grpc://h:x"}}}', "is no URL of a service"),
+        ('{"service": {"shop": {"port": "many"}}}', "which is no address"),
+    ],
+)
+async def test_a_file_of_copilot_ld_with_mistakes_is_refused(
+    make_tool: MakeTool, tmp_path: Path, text: str, words: str
+) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ConfigurationFailed, match=words):
+        make_tool("order: {method: shop.Shop.Order}", folder=tmp_path)
+
+
 async def test_a_service_without_an_address_says_how_to_give_one(
     make_tool: MakeTool, tmp_path: Path
 ) -> None:

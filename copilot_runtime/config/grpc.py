@@ -1,0 +1,65 @@
+"""The section of the settings for services over gRPC."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, model_validator
+
+from copilot_runtime.config.sections import SecondsOrNone, Section, Words
+
+_ADDRESS = re.compile(r"unix:.+|(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>\d{1,5})")
+
+
+def _check_address(text: str) -> str:
+    found = _ADDRESS.fullmatch(text)
+    if found is None or int(found["port"] or 0) > 65535:
+        raise ValueError(f"{text!r} is no address: write host:port, [::1]:port or unix:/path")
+    return text
+
+
+class GrpcSettings(Section):
+    """Services that other programs call over gRPC."""
+
+    services: Words = Field(
+        default=(),
+        description="Services that are offered: agent, context, event, graph, llm, memory, plan, "
+        "tool, trace, vector, or module:Class of your own. Empty: none.",
+    )
+    address: Annotated[str, AfterValidator(_check_address)] = Field(
+        default="127.0.0.1:50051", description="Where they listen: host:port or unix:/path."
+    )
+    certificate: str = Field(
+        default="", description="File of the server's certificate in PEM. Empty: no TLS."
+    )
+    key: str = Field(default="", description="File of its key.", repr=False)
+    client_ca: str = Field(
+        default="",
+        description="File of the authority whose certificates clients must have (mTLS).",
+    )
+    reflection: bool = Field(
+        default=True, description="Whether clients may ask which services and messages there are."
+    )
+    max_calls: Annotated[int, Field(gt=0)] = Field(
+        default=1000, description="Calls at once; more are refused."
+    )
+    timeout: SecondsOrNone = Field(
+        default=300,
+        description="Seconds that a call without a stream may take, if its client wants no fewer; "
+        "0 for any.",
+    )
+
+    @model_validator(mode="after")
+    def _fit(self) -> "GrpcSettings":
+        if bool(self.certificate) != bool(self.key):
+            raise ValueError("a certificate needs its key, and a key its certificate")
+        if self.client_ca and not self.certificate:
+            raise ValueError("grpc.client_ca needs grpc.certificate and grpc.key")
+        return self
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only programs of this machine can reach the services."""
+        if self.address.startswith("unix:"):
+            return True
+        host = self.address.rpartition(":")[0].strip("[]")
+        return host in ("localhost", "::1") or host.startswith("127.")

@@ -1,0 +1,1 @@
+"""The services as `.proto` files, and what `make protos` generates of them."""

@@ -1,0 +1,336 @@
+"""Who may call: tokens for one method, one message, once; users, scopes, limits, TLS."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+import time
+from base64 import b64decode, b64encode
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc.aio import AioRpcError
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from starlette.requests import HTTPConnection
+
+from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings, action
+from copilot_runtime.adapters.scripted import say
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.rpc.client import ServiceChannel, Tls, connect
+from copilot_runtime.rpc.names import CODE, name_operation
+from copilot_runtime.rpc.protos import tool_pb2
+from copilot_runtime.rpc.protos.tool_pb2_grpc import ToolStub
+from copilot_runtime.security.service_tokens import ServiceTokenSigner
+from tests.transports.grpc.servers import SECRET, Served, build_settings, serve
+
+pytestmark = pytest.mark.anyio
+
+LIST = "/copilot.tool.v1.Tool/ListTools"
+CALL = "/copilot.tool.v1.Tool/CallTool"
+OTHER_SECRET = SECRET[::-1]
+NOTHING = tool_pb2.ListToolsRequest()
+
+
+@action
+def whoami() -> str:
+    """Say hello."""
+    return "Hello"
+
+
+async def call(
+    served: Served, token: str, path: str = LIST, body: bytes = b"", **metadata: str
+) -> tuple[grpc.StatusCode, str]:
+    """Return the status of a call with any token."""
+    every = [(name.replace("_", "-"), value) for name, value in metadata.items()]
+    if token:
+        every.append(("authorization", f"Bearer {token}"))
+    target = served.server.address.removeprefix("grpc://")
+    async with grpc.aio.insecure_channel(target) as channel:
+        try:
+            await channel.unary_unary(path)(body, metadata=every, timeout=10)
+        except AioRpcError as error:
+            return error.code(), error.details() or ""
+    return grpc.StatusCode.OK, ""
+
+
+def sign(
+    path: str = LIST, body: bytes = b"", secret: str = SECRET, ago: float = 0, form: Any = "bound"
+) -> str:
+    clock = lambda: time.time() - ago  # noqa: E731
+    return ServiceTokenSigner("shop", [secret], form=form, clock=clock).sign(path, body)
+
+
+def tamper(token: str) -> str:
+    text = b64decode(token).decode()
+    return b64encode(text.replace("shop:", "bank:", 1).encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [
+        ("", "Sign in to use this server."),
+        ("nonsense", "This token is of no kind that is accepted here."),
+        (tamper(sign()), "Invalid token signature"),
+        (sign(secret=OTHER_SECRET), "Invalid token signature"),
+        (sign(path=CALL), "Invalid token signature"),
+        (sign(body=b"another"), "Token is for another body"),
+        (sign(ago=61), "Token has expired"),
+        (sign(ago=-60), "Token is from the future"),
+        (sign(form="simple"), "Invalid token format"),
+    ],
+)
+async def test_a_token_that_is_missing_or_wrong_is_refused(token: str, words: str) -> None:
+    async with serve(build_settings("tool")) as served:
+        code, details = await call(served, token)
+
+    assert code is grpc.StatusCode.UNAUTHENTICATED
+    assert words in details
+
+
+async def test_a_token_is_good_once() -> None:
+    token = sign()
+    async with serve(build_settings("tool")) as served:
+        results = [await call(served, token) for _ in range(2)]
+
+    refused = (grpc.StatusCode.UNAUTHENTICATED, "Token was used before")
+    assert results == [(grpc.StatusCode.OK, ""), refused]
+
+
+async def test_of_many_calls_with_the_same_token_one_is_answered() -> None:
+    token = sign()
+    async with serve(build_settings("tool")) as served:
+        results = await asyncio.gather(*(call(served, token) for _ in range(8)))
+
+    assert sorted(code.name for code, _ in results) == ["OK"] + ["UNAUTHENTICATED"] * 7
+
+
+async def test_a_token_for_one_user_is_none_for_another() -> None:
+    async with serve(build_settings("tool", roles=["operator"])) as served:
+        code, details = await call(served, sign(), copilot_user="ann")
+
+    assert (code, details) == (grpc.StatusCode.UNAUTHENTICATED, "Invalid token signature")
+
+
+async def test_the_form_of_copilot_ld_is_a_setting() -> None:
+    settings = build_settings("tool", service_tokens={"form": "simple"})
+    token = sign(form="simple")
+    async with serve(settings) as served:
+        results = [await call(served, token) for _ in range(2)]
+
+    assert [code for code, _ in results] == [grpc.StatusCode.OK] * 2
+
+
+async def test_keys_rotate_while_both_are_accepted() -> None:
+    settings = build_settings("tool", service_tokens={"secrets": [OTHER_SECRET, SECRET]})
+    async with serve(settings) as served:
+        results = [await call(served, sign(secret=one)) for one in (SECRET, OTHER_SECRET)]
+
+    assert [code for code, _ in results] == [grpc.StatusCode.OK] * 2
+
+
+async def test_a_service_without_the_scope_asks_for_nobody_else() -> None:
+    settings = build_settings("tool", roles=["user"])
+    async with serve(settings) as served, served.connect(user="ann") as channel:
+        with pytest.raises(AioRpcError) as caught:
+            await ToolStub(channel).ListTools(NOTHING)
+
+    assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert "it needs the scope 'operate'" in (caught.value.details() or "")
+
+
+@pytest.mark.parametrize("user", ["service:shop", "tenant:acme/ann", "key:k1", "a" * 2000])
+async def test_a_name_that_nobody_may_have_is_refused(user: str) -> None:
+    settings = build_settings("tool", roles=["operator"])
+    async with serve(settings) as served, served.connect(user=user) as channel:
+        with pytest.raises(AioRpcError) as caught:
+            await ToolStub(channel).ListTools(NOTHING)
+
+    assert caught.value.code() in (
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.INVALID_ARGUMENT,
+    )
+
+
+async def test_a_reader_calls_no_tools() -> None:
+    async with serve(build_settings("tool", roles=["reader"])) as served:
+        code, details = await call(served, sign(CALL), CALL)
+
+    assert code is grpc.StatusCode.PERMISSION_DENIED
+    assert "it needs the scope 'runs:start'" in details
+
+
+async def test_the_hook_of_the_application_sees_metadata_as_headers() -> None:
+    def authenticate(connection: HTTPConnection) -> str | None:
+        return connection.headers.get("x-user")
+
+    settings = build_settings("tool", access={})
+    async with serve(settings, authenticate=authenticate) as served:
+        code, _ = await call(served, "", x_user="ann")
+        refused, details = await call(served, "", x_user="bob", copilot_user="ann")
+
+    assert code is grpc.StatusCode.OK
+    assert (refused, "operate" in details) == (grpc.StatusCode.PERMISSION_DENIED, True)
+
+
+async def test_calls_are_limited_and_told_when_to_come_again() -> None:
+    settings = build_settings("tool", limits={"requests_per_user": "2/minute"})
+    async with serve(settings) as served, served.connect() as channel:
+        tool = ToolStub(channel)
+        await tool.ListTools(NOTHING)
+        await tool.ListTools(NOTHING)
+        with pytest.raises(AioRpcError) as caught:
+            await tool.ListTools(NOTHING)
+
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    trailer = dict(caught.value.trailing_metadata() or ())
+    assert trailer[CODE] == "LIMIT_EXCEEDED"
+    assert 0 < int(str(trailer["retry-after"])) <= 60
+
+
+async def test_refused_calls_are_in_the_audit_log(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    async with serve(build_settings("tool", audit={"file": str(file)})) as served:
+        await call(served, sign(ago=61))
+
+    text = file.read_text()
+    assert f'"{LIST}"' in text
+    assert "Token has expired" in text
+
+
+def test_services_that_strangers_could_call_are_not_offered() -> None:
+    settings = build_settings("tool", access={}, grpc={"address": "0.0.0.0:0"})
+    with pytest.raises(ConfigurationFailed, match="whoever reaches it could call the services"):
+        CopilotRuntime(ScriptedAdapter(say("")), settings=settings)
+
+
+def test_services_in_the_clear_are_worth_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        settings = build_settings("tool", grpc={"address": "0.0.0.0:0"})
+        CopilotRuntime(ScriptedAdapter(say("")), settings=settings)
+
+    assert "without TLS: set grpc.certificate and grpc.key" in caplog.text
+
+
+def make_certificates(folder: Path) -> None:
+    """Write an authority, and certificates of a server and of a client that it has signed."""
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1")
+    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
+    for name in ("localhost", "client"):
+        openssl(
+            *("req", "-x509", *key, "-keyout", f"{name}.key", "-out", f"{name}.pem"),
+            *("-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"),
+            *("-CA", "ca.pem", "-CAkey", "ca.key"),
+        )
+
+
+async def test_a_client_without_a_certificate_does_not_come_in(tmp_path: Path) -> None:
+    make_certificates(tmp_path)
+    files = {"certificate": "localhost.pem", "key": "localhost.key", "client_ca": "ca.pem"}
+    grpc_settings = {name: str(tmp_path / file) for name, file in files.items()}
+    good = Tls(*(str(tmp_path / name) for name in ("ca.pem", "client.pem", "client.key")))
+    bare = Tls(str(tmp_path / "ca.pem"))
+
+    def reach(served: Served, tls: Tls) -> ServiceChannel:
+        address = f"grpcs://localhost:{served.server.port}"
+        return connect(address, service="shop", secrets=[SECRET], tls=tls, timeout=5)
+
+    async with serve(build_settings("tool", grpc=grpc_settings)) as served:
+        async with reach(served, good) as channel:
+            await ToolStub(channel).ListTools(NOTHING)
+        async with reach(served, bare) as channel:
+            with pytest.raises(AioRpcError) as caught:
+                await ToolStub(channel).ListTools(NOTHING)
+
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_socket_of_this_machine_needs_no_login(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/rpc.sock"
+    settings = build_settings("tool", access={}, grpc={"address": address})
+    async with serve(settings, actions=[whoami]) as served:
+        assert served.server.address == address
+        async with connect(address) as channel:
+            found = await ToolStub(channel).ListTools(NOTHING)
+
+    assert [one.function.name for one in found.tools] == ["whoami"]
+
+
+async def test_health_needs_no_token() -> None:
+    async with serve(build_settings("tool")) as served:
+        target = served.server.address.removeprefix("grpc://")
+        async with grpc.aio.insecure_channel(target) as channel:
+            health: Any = HealthStub(channel)
+            names = ("", "copilot.tool.v1.Tool")
+            found = [
+                await health.Check(health_pb2.HealthCheckRequest(service=name)) for name in names
+            ]
+            with pytest.raises(AioRpcError) as caught:
+                await health.Check(health_pb2.HealthCheckRequest(service="none"))
+
+            with pytest.raises(AioRpcError) as watched:
+                await health.Watch(health_pb2.HealthCheckRequest()).read()
+
+    assert watched.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert {one.status for one in found} == {health_pb2.HealthCheckResponse.SERVING}
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_the_package_brings_no_grpc_along() -> None:
+    code = (
+        "import sys; from copilot_runtime import CopilotRuntime; "
+        "sys.exit(any(name.split('.')[0] == 'grpc' for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_settings_say_what_is_wrong() -> None:
+    for grpc_section, words in [
+        ({"address": "nowhere"}, "host:port"),
+        ({"address": "h:99999"}, "host:port"),
+        ({"certificate": "a.pem"}, "a certificate needs its key"),
+        ({"client_ca": "a.pem"}, "needs grpc.certificate"),
+    ]:
+        with pytest.raises(ConfigurationFailed, match=words):
+            Settings(grpc=grpc_section)  # type: ignore[arg-type]
+
+
+async def test_a_port_that_is_taken_is_not_shared() -> None:
+    async with serve(build_settings("tool")) as served:
+        address = f"127.0.0.1:{served.server.port}"
+        other = CopilotRuntime(
+            ScriptedAdapter(say("")), settings=build_settings("tool", grpc={"address": address})
+        )
+        with pytest.raises(ConfigurationFailed, match="Nobody can listen on"):
+            async with other.running():
+                pass
+
+
+def test_addresses_that_are_none_are_refused() -> None:
+    for address in ("vectors", "http://vectors:1", "grpc://vectors"):
+        with pytest.raises(ConfigurationFailed, match="is no address of a gRPC server"):
+            connect(address)
+    with pytest.raises(ConfigurationFailed, match="cannot be read"):
+        connect("grpcs://vectors:1", tls=Tls("/nowhere/ca.pem"))
+
+
+def test_services_that_there_are_not_are_named() -> None:
+    for name, words in [
+        ("vectors", "Did you mean 'vector'"),
+        ("vector", "there is no knowledge"),
+        ("plan", "no agent plans"),
+        ("nowhere:Service", "cannot be imported"),
+    ]:
+        with pytest.raises(ConfigurationFailed, match=words):
+            CopilotRuntime(ScriptedAdapter(say("")), settings=build_settings(name))
+
+
+def test_the_name_of_a_user_is_signed_with_the_method() -> None:
+    assert name_operation(LIST) == LIST
+    assert name_operation(LIST, "a&b", "x") == f"{LIST}?user=a%26b&tenant=x"

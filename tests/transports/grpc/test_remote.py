@@ -1,0 +1,98 @@
+"""A runtime that uses the knowledge of another one: by tools, and for the questions of a chat."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
+from copilot_runtime.adapters.scripted import call, say
+from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.interfaces import Caller, RunInput
+from copilot_runtime.knowledge.identifiers import Identifier
+from copilot_runtime.knowledge.remote import RemoteRetriever
+from copilot_runtime.knowledge.resources import Resource
+from copilot_runtime.messages import ResultMessage, TextMessage
+from copilot_runtime.transports.grpc.runs import collect_run
+from tests.knowledge.library import library, write_pages
+from tests.transports.grpc.servers import SECRET, Served, build_settings, serve
+
+pytestmark = pytest.mark.anyio
+
+OF_ANN = Identifier("common.Note", "safe", "common.User.ann")
+TOOLS = """
+services:
+  copilot.vector.v1:
+    address: {address}
+    token: {{service: chat, secret: "{secret}", form: bound, act_for_user: true}}
+
+search:
+  purpose: Find what is known.
+  method: copilot.vector.v1.Vector.SearchContent
+  request: copilot.vector.v1.SearchContentRequest
+"""
+
+
+@pytest.fixture
+async def vectors(tmp_path: Path) -> AsyncGenerator[Served]:
+    """Serve the pages of a library, and a note of Ann's."""
+    knowledge = library(write_pages(tmp_path))
+    settings = build_settings("vector", roles=["operator"])
+    async with serve(settings, knowledge=knowledge) as served:
+        await knowledge.resources.put(Resource(OF_ANN, "Ann keeps the key under the mat."))
+        await knowledge.update()
+        yield served
+
+
+async def ask(runtime: CopilotRuntime, user: str, question: str) -> None:
+    message = TextMessage(id="q", role="user", content=question)
+    runs = runtime.program_runs
+    run: RunInput = runs.build_run(Caller(user=user), messages=[message])
+    async with runtime.running():
+        await collect_run(runtime.conversations, run)
+
+
+@pytest.mark.parametrize(("user", "finds"), [("ann", True), ("bob", False)])
+async def test_a_tool_searches_elsewhere_for_the_user(
+    vectors: Served, tmp_path: Path, user: str, *, finds: bool
+) -> None:
+    file = tmp_path / "tools.yml"
+    file.write_text(TOOLS.format(address=vectors.server.address, secret=SECRET))
+    adapter = ScriptedAdapter(call("search", {"input": ["key under the mat"]}), say("Found."))
+    runtime = CopilotRuntime(adapter, settings=Settings(threads="memory", tools=str(file)))
+    await ask(runtime, user, "Where is the key?")
+
+    (result,) = (
+        message.result
+        for message in adapter.requests[1].messages
+        if isinstance(message, ResultMessage)
+    )
+    assert ("under the mat." in result) is finds
+    assert "passages" in result
+
+
+@pytest.mark.parametrize(("user", "finds"), [("ann", True), ("bob", False)])
+async def test_a_chat_is_answered_from_knowledge_elsewhere(
+    vectors: Served, user: str, *, finds: bool
+) -> None:
+    adapter = ScriptedAdapter(say("Under the mat."))
+    async with vectors.connect("chat") as channel:
+        agent = DirectAgent(adapter, retriever=RemoteRetriever(channel))
+        runtime = CopilotRuntime(agents={"only": agent}, settings=Settings(threads="memory"))
+        await ask(runtime, user, "Where is the key under the mat?")
+
+    passages = [passage.id for passage in adapter.requests[0].passages]
+    assert (str(OF_ANN) in passages) is finds
+
+
+async def test_a_chat_goes_on_without_a_machine_that_is_gone(vectors: Served) -> None:
+    adapter = ScriptedAdapter(say("I do not know."))
+    channel = vectors.connect("chat")
+    await vectors.server.aclose()
+    agent = DirectAgent(adapter, retriever=RemoteRetriever(channel, timeout=1))
+    runtime = CopilotRuntime(agents={"only": agent}, settings=Settings(threads="memory"))
+    await ask(runtime, "ann", "Where is the key?")
+    await channel.aclose()
+
+    assert len(adapter.requests) == 1
+    assert adapter.requests[0].passages == ()

@@ -174,7 +174,8 @@ class A2aAgent(Agent):
             status = cause.response.status_code
             return map_refusal(name, status, f"{self.url} answered with HTTP {status}: {reason}")
         if isinstance(error, A2AError) and is_known(error):
-            return AgentFailed(f"The agent {name!r} refused the request: {reason}")
+            refusal = f"The agent {name!r} refused the request"
+            return AgentFailed(f"{refusal}: {reason}", public=f"{refusal}.")
         return IncompleteStream(
             f"The agent {name!r} sent what cannot be read.",
             hint=f"Is {self.url} the address of an A2A agent? {reason}",

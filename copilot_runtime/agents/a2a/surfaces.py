@@ -33,6 +33,8 @@ EXTENSIONS: Mapping[str, str] = {
 
 MAX_SURFACE_BYTES = 1024 * 1024
 _MOST_SURFACES = 32
+_CHANGES_PER_DRAWING = 32
+"""A surface of so many operations is drawn anew after one more, of twice as many after two."""
 _KINDS = ("createSurface", "updateComponents", "updateDataModel", "deleteSurface")
 
 logger = logging.getLogger(__name__)
@@ -46,6 +48,12 @@ class _Surface:
     operations: list[Operation] = field(default_factory=list[Operation])
     size: int = 0
     legacy: LegacySurface = field(default_factory=LegacySurface)
+    drawn: int = 0
+    """How many of the operations the page has."""
+
+    def count_new(self) -> int:
+        """Return how many operations the page does not have; one that is too large is one, too."""
+        return len(self.operations) - self.drawn + (self.size > MAX_SURFACE_BYTES)
 
 
 class SurfaceBook:
@@ -77,10 +85,17 @@ class SurfaceBook:
             self._add(surface, message, catalog_id)
             changed[id] = None
         for id in changed:
-            if (activity := self._draw(id)) is not None:
-                yield activity
+            surface = self._surfaces[id]
+            # the page gets all of a surface again: not for every change of a long one
+            if surface.count_new() > len(surface.operations) // _CHANGES_PER_DRAWING:
+                yield from self._draw(id)
         while len(self._surfaces) > _MOST_SURFACES:
             del self._surfaces[next(iter(self._surfaces))]
+
+    def flush(self) -> Iterator[Activity]:
+        """Yield the surfaces that have changed since they were drawn."""
+        for id in [id for id, surface in self._surfaces.items() if surface.count_new()]:
+            yield from self._draw(id)
 
     def _add(self, surface: _Surface, message: JsonObject, catalog_id: str) -> None:
         legacy = is_legacy(message)
@@ -89,21 +104,22 @@ class SurfaceBook:
         if surface.size <= MAX_SURFACE_BYTES:
             surface.operations += added
 
-    def _draw(self, id: str) -> Activity | None:
-        """Return the whole surface; one that cannot be drawn says so, and is forgotten."""
+    def _draw(self, id: str) -> Iterator[Activity]:
+        """Yield the whole surface; one that cannot be drawn says so, and is forgotten."""
         surface = self._surfaces[id]
+        surface.drawn = len(surface.operations)
         problem = check_operations(surface.operations)
         if surface.size > MAX_SURFACE_BYTES:
             problem = f"The surface has more than {MAX_SURFACE_BYTES} bytes."
         if problem is None and not surface.operations:
-            return None
+            return
         content: Mapping[str, Any] = {OPERATIONS: [*surface.operations]}
         if problem is not None:
             logger.warning("A surface of an agent cannot be drawn: %s", problem)
             content = {"status": "failed", "error": problem}
         if problem is not None or "deleteSurface" in surface.operations[-1]:
             del self._surfaces[id]
-        return Activity(message_id=surface.message_id, activity_type=SURFACE, content=content)
+        yield Activity(message_id=surface.message_id, activity_type=SURFACE, content=content)
 
 
 def _find_surface(message: JsonObject) -> str | None:

@@ -136,6 +136,7 @@ class Translator:
 
     def finish(self) -> Iterator[Event]:
         """Yield what ends all that is open; data are a text if nothing else was said."""
+        yield from self._context.surfaces.flush()
         yield from self._close_texts()
         yield from self._enter_step("")
         if self._data and not self._said and not self._files and self.failure is None:

@@ -85,6 +85,19 @@ async def test_a_change_in_a_later_run_is_drawn_where_the_surface_is() -> None:
     }
 
 
+def test_a_surface_that_changes_a_thousand_times_is_drawn_less_often() -> None:
+    book = SurfaceBook()
+    first = [create_surface("s"), update_components("s", [ROOT])]
+    changes = [update_data_model("s", number) for number in range(900)]
+    messages: list[Any] = [*first, *changes]
+    drawings = [it for message in messages for it in book.feed(dict(message))]
+    [last] = book.flush()
+
+    assert len(drawings) < 200
+    assert last.content == {"a2ui_operations": messages}
+    assert [*book.flush()] == []
+
+
 async def test_a_surface_of_0_8_becomes_one_of_0_9() -> None:
     components = [
         {"id": "col", "component": {"Column": {"children": {"explicitList": ["t", "b"]}}}},

@@ -112,17 +112,7 @@ class AguiEndpoint(Transport):
 
     async def limit(self, request: Request, error: LimitExceeded) -> None:
         """Answer a run by an event, as what else forbids it to start; the body is not read."""
-        envelope = None if request.path else await request.json()
-        name = "run" if envelope is not None and "method" not in envelope else ""
-        name = (
-            name
-            or (
-                from_envelope(envelope)
-                if envelope is not None
-                else from_path(request.method, request.path, request.query_string)
-            ).name
-        )
-        if name not in ("run", "ask", "suggest"):
+        if await _find_operation_name(request) not in ("run", "ask", "suggest"):
             raise error
         encoder = Encoder("", "", agent="", dialect=self._dialect)
         async with self._stream(request) as stream:
@@ -320,6 +310,14 @@ def _build_encoder(key: threads.ThreadKey, first: Event, agent: str, dialect: Di
     """Return an encoder for the run that begins with this event."""
     assert isinstance(first, RunStarted), "the runtime writes the first event of every log"
     return Encoder(key.id, first.run_id, agent=agent, dialect=dialect)
+
+
+async def _find_operation_name(request: Request) -> str:
+    """Return what is asked for; the body is read only where nothing else says it."""
+    if request.path:
+        return from_path(request.method, request.path, request.query_string).name
+    envelope = await request.json()
+    return from_envelope(envelope).name if "method" in envelope else "run"
 
 
 async def _read_operation(request: Request) -> Operation:

@@ -135,8 +135,8 @@ class MessageStream:
         messages = self._open.setdefault(run_id, {})
         # LangChain makes up an id for a chunk to which the provider has given none: in Python
         # lc_run-, in JavaScript run-
-        is_invented = ("lc_run-", f"run-{run_id}")
-        is_nameless = not isinstance(id, str) or not id or id.startswith(is_invented)
+        prefixes = ("lc_run-", f"run-{run_id}")
+        is_nameless = not isinstance(id, str) or not id or id.startswith(prefixes)
         if is_nameless and messages:
             id = [*messages][-1]
         elif not isinstance(id, str) or not id:

@@ -77,7 +77,7 @@ class AppServers:
         self._allowed = allowed
         self._tokens = TokenKey(load_secret)
         self._keys = RememberedKeys()
-        self._pool: SessionPool | None = None
+        self._pool = _build_pool(telemetry)
         self._slow: SlowServers[Sequence[UiTool]] = SlowServers()
         self._down: dict[str, None] = {}
         """Servers that did not answer the last time, which was a line in the log."""
@@ -185,8 +185,7 @@ class AppServers:
     async def aclose(self) -> None:
         """End all sessions."""
         self._slow.close()
-        if self._pool is not None:
-            await self._pool.aclose()
+        await self._pool.aclose()
 
     def _list_own(self, run: RunInput) -> Sequence[McpAppServer]:
         return [one for one in self.options.servers if one.agent in (None, run.agent_name)]
@@ -233,13 +232,6 @@ class AppServers:
 
     async def _connect(self, server: McpAppServer, run: RunInput) -> "Connection":
         """Return a connection with the headers of the caller. Raises what their function raises."""
-        if self._pool is None:
-            try:
-                from copilot_runtime.actions.mcp.pool import SessionPool  # brings `mcp` along
-            except ImportError as error:
-                raise MissingPackage("An MCP app", "mcp", "mcp") from error
-            self._pool = SessionPool(extensions=_EXTENSIONS)
-            self._pool.telemetry = self.telemetry
         headers = server.server.headers
         if not callable(headers):
             return self._pool.connect(server.server, headers)
@@ -261,6 +253,17 @@ class AppServers:
         except (ValueError, RecursionError) as error:
             raise LimitExceeded("The answer of the MCP server is nested too deeply.") from error
         return value
+
+
+def _build_pool(telemetry: Telemetry) -> "SessionPool":
+    """Return what keeps the sessions with servers. Raises `MissingPackage`."""
+    try:
+        from copilot_runtime.actions.mcp.pool import SessionPool  # brings the package mcp along
+    except ImportError as error:
+        raise MissingPackage("An MCP server", "mcp", "mcp") from error
+    pool = SessionPool(extensions=_EXTENSIONS)
+    pool.telemetry = telemetry
+    return pool
 
 
 async def _list(server: McpAppServer, connection: "Connection") -> "Sequence[UiTool]":

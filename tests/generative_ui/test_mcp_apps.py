@@ -193,9 +193,18 @@ async def test_a_hostile_page_gets_nothing_else(
     weather: Weather, request_: Any, error: str
 ) -> None:
     async with browsing(agents={"it": Caller()}, mcp_apps=weather.apps()) as browser:
-        assert await ask_server(browser, request_) == {"error": error}
+        assert (await ask_server(browser, request_))["error"] == error
 
     assert weather.calls == []
+
+
+async def test_a_refused_call_is_a_result_that_an_app_can_read(weather: Weather) -> None:
+    async with browsing(agents={"it": Caller()}, mcp_apps=weather.apps()) as browser:
+        refusal = await ask_server(browser, call_tool("model_only"))
+
+    text = "Error: this tool is not for apps."
+    content = [{"type": "text", "text": text}]
+    assert refusal == {"error": text, "content": content, "isError": True}
 
 
 async def test_answers_are_as_large_as_the_operator_allows(weather: Weather) -> None:

@@ -20,6 +20,12 @@ PROPERTY = "__proxiedMCPRequest"
 """The property of a run that is no run, but a request of an app."""
 
 _FAILURE = "Error: MCP request failed"
+_NOT_FOR_APPS: JsonObject = {
+    "error": "Error: this tool is not for apps.",
+    # also the result of a tool, because apps read the content of one without asking for errors
+    "content": [{"type": "text", "text": "Error: this tool is not for apps."}],
+    "isError": True,
+}
 _REFUSAL = "refused"
 _TOOL_ERROR = "tool_error"
 
@@ -81,7 +87,7 @@ class AppProxy:
         ) as span:
             async with asyncio.timeout(self._servers.options.timeout):
                 answer = await self._pass_on(server, method, params, run, span)
-            if "error" in answer and "content" not in answer:
+            if answer is _NOT_FOR_APPS or ("error" in answer and "content" not in answer):
                 span.fail(_REFUSAL)
             elif answer.get("isError") is True:
                 span.fail(_TOOL_ERROR)
@@ -101,7 +107,7 @@ class AppProxy:
             return await self._servers.read_resource(server, uri, run)
         name, values = as_text(params.get("name")), params.get("arguments", {})
         if not name or not await self._may_call(server, name, run):
-            return _refuse("Error: this tool is not for apps.")
+            return _NOT_FOR_APPS
         name_tool(span, name)
         if not isinstance(values, dict):
             return _refuse(_FAILURE)

@@ -114,8 +114,12 @@ async def test_a_server_that_is_down_is_left_out_with_one_line(
         for number in range(2):
             assert (await browser.run(agent="it", run=f"r{number}")).types()[-1] == "RUN_FINISHED"
 
-    lines = [it for it in caplog.messages if "MCP apps of 'gone' are left out" in it]
+        refused = await ask_server(browser, call_tool("refresh") | {"serverId": "gone"})
+        assert refused == {"error": "Error: MCP request failed"}
+
+    lines = [it for it in caplog.messages if "MCP apps of 'gone' at 127.0.0.1:9 are left out" in it]
     assert len(lines) == 1
+    assert "A request of an app of 'gone' at 127.0.0.1:9 failed: " in caplog.text
 
 
 async def test_servers_may_be_those_of_one_agent(weather: Weather) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.generative_ui.mcp_apps.quota import RequestQuota
-from copilot_runtime.generative_ui.mcp_apps.servers import AppServers
+from copilot_runtime.generative_ui.mcp_apps.servers import AppServers, describe_server
 from copilot_runtime.generative_ui.mcp_apps.uris import is_allowed
 from copilot_runtime.generative_ui.options import McpAppServer
 from copilot_runtime.interfaces import RunInput
@@ -53,11 +53,12 @@ class AppProxy:
             return _refuse("The request of the app is too large.")
         fields: Mapping[str, Any] = as_object(request)
         id, token = fields.get("serverId"), fields.get("serverHash")
-        method = fields.get("method")
+        method, called = fields.get("method"), "an unknown server"
         try:
             server = await self._servers.find_server(run, as_text(id), as_text(token))
             if server is None:
                 return _refuse(f"Unknown server: {_describe(id or token)}")
+            called = describe_server(server)
             match method:
                 case "notifications/message":
                     return {"success": True}
@@ -73,7 +74,8 @@ class AppProxy:
             return _refuse(error.message)
         except (CopilotError, TimeoutError, OSError) as error:
             # what a server says of itself is not for pages
-            logger.warning("A request of an MCP app failed: %s", error or "It took too long.")
+            reason = error or "It took too long."
+            logger.warning("A request of an app of %s failed: %s", called, reason)
             return _refuse(_FAILURE)
 
     async def _trace(

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from copilot_runtime.actions.mcp.allowlist import McpAllowlist
 from copilot_runtime.actions.mcp.slow_servers import SlowServers
@@ -209,7 +210,7 @@ class AppServers:
         return server if hmac.compare_digest(own_token, token) else None
 
     async def _try_to_list(self, server: McpAppServer, run: RunInput) -> "Sequence[UiTool]":
-        label = server.id or server.server.label
+        label = describe_server(server)
         found = await capture(self._list_patiently(server, run))
         if found.error is None:
             self._down.pop(label, None)
@@ -217,7 +218,7 @@ class AppServers:
         if label not in self._down and len(self._down) < _MOST_DOWN:
             self._down[label] = None
             reason = str(found.error) or type(found.error).__name__
-            logger.warning("The MCP apps of %r are left out: %s", label, reason)
+            logger.warning("The MCP apps of %s are left out: %s", label, reason)
         return ()
 
     async def _list_patiently(self, server: McpAppServer, run: RunInput) -> "Sequence[UiTool]":
@@ -253,6 +254,13 @@ class AppServers:
         except (ValueError, RecursionError) as error:
             raise LimitExceeded("The answer of the MCP server is nested too deeply.") from error
         return value
+
+
+def describe_server(server: McpAppServer) -> str:
+    """Return what the log calls a server; never its path or query, which may have a key."""
+    address = urlsplit(server.server.url).netloc.rpartition("@")[2]
+    name = server.id or server.server.name
+    return f"{name!r} at {address}" if name else repr(address)
 
 
 def _build_pool(telemetry: Telemetry) -> "SessionPool":

@@ -145,11 +145,11 @@ def check_items(
         if not isinstance(value, kind):
             raise ConfigurationFailed(
                 f"{name} has an item that is {describe(value)}.",
-                hint=f"Write {name}=[{example}({_find_url(value)!r})].",
+                hint=f"Write {name}=[{example}({find_url(value)!r})].",
             )
 
 
-def _find_url(value: object) -> str:
+def find_url(value: object) -> str:
     """Return a URL, also one in an object of Node's configuration, or else an example of one."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[object, object]", value)

@@ -43,7 +43,9 @@ def explain_names(
 def _explain_name(kind: type, name: str, elsewhere: Mapping[str, str]) -> str:
     names = [*inspect.signature(kind).parameters]
     in_snake_case = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-    if in_snake_case in elsewhere:
+    if in_snake_case in names:
+        way_out = f"Did you mean {in_snake_case!r}?"
+    elif in_snake_case in elsewhere:
         way_out = f"Write {elsewhere[in_snake_case]}."
     elif close := get_close_matches(in_snake_case, names, n=1):
         way_out = f"Did you mean {close[0]!r}?"

@@ -130,6 +130,8 @@ def test_a_wrong_argument_is_answered_with_cause_and_way_out(
         ({"serviceAdapter": DemoAdapter()}, "Did you mean 'adapter'?"),
         ({"remoteEndpoints": []}, "Did you mean 'remote_endpoints'?"),
         ({"onBeforeRequest": print}, "Did you mean 'on_before_request'?"),
+        ({"mcpApps": {}}, "Did you mean 'mcp_apps'?"),
+        ({"openGenerativeUI": True}, "Did you mean 'open_generative_ui'?"),
         ({"model": "gpt-4o"}, "Write adapter=OpenAIAdapter('gpt-4o')."),
         ({"corsOrigins": "*"}, "Write settings=Settings(cors_origins=...)."),
         ({"delegate": True}, "Known: adapter, "),

@@ -78,6 +78,15 @@ def test_variables_of_the_environment_stand_for_themselves_in_texts(file: Path) 
             "copilot.yml, line 2: there is no setting 'adapter.nmae'. Did you mean 'adapter.name'?",
         ),
         (
+            "mcpApps: {}",
+            "copilot.yml, line 1: there is no setting 'mcpApps'. Did you mean 'mcp_apps'?",
+        ),
+        (
+            "openGenerativeUI: true",
+            "copilot.yml, line 1: there is no setting 'openGenerativeUI'. "
+            "Did you mean 'open_generative_ui'?",
+        ),
+        (
             "log_level: loud",
             "copilot.yml, line 1: 'log_level' is 'loud'; "
             "it should be 'critical', 'error', 'warning', 'info' or 'debug'.",

@@ -85,7 +85,9 @@ def _name(location: tuple[int | str, ...], names: Sequence[str]) -> str:
 
 
 def _suggest(name: str, names: Sequence[str]) -> str:
-    close = get_close_matches(name, names, n=1)
+    sections = dict.fromkeys(other.rpartition(".")[0] for other in names if "." in other)
+    in_snake_case = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    close = get_close_matches(in_snake_case, [*names, *sections], n=1)
     if close:
         return f" Did you mean {close[0]!r}?"
     section, dot, _ = name.rpartition(".")

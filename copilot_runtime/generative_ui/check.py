@@ -1,12 +1,21 @@
-"""Checks the servers of MCP Apps before the first request."""
+"""Checks options before the first request."""
 
 from collections.abc import Sequence
 from itertools import combinations
 from urllib.parse import urlsplit
 
-from copilot_runtime.argument_checks import check_items, check_list, describe
+from copilot_runtime.argument_checks import check_items, check_list, describe, find_url
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.generative_ui.options import McpApps, McpAppServer
+from copilot_runtime.generative_ui.shape import is_names
+
+
+def check_names(place: str, **options: object) -> None:
+    """Raise `ConfigurationFailed` for an option that is no list of names, such as its only one."""
+    for option, names in options.items():
+        if names is not None and not is_names(names):
+            hint = f"Write {option}=[{names!r}]." if isinstance(names, str) else None
+            raise ConfigurationFailed(f"{option!r} of {place} is not a list of names.", hint=hint)
 
 
 def check_apps(options: McpApps) -> None:
@@ -27,8 +36,12 @@ def check_apps(options: McpApps) -> None:
 
 def check_servers(servers: Sequence[McpAppServer]) -> None:
     """Raise `ConfigurationFailed` for servers that a page could not use, or not tell apart."""
-    check_list("servers", servers, "McpAppServer(server=McpServer(url))", Sequence)
-    check_items("servers", servers, McpAppServer, "McpAppServer")
+    for one in check_list("servers", servers, "McpAppServer(server=McpServer(url))", Sequence):
+        if not isinstance(one, McpAppServer):
+            raise ConfigurationFailed(
+                f"servers has an item that is {describe(one)}.",
+                hint=f"Write servers=[McpAppServer(server=McpServer({find_url(one)!r}))].",
+            )
     for one in servers:
         server = one.server
         if server.command:

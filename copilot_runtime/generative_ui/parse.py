@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_args
 from copilot_runtime.actions.mcp.server import McpServer
 from copilot_runtime.argument_checks import check_items, check_list, describe
 from copilot_runtime.errors import ConfigurationFailed, UnknownName
-from copilot_runtime.generative_ui.check import check_apps
+from copilot_runtime.generative_ui.check import check_apps, check_names
 from copilot_runtime.generative_ui.options import (
     A2ui,
     A2uiRecovery,
@@ -79,7 +79,10 @@ def parse_a2ui(value: A2ui | Mapping[str, Any] | bool | None) -> A2ui | None:
         return A2ui(**fields)
     if isinstance(value, bool):
         return A2ui(enabled=value)
-    return _expect(value, A2ui, "a2ui")
+    options = _expect(value, A2ui, "a2ui")
+    if options is not None:
+        check_names("a2ui", agents=options.agents, tool_names=options.tool_names)
+    return options
 
 
 def parse_mcp_apps(
@@ -114,7 +117,10 @@ def parse_open_generative_ui(
         return OpenGenerativeUi(**_PAGES.read(value))
     if isinstance(value, bool):
         return OpenGenerativeUi(enabled=value)
-    return _expect(value, OpenGenerativeUi, "open_generative_ui")
+    options = _expect(value, OpenGenerativeUi, "open_generative_ui")
+    if options is not None:
+        check_names("open_generative_ui", agents=options.agents)
+    return options
 
 
 def check_agents(options: GenerativeUi, names: Iterable[str]) -> None:

@@ -12,7 +12,8 @@ from copilot_runtime.errors import ConfigurationFailed
 _LEAST_SIMILARITY = 0.6
 
 
-def _is_names(value: object) -> bool:
+def is_names(value: object) -> bool:
+    """Return whether a value is a list of texts, none of them empty."""
     if not isinstance(value, list | tuple):
         return False
     return all(isinstance(item, str) and item for item in cast("list[object]", value))
@@ -37,7 +38,7 @@ FORMS: Mapping[str, Callable[[object], bool]] = {
     "a text": lambda value: isinstance(value, str),
     "a number from 1 on": _is_count,
     "a list": lambda value: isinstance(value, list | tuple),
-    "a list of names": _is_names,
+    "a list of names": is_names,
     "a catalog": lambda value: isinstance(value, Mapping | list | tuple),
     "an object": lambda value: isinstance(value, Mapping),
     "an object of texts": _is_texts,

@@ -1,6 +1,6 @@
 """A remote A2A agent, registered by its address, and our own agents offered to A2A clients.
 
-    pip install 'copilot-runtime[a2a]'
+    pip install ".[a2a]"    # in the root of the repository
     uvicorn --app-dir examples/a2a agent:app --port 8001     # in one terminal
     uvicorn --app-dir examples/a2a app:app                   # in another
 

@@ -417,3 +417,13 @@ async def test_a_phone_shows_threads_chat_and_panel_one_at_a_time(browser: Brows
 
 def sent_state(request: Request) -> object:
     return json.loads(request.post_data or "{}")["state"]
+
+
+async def test_a_page_without_data_does_not_ask_for_any(browser: Browser):
+    asked: list[str] = []
+    async with console(browser, DemoAdapter()) as page:
+        page.on("request", lambda request: asked.append(request.url))
+        await page.reload()
+        await say(page, "Hello")
+        await expect(answer(page)).to_be_visible()
+    assert [url for url in asked if "/analyst" in url] == []

@@ -114,6 +114,8 @@ async def test_an_app_whose_server_is_down_says_so(browser: Browser):
     async with serve_app() as weather:
         runtime, _ = with_app(weather)
     async with console(browser, runtime) as page:
+        # a page that has not started yet would begin another conversation
+        await expect(page.get_by_role("button", name="What can you do?")).to_be_visible()
         await page.evaluate(
             """thread.apply({ type: "ACTIVITY_SNAPSHOT", messageId: "a", activityType: "mcp-apps",
             content: { resourceUri: "ui://weather/card.html", serverId: "weather" } }); draw();"""

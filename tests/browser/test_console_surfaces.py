@@ -205,11 +205,24 @@ async def test_a_surface_that_cannot_be_drawn_says_why(browser: Browser):
             {"status": "retrying", "attempt": 2, "maxAttempts": 3, "errors": [{"code": "x"}]}, "a"
         ),
         show({"status": "failed", "error": "There is no root."}, "b"),
+        show(
+            {
+                "status": "failed",
+                "error": "The surface could not be drawn.",
+                "errors": [{"code": "no_root"}],
+                "debugExposure": "verbose",
+            },
+            "c",
+        ),
     )
     async with console(browser, runtime(agent)) as page:
         await say(page, "Draw")
         await expect(page.get_by_text("attempt 2 of 3")).to_be_visible()
         await expect(page.get_by_text("There is no root.")).to_be_visible()
+        await expect(
+            page.get_by_text("The surface could not be drawn.", exact=True)
+        ).to_be_visible()
+        await expect(page.get_by_text('"no_root"')).to_be_visible()
         await keep_picture(page, "console_surface_failed")
 
 

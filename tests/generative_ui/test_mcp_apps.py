@@ -114,8 +114,12 @@ async def test_a_server_that_is_down_is_left_out_with_one_line(
         for number in range(2):
             assert (await browser.run(agent="it", run=f"r{number}")).types()[-1] == "RUN_FINISHED"
 
-    lines = [it for it in caplog.messages if "MCP apps of 'gone' are left out" in it]
+        refused = await ask_server(browser, call_tool("refresh") | {"serverId": "gone"})
+        assert refused == {"error": "Error: MCP request failed"}
+
+    lines = [it for it in caplog.messages if "MCP apps of 'gone' at 127.0.0.1:9 are left out" in it]
     assert len(lines) == 1
+    assert "A request of an app of 'gone' at 127.0.0.1:9 failed: " in caplog.text
 
 
 async def test_servers_may_be_those_of_one_agent(weather: Weather) -> None:
@@ -193,9 +197,18 @@ async def test_a_hostile_page_gets_nothing_else(
     weather: Weather, request_: Any, error: str
 ) -> None:
     async with browsing(agents={"it": Caller()}, mcp_apps=weather.apps()) as browser:
-        assert await ask_server(browser, request_) == {"error": error}
+        assert (await ask_server(browser, request_))["error"] == error
 
     assert weather.calls == []
+
+
+async def test_a_refused_call_is_a_result_that_an_app_can_read(weather: Weather) -> None:
+    async with browsing(agents={"it": Caller()}, mcp_apps=weather.apps()) as browser:
+        refusal = await ask_server(browser, call_tool("model_only"))
+
+    text = "Error: this tool is not for apps."
+    content = [{"type": "text", "text": text}]
+    assert refusal == {"error": text, "content": content, "isError": True}
 
 
 async def test_answers_are_as_large_as_the_operator_allows(weather: Weather) -> None:

@@ -37,7 +37,11 @@ from tests.wire_agui.server import PATH, Parrot, browsing, serving
 pytestmark = pytest.mark.anyio
 
 FAILED = {"error": "Error: MCP request failed"}
-NOT_FOR_APPS = {"error": "Error: this tool is not for apps."}
+NOT_FOR_APPS = {
+    "error": "Error: this tool is not for apps.",
+    "content": [{"type": "text", "text": "Error: this tool is not for apps."}],
+    "isError": True,
+}
 NO_RESOURCE = {"error": "Error: this resource is not for apps."}
 TOO_MANY = {"error": "Too many requests of MCP apps. Try again in a second."}
 WORK = {"serverId": "rogue", "method": "tools/call", "params": {"name": "work"}}
@@ -161,9 +165,9 @@ ODD: list[tuple[Any, str]] = [
     (WORK | {"method": "m" * 100_000}, f"Error: MCP method not allowed for UI proxy: {'m' * 100}"),
     (WORK | {"method": "tools/call "}, "Error: MCP method not allowed for UI proxy: tools/call "),
     (WORK | {"method": 0}, "Error: MCP method not allowed for UI proxy: 0"),
-    (WORK | {"params": "work"}, NOT_FOR_APPS["error"]),
-    (WORK | {"params": {"name": ["work"]}}, NOT_FOR_APPS["error"]),
-    (WORK | {"params": {"name": "wo\u0000rk"}}, NOT_FOR_APPS["error"]),
+    (WORK | {"params": "work"}, "Error: this tool is not for apps."),
+    (WORK | {"params": {"name": ["work"]}}, "Error: this tool is not for apps."),
+    (WORK | {"params": {"name": "wo\u0000rk"}}, "Error: this tool is not for apps."),
     (
         WORK | {"params": {"name": "work", "arguments": [1]}},
         FAILED["error"],
@@ -174,7 +178,7 @@ ODD: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("request_", "error"), ODD)
 async def test_what_is_no_request_is_refused(request_: Any, error: str, rogue: Rogue) -> None:
     async with browsing(agents={"it": silent}, mcp_apps=rogue.apps()) as browser:
-        assert await ask_server(browser, request_) == {"error": error}
+        assert (await ask_server(browser, request_))["error"] == error
 
     assert "tools/call" not in rogue.asked
 

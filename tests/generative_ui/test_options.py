@@ -1,13 +1,14 @@
 """Options are taken in our form and in that of the Node runtime, and mistakes are explained."""
 
-from typing import Any
+import sys
+from typing import Any, cast
 
 import pytest
 
-from copilot_runtime import CopilotRuntime
+from copilot_runtime import CopilotRuntime, EmptyAdapter, Settings
 from copilot_runtime.actions.mcp.server import McpServer
 from copilot_runtime.agents.agui import AguiAgent
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.generative_ui.options import (
     A2ui,
     A2uiRecovery,
@@ -103,6 +104,12 @@ def test_two_agents_may_each_have_a_server_at_one_address() -> None:
         ({"a2ui": {"inject_tool": True}}, "Did you mean 'injectA2UITool'?"),
         ({"a2ui": {"colour": 1}}, "Known: enabled, agents, injectA2UITool, a2uiToolNames, schema,"),
         ({"a2ui": {"agents": "weather"}}, "'agents' of a2ui is not a list of names."),
+        ({"a2ui": A2ui(agents="weather")}, "'agents' of a2ui is not a list of names."),
+        ({"a2ui": A2ui(tool_names="paint")}, "'tool_names' of a2ui is not a list of names."),
+        (
+            {"open_generative_ui": OpenGenerativeUi(agents="weather")},
+            "'agents' of open_generative_ui is not a list of names.",
+        ),
         ({"a2ui": {"recovery": {"maxAttempt": 1}}}, "a2ui.recovery has no key 'maxAttempt'. Did"),
         ({"a2ui": {"recovery": {"maxAttempts": 0}}}, "is not a number from 1 on."),
         ({"a2ui": {"recovery": {"debugExposure": "all"}}}, "It is one of hidden, collapsed, verb"),
@@ -111,6 +118,14 @@ def test_two_agents_may_each_have_a_server_at_one_address() -> None:
         ({"mcp_apps": {"server": []}}, "mcp_apps has no key 'server'. Did you mean 'servers'?"),
         ({"mcp_apps": URL}, "mcp_apps is a str, and not a list."),
         ({"mcp_apps": [NODE_SERVER]}, "Write mcp_apps=[McpServer('https://mcp.example/mcp')"),
+        (
+            {"mcp_apps": McpApps(servers=cast(Any, [McpServer(URL)]))},
+            "Write servers=[McpAppServer(server=McpServer('https://...'))].",
+        ),
+        (
+            {"mcp_apps": McpApps(servers=cast(Any, [NODE_SERVER]))},
+            "Write servers=[McpAppServer(server=McpServer('https://mcp.example/mcp'))].",
+        ),
         ({"mcp_apps": {"servers": ["x"]}}, "mcp_apps.servers[0] is a str, and not an object."),
         ({"mcp_apps": {"servers": [{"type": "http"}]}}, "mcp_apps.servers[0] has no 'url'."),
         ({"mcp_apps": {"servers": [{**NODE_SERVER, "type": "stdio"}]}}, "It is 'http' or 'sse'"),
@@ -149,6 +164,22 @@ def test_a_scope_without_its_agent_is_logged(option: str, caplog: pytest.LogCapt
     build(**{option: {"agents": ["weather", "wether"]}})
 
     assert f"{option} is for the agent 'wether', which is not there." in caplog.text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mcp_apps": [McpServer(URL)]},
+        {"settings": Settings.model_validate({"mcp_apps": {"servers": [URL]}})},
+    ],
+)
+def test_servers_without_the_package_are_refused_at_the_start(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "copilot_runtime.actions.mcp.pool", None)
+
+    with pytest.raises(MissingPackage, match=r"An MCP server needs .*copilot-runtime\[mcp\]"):
+        CopilotRuntime(EmptyAdapter(), threads="memory", **options)
 
 
 def test_an_agent_that_may_come_later_is_not_refused() -> None:

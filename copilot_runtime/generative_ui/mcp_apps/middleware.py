@@ -19,7 +19,7 @@ from copilot_runtime.events import (
     RunFinished,
 )
 from copilot_runtime.generative_ui.mcp_apps.proxy import AppProxy
-from copilot_runtime.generative_ui.mcp_apps.servers import AppServers
+from copilot_runtime.generative_ui.mcp_apps.servers import AppServers, describe_server
 from copilot_runtime.generative_ui.mcp_apps.tokens import LoadSecret
 from copilot_runtime.generative_ui.options import McpApps
 from copilot_runtime.interfaces import Action, ActionContext, Agent, Events, Middleware, RunInput
@@ -221,7 +221,10 @@ class _AppCalls:
             result = await self._servers.call_tool(tool.server, tool.tool, values, self._run)
         except (CopilotError, TimeoutError, OSError) as error:
             # what a server says of itself is neither for models nor for pages
-            logger.warning("The MCP app %r failed: %s", tool.name, error or "It took too long.")
+            logger.warning(
+                "The MCP app %r of %s failed: %s",
+                *(tool.name, describe_server(tool.server), error or "It took too long."),
+            )
             span.fail(error)
             return {"error": _FAILED}
         if result.get("isError") is True:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.generative_ui.mcp_apps.quota import RequestQuota
-from copilot_runtime.generative_ui.mcp_apps.servers import AppServers
+from copilot_runtime.generative_ui.mcp_apps.servers import AppServers, describe_server
 from copilot_runtime.generative_ui.mcp_apps.uris import is_allowed
 from copilot_runtime.generative_ui.options import McpAppServer
 from copilot_runtime.interfaces import RunInput
@@ -20,6 +20,12 @@ PROPERTY = "__proxiedMCPRequest"
 """The property of a run that is no run, but a request of an app."""
 
 _FAILURE = "Error: MCP request failed"
+_NOT_FOR_APPS: JsonObject = {
+    "error": "Error: this tool is not for apps.",
+    # also the result of a tool, because apps read the content of one without asking for errors
+    "content": [{"type": "text", "text": "Error: this tool is not for apps."}],
+    "isError": True,
+}
 _REFUSAL = "refused"
 _TOOL_ERROR = "tool_error"
 
@@ -47,11 +53,12 @@ class AppProxy:
             return _refuse("The request of the app is too large.")
         fields: Mapping[str, Any] = as_object(request)
         id, token = fields.get("serverId"), fields.get("serverHash")
-        method = fields.get("method")
+        method, called = fields.get("method"), "an unknown server"
         try:
             server = await self._servers.find_server(run, as_text(id), as_text(token))
             if server is None:
                 return _refuse(f"Unknown server: {_describe(id or token)}")
+            called = describe_server(server)
             match method:
                 case "notifications/message":
                     return {"success": True}
@@ -67,7 +74,8 @@ class AppProxy:
             return _refuse(error.message)
         except (CopilotError, TimeoutError, OSError) as error:
             # what a server says of itself is not for pages
-            logger.warning("A request of an MCP app failed: %s", error or "It took too long.")
+            reason = error or "It took too long."
+            logger.warning("A request of an app of %s failed: %s", called, reason)
             return _refuse(_FAILURE)
 
     async def _trace(
@@ -81,7 +89,7 @@ class AppProxy:
         ) as span:
             async with asyncio.timeout(self._servers.options.timeout):
                 answer = await self._pass_on(server, method, params, run, span)
-            if "error" in answer and "content" not in answer:
+            if answer is _NOT_FOR_APPS or ("error" in answer and "content" not in answer):
                 span.fail(_REFUSAL)
             elif answer.get("isError") is True:
                 span.fail(_TOOL_ERROR)
@@ -101,7 +109,7 @@ class AppProxy:
             return await self._servers.read_resource(server, uri, run)
         name, values = as_text(params.get("name")), params.get("arguments", {})
         if not name or not await self._may_call(server, name, run):
-            return _refuse("Error: this tool is not for apps.")
+            return _NOT_FOR_APPS
         name_tool(span, name)
         if not isinstance(values, dict):
             return _refuse(_FAILURE)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from copilot_runtime.actions.mcp.allowlist import McpAllowlist
 from copilot_runtime.actions.mcp.slow_servers import SlowServers
@@ -77,7 +78,7 @@ class AppServers:
         self._allowed = allowed
         self._tokens = TokenKey(load_secret)
         self._keys = RememberedKeys()
-        self._pool: SessionPool | None = None
+        self._pool = _build_pool(telemetry)
         self._slow: SlowServers[Sequence[UiTool]] = SlowServers()
         self._down: dict[str, None] = {}
         """Servers that did not answer the last time, which was a line in the log."""
@@ -185,8 +186,7 @@ class AppServers:
     async def aclose(self) -> None:
         """End all sessions."""
         self._slow.close()
-        if self._pool is not None:
-            await self._pool.aclose()
+        await self._pool.aclose()
 
     def _list_own(self, run: RunInput) -> Sequence[McpAppServer]:
         return [one for one in self.options.servers if one.agent in (None, run.agent_name)]
@@ -210,7 +210,7 @@ class AppServers:
         return server if hmac.compare_digest(own_token, token) else None
 
     async def _try_to_list(self, server: McpAppServer, run: RunInput) -> "Sequence[UiTool]":
-        label = server.id or server.server.label
+        label = describe_server(server)
         found = await capture(self._list_patiently(server, run))
         if found.error is None:
             self._down.pop(label, None)
@@ -218,7 +218,7 @@ class AppServers:
         if label not in self._down and len(self._down) < _MOST_DOWN:
             self._down[label] = None
             reason = str(found.error) or type(found.error).__name__
-            logger.warning("The MCP apps of %r are left out: %s", label, reason)
+            logger.warning("The MCP apps of %s are left out: %s", label, reason)
         return ()
 
     async def _list_patiently(self, server: McpAppServer, run: RunInput) -> "Sequence[UiTool]":
@@ -233,13 +233,6 @@ class AppServers:
 
     async def _connect(self, server: McpAppServer, run: RunInput) -> "Connection":
         """Return a connection with the headers of the caller. Raises what their function raises."""
-        if self._pool is None:
-            try:
-                from copilot_runtime.actions.mcp.pool import SessionPool  # brings `mcp` along
-            except ImportError as error:
-                raise MissingPackage("An MCP app", "mcp", "mcp") from error
-            self._pool = SessionPool(extensions=_EXTENSIONS)
-            self._pool.telemetry = self.telemetry
         headers = server.server.headers
         if not callable(headers):
             return self._pool.connect(server.server, headers)
@@ -261,6 +254,24 @@ class AppServers:
         except (ValueError, RecursionError) as error:
             raise LimitExceeded("The answer of the MCP server is nested too deeply.") from error
         return value
+
+
+def describe_server(server: McpAppServer) -> str:
+    """Return what the log calls a server; never its path or query, which may have a key."""
+    address = urlsplit(server.server.url).netloc.rpartition("@")[2]
+    name = server.id or server.server.name
+    return f"{name!r} at {address}" if name else repr(address)
+
+
+def _build_pool(telemetry: Telemetry) -> "SessionPool":
+    """Return what keeps the sessions with servers. Raises `MissingPackage`."""
+    try:
+        from copilot_runtime.actions.mcp.pool import SessionPool  # brings the package mcp along
+    except ImportError as error:
+        raise MissingPackage("An MCP server", "mcp", "mcp") from error
+    pool = SessionPool(extensions=_EXTENSIONS)
+    pool.telemetry = telemetry
+    return pool
 
 
 async def _list(server: McpAppServer, connection: "Connection") -> "Sequence[UiTool]":

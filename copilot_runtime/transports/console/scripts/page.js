@@ -46,7 +46,7 @@ function drawChips() {
 }
 
 async function discoverData(looks = 10) {
-  if (!$("analyst")) return;
+  if (!$("analyst").getAttribute("href")) return;  // there is no data
   const [{ name }, { datasets }] = await Promise.all([json("GET", "/analyst"), json("GET", "/analyst/datasets")]);
   const [largest] = datasets.sort((one, other) => (other.row_count ?? 0) - (one.row_count ?? 0));
   dataSuggestions[name] = ["What can you do?"];

@@ -28,7 +28,7 @@ function lifecycleNotes(content) {
   const words = {
     building: `A surface is being written${tokens} …`,
     retrying: `The surface could not be drawn and is written again, attempt ${asText(attempt)} of ${asText(maxAttempts)} …`,
-    failed: `The surface could not be drawn. ${asText(error)}`,
+    failed: [...new Set(["The surface could not be drawn.", asText(error)])].join(" "),
   };
   const note = element("div", status === "failed" ? "banner" : "note a2ui-status", choose(words, status, "A surface without anything to draw."));
   note.role = "status";

@@ -61,7 +61,7 @@ class AppHost {
         if (event.type === "RUN_FINISHED") result = event.result;
       }
     }
-    if (result?.error !== undefined) throw new Error(asText(result.error));
+    if (result?.error !== undefined && !Array.isArray(result.content)) throw new Error(asText(result.error));
     return result ?? {};
   }
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from contextvars import Context
 from time import monotonic
 from typing import Any, TypeVar, cast
@@ -499,8 +499,9 @@ class Runtime:
     ) -> None:
         run.state = "ending"
         try:
-            for event in run.slot.closing_events:
-                await writer.append(event)
+            with suppress(CopilotError):  # of a log that takes no more, but its end
+                for event in run.slot.closing_events:
+                    await writer.append(event)
             await writer.append(last)
         finally:
             if not run.is_attached:

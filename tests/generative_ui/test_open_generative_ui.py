@@ -7,7 +7,7 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from copilot_runtime import RunInput
+from copilot_runtime import RunInput, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -137,3 +137,25 @@ async def test_expressions_without_end_are_left_out() -> None:
 
     assert contents[-1]["jsExpressions"] == ["f()"] * MAX_ITEMS
     assert contents[-1]["jsExpressionsComplete"] is True
+
+
+async def test_of_a_key_that_is_repeated_the_first_value_is_drawn() -> None:
+    repeated = "{" + ",".join(f'"html":"{number}"' for number in range(2_000)) + "}"
+    contents, _ = await draw(*write(repeated, 100))
+
+    assert contents[-1]["html"] == ["0"]
+    assert len(contents) < 10
+
+
+async def test_a_page_that_fills_the_log_ends_its_run_and_frees_its_thread() -> None:
+    async def agent(run: RunInput) -> AsyncGenerator[Event, None]:
+        for event in write({"html": "<p>x</p>" * 20_000}, 100):
+            yield event
+
+    settings = Settings(threads="memory", max_bytes_per_run=100_000)
+    options: Any = {"agents": {"it": agent}, "open_generative_ui": True, "settings": settings}
+    async with browsing(**options) as browser:
+        first = (await browser.run(run="r1", agent="it")).events()
+        second = (await browser.run(run="r2", agent="it")).events()
+
+    assert [events[-1]["code"] for events in (first, second)] == ["LIMIT_EXCEEDED"] * 2

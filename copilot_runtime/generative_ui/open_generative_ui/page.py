@@ -48,6 +48,9 @@ class SandboxedPage:
         self._html_size = 0
         self._new_items: list[str] = []
         """Those of the list that is read."""
+        self._keys: set[str | int] = set()
+        """Those that have begun."""
+        self._is_repeated = False
         self._is_drawn = False
 
     def feed(self, event: ActionExecutionArgs) -> Iterator[Event]:
@@ -88,6 +91,11 @@ class SandboxedPage:
 
     def _take(self, part: JsonPart) -> Iterator[JsonObject]:
         value = part.value
+        if part.kind == "begin" and len(part.path) == 1:
+            self._is_repeated = part.path[0] in self._keys
+            self._keys.add(part.path[0])
+        if self._is_repeated:  # of several values under one key, the first is drawn
+            return
         match part.path, part.kind:
             case ("initialHeight",), "end" if _is_number(value):
                 yield self._set("initialHeight", value)

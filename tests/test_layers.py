@@ -33,6 +33,7 @@ LAYERS = [
         "keyword_arguments",
         "batches",
         "jsonstream",
+        "private_file",
     },
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

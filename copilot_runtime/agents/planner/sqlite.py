@@ -1,7 +1,6 @@
 """Plans in a file of SQLite: for one machine, with any number of servers."""
 
 import asyncio
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -34,6 +33,7 @@ from copilot_runtime.agents.planner.log import (
 )
 from copilot_runtime.agents.planner.plan import OVER, Status
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, StoreFailed
+from copilot_runtime.private_file import create_private_file
 from copilot_runtime.threads.server_locks import Server, is_alive, remove_stale_locks
 from copilot_runtime.threads.sqlite.file import Durability, build_failure
 from copilot_runtime.threads.sqlite.workers import Work, Writer
@@ -417,7 +417,7 @@ def _decode_summary(row: tuple[Any, ...]) -> PlanSummary:
 
 def _open_file(path: Path, durability: Durability) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # plans are nobody else's business
+    create_private_file(path)  # plans are nobody else's business
     connection = sqlite3.connect(
         path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
     )

@@ -1,7 +1,6 @@
 """A log of events in a file of SQLite: for one machine, with any number of processes."""
 
 import asyncio
-import os
 import sqlite3
 import time
 from collections.abc import Awaitable, Sequence
@@ -32,6 +31,7 @@ from copilot_runtime.knowledge.events.log import (
     make_log_id,
     parse_cursor,
 )
+from copilot_runtime.private_file import create_private_file
 from copilot_runtime.threads.sqlite.file import Durability
 from copilot_runtime.threads.sqlite.workers import Readers, Writer
 
@@ -232,7 +232,7 @@ def _open_file(path: Path, durability: Durability) -> sqlite3.Connection:
     Raises `ConfigurationFailed` for a file that is something else, or `sqlite3.Error` or `OSError`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # what people do is nobody else's
+    create_private_file(path)  # what people do is nobody else's
     give_up = time.monotonic() + _PATIENCE
     while True:
         connection = sqlite3.connect(

@@ -6,7 +6,6 @@ The view `sessions` counts by thread. Times are nanoseconds since 1970.
 """
 
 import logging
-import os
 import sqlite3
 import threading
 from collections.abc import (
@@ -27,6 +26,7 @@ import orjson
 
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed, StoreFailed
+from copilot_runtime.private_file import create_private_file
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import Span
 from copilot_runtime.telemetry.store.query import TraceQuery
@@ -437,7 +437,7 @@ def _open(path: Path) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # what people wrote is nobody else's business; SQLite gives its other files the same mode
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        create_private_file(path)
         connection = _connect(path, sqlite3.Connection)
         try:
             _prepare(connection, path)

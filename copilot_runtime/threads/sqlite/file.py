@@ -1,6 +1,5 @@
 """The file in which SQLite keeps threads: how it is opened, and what can be wrong with it."""
 
-import os
 import sqlite3
 import time
 from pathlib import Path
@@ -8,6 +7,7 @@ from secrets import token_hex
 from typing import Literal
 
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, StoreFailed
+from copilot_runtime.private_file import create_private_file
 
 Durability = Literal["NORMAL", "FULL"]
 
@@ -76,7 +76,7 @@ def open_database(path: Path, durability: Durability) -> sqlite3.Connection:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # people's conversations are nobody else's business; SQLite gives its other files the same mode
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    create_private_file(path)
     give_up = time.monotonic() + _PATIENCE
     while True:
         connection = _connect(path)

@@ -19,9 +19,17 @@ WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER
 
 
 def is_sqlite(file: Path) -> bool:
-    """Return whether a file is a database of SQLite: by its first bytes."""
-    with file.open("rb") as start:
-        return start.read(16) == b"SQLite format 3\x00"
+    """Return whether a file is a database of SQLite, or one that cannot be read.
+
+    SQLite itself opens it: to close it here would end the locks of all who have it open in this
+    process, such as the store of traces.
+    """
+    try:
+        with closing(_connect(file)) as connection:
+            connection.execute("PRAGMA schema_version")
+    except sqlite3.DatabaseError as error:
+        return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
+    return True
 
 
 def export_tables(
@@ -29,8 +37,7 @@ def export_tables(
 ) -> Iterator[Export]:
     """Write table after table, of one moment, into files beside `part`."""
     try:
-        uri = f"{file.resolve().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+        with closing(_connect(file)) as connection:
             connection.text_factory = _decode_text
             connection.execute("BEGIN")
             names = [row[0] for row in connection.execute(_TABLES)]
@@ -42,6 +49,11 @@ def export_tables(
                 yield _export_table(connection, name, target, on_rows)
     except sqlite3.Error as error:
         raise DatasetRefused(f"The database {file.name!r} cannot be read: {error}.") from error
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    uri = f"{file.resolve().as_uri()}?mode=ro"
+    return sqlite3.connect(uri, uri=True, isolation_level=None)
 
 
 def _decode_text(data: bytes) -> str:

@@ -18,6 +18,7 @@ from copilot_runtime.agents.analyst.engine.progress import Progress
 from copilot_runtime.agents.analyst.engine.sources import parse_source
 from copilot_runtime.agents.analyst.scope import Scope
 from copilot_runtime.errors import ConfigurationFailed
+from tests.test_private_file import read_elsewhere
 
 pytestmark = pytest.mark.anyio
 
@@ -85,6 +86,24 @@ async def test_tables_of_sqlite_have_the_types_of_their_values(
         ]
         assert engine.list_datasets(Scope(user="ada")) == []
         assert len(engine.list_datasets(Scope(user="ada", is_operator=True))) == 1
+
+
+async def test_a_copy_leaves_its_log_to_a_database_that_this_process_has_open(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    path, log = tmp_path / "traces.db", tmp_path / "traces.db-wal"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE spans(n)")
+        connection.commit()
+        engine = Engine(options, [parse_source(str(path))])
+        await engine.open()
+        await engine.aclose()
+        before = log.stat().st_ino
+
+        read_elsewhere(path)
+
+        assert log.stat().st_ino == before
 
 
 async def test_a_source_that_has_not_changed_is_not_copied_again(

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
-from copilot_runtime import AguiAgent, CopilotRuntime, Settings
+from copilot_runtime import AguiAgent, CopilotRuntime, Events, RunInput, Settings
+from copilot_runtime.events import Interrupt
 from tests.agents.langgraph import graphs
 from tests.agents.langgraph.asking import state_of
 from tests.agents.pages import GIVEN, answered, asked_v1, failure, page_v1, questions, texts_v1
@@ -116,6 +117,19 @@ async def test_a_graph_behind_another_runtime_asks_by_the_outcome_of_the_run() -
 
     assert values_of(asked) == []
     assert state_of(answer.events()) == {"answers": ["right glove"]}
+
+
+async def test_what_asks_in_place_of_a_graph_asks_by_the_outcome_of_the_run() -> None:
+    metadata = {"langgraph": {"raw": "Sure?"}, "task_id": "t-1"}
+
+    async def plan(run: RunInput) -> Events:
+        yield Interrupt(interrupt_id="q", value="Sure?", metadata=metadata)
+
+    async with browsing(agents={"it": plan}) as browser:
+        asked = (await browser.run(agent="it")).events()
+
+    assert [question["metadata"] for question in questions(asked)] == [metadata]
+    assert values_of(asked) == []
 
 
 async def test_a_question_stays_open_until_it_is_answered() -> None:

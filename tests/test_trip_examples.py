@@ -68,7 +68,7 @@ async def test_nothing_is_booked_before_a_person_has_agreed(
     browser: Browser, approved: bool, bookings: list[str], said: str
 ) -> None:
     first = user("Book a room")
-    waiting = await asked(browser, first, state={})
+    waiting = await asked(browser, first, state={}, protocolVersion="1.0")
     [question] = questions(waiting)
     given = [answered(question, {"approved": approved})]
     after = shown([first], waiting)

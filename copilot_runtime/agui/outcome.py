@@ -17,6 +17,7 @@ from copilot_runtime.jsonvalue import (
     require_list,
     require_object,
     require_text,
+    to_text,
 )
 
 FINISH_REASON = "finishReason"
@@ -50,6 +51,23 @@ def decode_run_end(event: JsonObject) -> Iterator[Event]:
                 yield _interrupt(require_object(interrupt, f"{where}[{at}]"), f"{where}[{at}]")
     if (result := event.get("result")) is not None:
         yield RunFinished(result=result)
+
+
+def is_of_langgraph(interrupt: Interrupt) -> bool:
+    """Return whether a graph of LangGraph asks here itself.
+
+    A plan that asks in its place adds to the metadata. A remote agent of AG-UI asks in a form of
+    its own choice, and its interrupt has the same metadata as value, too.
+    """
+    metadata = as_object(interrupt.metadata)
+    has_raw = "raw" in as_object(metadata.get("langgraph"))
+    is_remote = as_object(interrupt.value).get("metadata") == interrupt.metadata
+    return has_raw and len(metadata) == 1 and not is_remote
+
+
+def encode_langgraph_value(interrupt: Interrupt) -> str:
+    """Return what a graph asked with as the text that Node sends: JSON, unless it is a text."""
+    return to_text(interrupt.metadata["langgraph"]["raw"])
 
 
 def decode_cancellation(event: JsonObject) -> Cancelled | None:

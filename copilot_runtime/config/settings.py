@@ -269,9 +269,9 @@ class Settings(Section):
         default=False,
         description="Whether AG-UI clients get events of subagents. Those before 1.71 fail.",
     )
-    interrupt_events: Literal["outcome", "custom", "both"] = Field(
-        default="outcome",
-        description="Form of interrupts for AG-UI clients; before 1.70 they support only custom.",
+    interrupt_events: Literal["auto", "outcome", "custom", "both"] = Field(
+        default="auto",
+        description="Form of interrupts for AG-UI clients. auto: custom from a LangGraph, as Node.",
     )
     shared_state: bool = Field(
         default=True,

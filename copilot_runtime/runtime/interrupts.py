@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from copilot_runtime.actions.json_schema import limit_dialect
+from copilot_runtime.agui.outcome import encode_langgraph_value, is_of_langgraph
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import (
@@ -109,6 +110,8 @@ def _is_answer(resume: Resume, question: Interrupt) -> bool:
     if resume.interrupt_id is not None:
         return resume.interrupt_id == question.interrupt_id
     if resume.value == question.value:
+        return True
+    if is_of_langgraph(question) and resume.value == encode_langgraph_value(question):
         return True
     value = parse_text(resume.value)
     fields = as_object(value)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from copilot_runtime.agents.langgraph.messages import decode_langchain
+from copilot_runtime.agui.outcome import encode_langgraph_value
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import Interrupt
 from copilot_runtime.interfaces import Resume
@@ -83,7 +84,11 @@ def _find_interrupt(resume: Resume, pending: Sequence[Interrupt]) -> Interrupt:
                 return interrupt
     elif pending:
         for interrupt in pending:
-            if resume.value in (interrupt.value, dumps(interrupt.value).decode()):
+            if resume.value in (
+                interrupt.value,
+                dumps(interrupt.value).decode(),
+                encode_langgraph_value(interrupt),
+            ):
                 return interrupt
         return pending[0]
     raise Misuse(

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 from copilot_runtime.agui.messages import encode_messages
-from copilot_runtime.agui.outcome import FINISH_REASON, encode_finish_reason, encode_usage
+from copilot_runtime.agui.outcome import (
+    FINISH_REASON,
+    encode_finish_reason,
+    encode_langgraph_value,
+    encode_usage,
+    is_of_langgraph,
+)
 from copilot_runtime.agui.parts import encode_part
 from copilot_runtime.agui.version import PROTOCOL_VERSION
 from copilot_runtime.errors import Cancelled, ErrorReport
@@ -77,13 +83,14 @@ class Dialect:
     `reasoning`: thoughts, which React 1.51.3 and 1.51.4 end a run at. `subagents`: events of
     subagents, which clients before 1.71 end a run at. `interrupts`: how an agent asks for a
     person: as the `outcome` of the run, as the `custom` event `on_interrupt`, which older clients
-    know, or as both.
+    know, or as both. `auto` is `custom` for `legacy` clients where a LangGraph asks, as Node's
+    LangGraphAgent has it, and else `outcome`.
     """
 
     legacy: bool = True
     reasoning: bool = True
     subagents: bool = False
-    interrupts: Literal["outcome", "custom", "both"] = "outcome"
+    interrupts: Literal["auto", "outcome", "custom", "both"] = "auto"
 
 
 class Encoder:
@@ -309,11 +316,13 @@ class Encoder:
         self._send("ACTIVITY_SNAPSHOT", **names, content=event.content, replace=event.replace)
 
     def _interrupt(self, event: Interrupt) -> None:
-        if self._dialect.interrupts != "outcome":
+        form = self._dialect.interrupts
+        if form == "auto":
+            form = "custom" if self._dialect.legacy and is_of_langgraph(event) else "outcome"
+        if form != "outcome":
             self._send("CUSTOM", name="on_interrupt", value=_encode_question(event))
-        if self._dialect.interrupts == "custom":
-            return
-        self._interrupts.append(_encode_interrupt(event))
+        if form != "custom":
+            self._interrupts.append(_encode_interrupt(event))
 
     def _subagent(self, event: Subagent) -> None:
         key = event.subagent_id
@@ -414,6 +423,8 @@ def _drop_none(**values: Any) -> dict[str, Any]:
 
 def _encode_question(event: Interrupt) -> Any:
     """Return the value of `on_interrupt`. From a LangGraph it is text, as on Node."""
+    if is_of_langgraph(event):
+        return encode_langgraph_value(event)
     if event.value is None:
         return _encode_interrupt(event)
     is_langgraph = isinstance(event.metadata, Mapping) and "langgraph" in event.metadata

@@ -9,7 +9,7 @@ export function Approval() {
   });
 }
 
-function Dialog({ interrupt, resolve }: InterruptRenderProps) {
+function Dialog({ interrupt, event, resolve }: InterruptRenderProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current?.showModal(), []);
 
@@ -26,7 +26,8 @@ function Dialog({ interrupt, resolve }: InterruptRenderProps) {
       onCancel={(event) => event.preventDefault()} // Escape is no answer
     >
       <h2 id="approval-question">May I?</h2>
-      <p>{interrupt?.message}</p>
+      {/* a LangGraph asks with the value of an event, as on Node */}
+      <p>{interrupt ? interrupt.message : String(event.value)}</p>
       <div className="buttons">
         <button onClick={() => answer(false)}>Decline</button>
         <button className="yes" onClick={() => answer(true)}>

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from copilot_runtime import Settings
 from tests.agents.langgraph.asking import Json, asked_v1, new_thread, page, page_v1, state_of
 from tests.wire_agui.http import Event, text_of, user
 
 pytestmark = pytest.mark.anyio
+
+OUTCOME = Settings(threads="memory", interrupt_events="outcome")
 
 
 def questions(events: list[Event]) -> list[Json]:
@@ -22,7 +25,7 @@ def answered(question: Json, payload: Any, status: str = "resolved") -> Json:
 
 async def test_an_agui_page_is_asked_and_answers(langgraph: str) -> None:
     thread = new_thread()
-    async with page(langgraph, "asker") as browser:
+    async with page(langgraph, "asker", settings=OUTCOME) as browser:
         asked = (await browser.run(agent="asker", thread=thread)).events()
         [question] = questions(asked)
         resume = [answered(question, "Ada")]
@@ -38,13 +41,15 @@ async def test_an_agui_page_is_asked_and_answers(langgraph: str) -> None:
     assert questions(answer.events()) == []
 
 
-async def test_an_older_agui_page_answers_by_a_command(langgraph: str) -> None:
+async def test_a_page_written_for_node_is_asked_and_answers_by_a_command(langgraph: str) -> None:
     thread = new_thread()
     async with page(langgraph, "asker") as browser:
-        await browser.run(agent="asker", thread=thread)
-        command = {"command": {"resume": "Ada", "interruptEvent": "What is your name?"}}
+        asked = (await browser.run(agent="asker", thread=thread)).events()
+        [question] = [event["value"] for event in asked if event.get("name") == "on_interrupt"]
+        command = {"command": {"resume": "Ada", "interruptEvent": question}}
         answer = await browser.run(agent="asker", thread=thread, run="r2", forwardedProps=command)
 
+    assert (question, questions(asked)) == ("What is your name?", [])
     assert text_of(answer.events()) == "Hello Ada."
 
 
@@ -81,7 +86,7 @@ async def test_a_question_of_copilotkit_comes_with_what_to_show(langgraph: str) 
 
 async def test_two_questions_at_once_get_the_answer_that_is_theirs(langgraph: str) -> None:
     thread = new_thread()
-    async with page(langgraph, "two_questions") as browser:
+    async with page(langgraph, "two_questions", settings=OUTCOME) as browser:
         asked = questions((await browser.run(agent="two_questions", thread=thread)).events())
         by_message = {question.get("message"): question for question in asked}
         resume = [answered(by_message[None], "glove"), answered(by_message["Left hand?"], 7)]
@@ -112,7 +117,7 @@ async def test_one_of_two_questions_stays_open(langgraph: str) -> None:
 
 async def test_a_person_may_decline_to_answer(langgraph: str) -> None:
     thread = new_thread()
-    async with page(langgraph, "asker") as browser:
+    async with page(langgraph, "asker", settings=OUTCOME) as browser:
         [question] = questions((await browser.run(agent="asker", thread=thread)).events())
         resume = [answered(question, None, "cancelled")]
         answer = await browser.run(agent="asker", thread=thread, run="r2", resume=resume)
@@ -122,7 +127,7 @@ async def test_a_person_may_decline_to_answer(langgraph: str) -> None:
 
 async def test_who_says_something_else_is_asked_again(langgraph: str) -> None:
     thread = new_thread()
-    async with page(langgraph, "asker") as browser:
+    async with page(langgraph, "asker", settings=OUTCOME) as browser:
         first = questions((await browser.run(agent="asker", thread=thread)).events())
         messages = [user(), user("Never mind", "user-2")]
         again = await browser.run(agent="asker", thread=thread, run="r2", messages=messages)
@@ -132,7 +137,7 @@ async def test_who_says_something_else_is_asked_again(langgraph: str) -> None:
 
 async def test_an_answer_that_comes_twice_is_refused(langgraph: str) -> None:
     thread = new_thread()
-    async with page(langgraph, "asker") as browser:
+    async with page(langgraph, "asker", settings=OUTCOME) as browser:
         [question] = questions((await browser.run(agent="asker", thread=thread)).events())
         resume = [answered(question, "Ada")]
         await browser.run(agent="asker", thread=thread, run="r2", resume=resume)

@@ -36,7 +36,7 @@ def place(request: pytest.FixtureRequest) -> str:
 async def _page(
     place: str, graph: str, url: str, *, subagents: bool = True
 ) -> AsyncGenerator[Browser, None]:
-    settings = Settings(threads="memory", subagent_events=subagents)
+    settings = Settings(threads="memory", subagent_events=subagents, interrupt_events="outcome")
     agents = {"it": _agent(place, graph, url)}
     async with browsing(agents=agents, settings=settings) as browser:
         yield browser

@@ -47,13 +47,13 @@ run: export COPILOT_KNOWLEDGE_SUGGESTIONS ?= $(if $(wildcard examples/knowledge/
 run: export COPILOT_ANALYST_NAME ?= $(if $(wildcard examples/analyst/data),analyst)
 run: export COPILOT_ANALYST_DATA ?= $(if $(wildcard examples/analyst/data),examples/analyst/data/*.csv$(comma) examples/analyst/data/*.parquet)
 run: export COPILOT_ANALYST_FOLDER ?= $(if $(wildcard examples/analyst/config),examples/analyst/config,custom/config)
-# models may write pages, which the page at / shows in a frame without an origin
-ifeq ($(wildcard copilot.yml),)
-run: export COPILOT_OPEN_GENERATIVE_UI_ENABLED ?= true
-endif
 # the page Traces shows what was said, which leaves this machine only if settings say so
 ifeq ($(wildcard copilot.yml),)
 run: export COPILOT_TELEMETRY_CONTENT ?= local
+endif
+# models may write pages, which the page at / shows in a frame without an origin
+ifeq ($(wildcard copilot.yml),)
+run: export COPILOT_OPEN_GENERATIVE_UI_ENABLED ?= true
 endif
 run: .venv/ready  ## Serve the demo at http://127.0.0.1:8000 (HOST=, PORT=)
 	$(BIN)/copilot-runtime serve --host $(HOST) --port $(PORT)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from base64 import b64decode, b64encode
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,22 +70,24 @@ def tamper(token: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("token", "words"),
+    ("build", "words"),
     [
-        ("", "Sign in to use this server."),
-        ("nonsense", "This token is of no kind that is accepted here."),
-        (tamper(sign()), "Invalid token signature"),
-        (sign(secret=OTHER_SECRET), "Invalid token signature"),
-        (sign(path=CALL), "Invalid token signature"),
-        (sign(body=b"another"), "Token is for another body"),
-        (sign(ago=61), "Token has expired"),
-        (sign(ago=-60), "Token is from the future"),
-        (sign(form="simple"), "Invalid token format"),
+        (lambda: "", "Sign in to use this server."),
+        (lambda: "nonsense", "This token is of no kind that is accepted here."),
+        (lambda: tamper(sign()), "Invalid token signature"),
+        (lambda: sign(secret=OTHER_SECRET), "Invalid token signature"),
+        (lambda: sign(path=CALL), "Invalid token signature"),
+        (lambda: sign(body=b"another"), "Token is for another body"),
+        (lambda: sign(ago=61), "Token has expired"),
+        (lambda: sign(ago=-60), "Token is from the future"),
+        (lambda: sign(form="simple"), "Invalid token format"),
     ],
 )
-async def test_a_token_that_is_missing_or_wrong_is_refused(token: str, words: str) -> None:
+async def test_a_token_that_is_missing_or_wrong_is_refused(
+    build: Callable[[], str], words: str
+) -> None:
     async with serve(build_settings("tool")) as served:
-        code, details = await call(served, token)
+        code, details = await call(served, build())
 
     assert code is grpc.StatusCode.UNAUTHENTICATED
     assert words in details

@@ -3,6 +3,7 @@
 const MOST_TEXT = 20_000;
 const MOST_NESTED = 10;       // ${…} within ${…}
 const MOST_PATTERN = 200;     // characters of a regular expression, and of what it is compared with
+const MOST_REPETITIONS = 3;
 const EMAIL = /^[\w.%+-]{1,64}@[a-zA-Z0-9-]{1,63}(\.[a-zA-Z0-9-]{1,63}){0,8}\.[a-zA-Z]{2,24}$/;
 
 const FUNCTIONS = {
@@ -65,8 +66,9 @@ const formatWith = (options, value) => value === "" || value === null || isNaN(v
 
 const within = (number, min = -Infinity, max = Infinity) => !isNaN(number) && number >= Number(min) && number <= Number(max);
 
-/* Repetitions of repetitions can take for ever, and who wrote the pattern is a model: such a one is not checked. */
+/* Repetitions of repetitions, and many beside each other, can take for ever, and who wrote the pattern is a model: such a one is not checked. */
 function matches(value, pattern) {
+  if ((pattern.match(/[*+]|\{\d*,\d*\}/g) ?? []).length > MOST_REPETITIONS) return true;
   if (pattern.length > MOST_PATTERN || value.length > MOST_PATTERN || /[*+}]\)?[*+{]|\([^)]*([*+}]|\|)[^)]*\)[*+{]/.test(pattern)) return true;
   return new RegExp(pattern).test(value);
 }

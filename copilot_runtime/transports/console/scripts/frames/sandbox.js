@@ -10,8 +10,10 @@ const hasSandbox = () => $("items").dataset.sandbox !== "";
 /* `reach` has the origins that the page may load from, as an MCP app declares them; `receive` gets its messages. */
 class Sandbox {
   frame = element("iframe");
+  #address;
   #orders = [];         // what makes the page, given again when it loads itself anew
   #loads = 0;
+  #key = "";            // of the document in the frame: it takes orders with this key alone
 
   constructor(title, { allow = "allow-scripts", reach = {}, receive = () => {} } = {}) {
     const { resourceDomains, connectDomains, frameDomains, baseUriDomains } = reach;
@@ -22,6 +24,7 @@ class Sandbox {
     this.frame.title = title;
     this.frame.setAttribute("sandbox", allow);
     this.frame.referrerPolicy = "no-referrer";
+    this.#address = address;
     this.frame.src = address.href;
     sandboxes.add(this);
   }
@@ -30,7 +33,7 @@ class Sandbox {
   order(type, more = {}, { keep = true } = {}) {
     const order = { type: `sandbox/${type}`, ...more };
     if (keep) this.#orders = [...(["preview", "replace"].includes(type) ? [] : this.#orders), order];
-    if (this.#loads) this.send(order);
+    if (this.#key) this.send({ ...order, key: this.#key });
   }
 
   /* The target has no origin that could be named; it is this frame, which shows nothing but this server's sandbox. */
@@ -40,8 +43,19 @@ class Sandbox {
     if (Number.isFinite(height)) this.frame.style.height = `${Math.min(Math.max(Math.ceil(height), 40), TALLEST)}px`;
   }
 
+  /* A page may load the sandbox anew, and with a wider policy: then it is sent back, and gets nothing there. */
+  #fill({ key, search }) {
+    if (this.#loads++ >= MOST_RELOADS) return;
+    if (search !== this.#address.search) {
+      this.frame.src = this.#address.href;
+      return;
+    }
+    this.#key = asText(key);
+    for (const order of this.#orders) this.send({ ...order, key: this.#key });
+  }
+
   take(data) {
-    if (data?.type === "sandbox/ready" && this.#loads++ < MOST_RELOADS) return this.#orders.forEach((order) => this.send(order));
+    if (data?.type === "sandbox/ready") return this.#fill(data);
     if (data?.type === "sandbox/size") return this.resize(data.height);
     return this.receive(data);
   }

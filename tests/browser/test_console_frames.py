@@ -1,6 +1,5 @@
 """The page of `make run` shows MCP apps and pages of models, in frames that reach nothing else."""
 
-import asyncio
 import json
 from itertools import pairwise
 from typing import Any
@@ -190,23 +189,6 @@ async def test_a_frame_stays_as_it_is_when_the_conversation_goes_on(browser: Bro
         await say(page, "Still there?")
         await expect(page.get_by_text("Yes.")).to_be_visible()
         await expect(frame(page).locator("#count")).to_have_text("1")
-
-
-LEAVE = """if (!location.search) location.replace('/sandbox?connect=https://evil.example');
-    else throw new Error('it is in a wider frame')"""
-
-
-async def test_a_page_that_gives_itself_a_wider_frame_is_not_drawn_there(browser: Browser):
-    written = {"css": "p { margin: 0 }", "html": "<p>Hi</p>", "jsExpressions": [LEAVE]}
-    model = ScriptedAdapter(write(json.dumps(written)), answer("There."))
-    async with console(browser, drawing_pages(model)) as page:
-        wider: asyncio.Queue[str] = asyncio.Queue()
-        page.on("request", lambda it: wider.put_nowait(it.url) if "connect=" in it.url else None)
-        await say(page, "Draw a page")
-        for _ in range(2):  # the first one was left behind before the second one is asked for
-            await wider.get()
-        await expect(page.get_by_text("There.")).to_be_visible()
-        await expect(page.get_by_text("it is in a wider frame")).to_have_count(0)
 
 
 async def test_a_page_of_models_is_offered_where_the_server_draws_it(browser: Browser):

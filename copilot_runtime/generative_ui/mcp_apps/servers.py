@@ -48,6 +48,9 @@ _MOST_DOWN = 1000
 _ENVELOPE = 16
 """Levels of JSON, at most, in which a result is stored and sent."""
 
+_MOST_VALUES = 250_000
+"""Commas of a result: so many values take this server, and a page, long to go through."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -250,6 +253,8 @@ class AppServers:
             text = dumps(value)
             if len(text) > most:
                 raise LimitExceeded(f"The answer of the MCP server is larger than {most} bytes.")
+            if text.count(b",") > _MOST_VALUES:
+                raise LimitExceeded("The answer of the MCP server has too many values.")
             loads(b"[" * _ENVELOPE + text + b"]" * _ENVELOPE)
         except (ValueError, RecursionError) as error:
             raise LimitExceeded("The answer of the MCP server is nested too deeply.") from error

@@ -109,8 +109,9 @@ async def test_a_run_is_a_waterfall_with_what_each_step_was_told(
         await page.get_by_role("link", name="Traces").click()
 
         await page.locator("#list button", has_text="invoke_agent default").first.click()
-        names = await page.locator(".row .name span").all_inner_texts()
-        assert names[0] == "invoke_agent default"
+        rows = page.locator(".row .name span")
+        await expect(rows.first).to_have_text("invoke_agent default")
+        names = await rows.all_inner_texts()
         assert "invoke_agent weather" in names
         await expect(page.locator("#facts")).to_contain_text(re.compile(r"cost\s*\$0\.0\d"))
         assert "execute_tool get_time" in names

@@ -57,7 +57,7 @@ async def test_a_method_is_called_with_the_arguments_of_the_model(make_tool: Mak
                 "limit": "7",
             }
         ]
-        assert 20 < shop.deadlines[0] <= 30
+        assert 20 < shop.deadlines[0] <= 31
 
 
 async def test_the_seeds_form_finds_its_proto_and_the_address_of_its_service(

@@ -61,6 +61,8 @@ class TrustedProxies:
         """Return whether an address is one of them."""
         if peer == "unix":
             return self._takes_sockets
+        if not self._networks:  # as nearly everywhere, and with each request
+            return False
         try:
             address = ip_address(peer.partition("%")[0])
         except ValueError:

@@ -75,7 +75,7 @@ async def test_forty_readers_that_stall_cost_little_and_lose_their_connections(
         for _ in range(int((LIMIT + 5) / 0.05)):
             most = max(most, memory(server))
             await asyncio.sleep(0.05)  # memory has no event
-            if sockets(server) == others and most > before:
+            if sockets(server) <= others and most > before:
                 break
-        assert sockets(server) == others
+        assert sockets(server) <= others  # one of before may have been about to close
     assert most - before < 60 * MEGABYTE

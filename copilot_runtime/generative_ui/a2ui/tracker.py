@@ -6,14 +6,12 @@ from typing import Any
 
 from copilot_runtime.a2ui.operations import OPERATIONS
 from copilot_runtime.events import ActionExecutionResult, ActionExecutionStart, Activity
+from copilot_runtime.generative_ui.a2ui.clicks import CLICK_TOOL
 from copilot_runtime.generative_ui.a2ui.results import EXHAUSTED, draw_result
 from copilot_runtime.generative_ui.a2ui.surfaces import Render, Surface
 from copilot_runtime.generative_ui.options import A2ui
 from copilot_runtime.jsonvalue import JsonObject, as_object, as_text, parse_text
 from copilot_runtime.messages import new_uuid
-
-CLICK = "log_a2ui_event"
-"""The call by which an agent gets to know of a click."""
 
 _STOPPED = "The answer was cut off."
 _PARTLY_DRAWN = "The surface is drawn without what follows."
@@ -58,7 +56,7 @@ class SurfaceTracker:
     def start(self, event: ActionExecutionStart) -> Iterator[Activity]:
         """Yield what comes before the beginning of a call."""
         if event.name not in self._tool_names:
-            if event.name != CLICK:
+            if event.name != CLICK_TOOL:
                 self._outer = event.call_id
             return
         key = self._outer or self._rejected_key or event.call_id

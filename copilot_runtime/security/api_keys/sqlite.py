@@ -1,7 +1,6 @@
 """API keys in a file of SQLite, for all servers of one machine."""
 
 import asyncio
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -10,6 +9,7 @@ from threading import Lock
 from typing import TypeVar
 
 from copilot_runtime.errors import StoreFailed
+from copilot_runtime.private_file import create_private_file
 from copilot_runtime.security.api_keys.key import ApiKey
 from copilot_runtime.security.api_keys.store import COLUMNS, KeyStore, decode_key, encode_key
 
@@ -118,9 +118,7 @@ class SqliteKeys(KeyStore):
 
     def _open(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if not self.path.exists():
-            self.path.touch(0o600)
-            os.chmod(self.path, 0o600)  # noqa: PTH101 - whatever the umask is
+        create_private_file(self.path)
         db = sqlite3.connect(self.path, timeout=_PATIENCE, check_same_thread=False)
         try:
             found = db.execute("PRAGMA user_version").fetchone()[0]

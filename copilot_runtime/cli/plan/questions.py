@@ -1,5 +1,9 @@
 """Asks a person in the terminal what a plan wants to know."""
 
+import os
+import select
+import signal
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,7 +60,7 @@ def ask_question(question: JsonObject) -> tuple[str, str] | None:
     answers = [as_text(answer) for answer in as_list(question.get("answers"))]
     try:
         if "resolve" in answers:
-            note = input(f"? {text} ").strip()
+            note = _read_line(f"? {text} ")
             return ("resolve", note) if note else ("cancel", "")
         answer = _choose(text, answers)
         return answer, _ask_note(answer)
@@ -82,23 +86,42 @@ def _ask(text: str, properties: JsonObject) -> Any:
     if choices := [str(choice) for choice in as_list(get_object(properties, "answer").get("enum"))]:
         answer = _choose(text, choices)
         return {"answer": answer, "note": _ask_note(answer)}
-    return parse_text(input(f"? {text} ").strip())
+    return parse_text(_read_line(f"? {text} "))
 
 
 def _ask_note(answer: str) -> str:
     if answer in _WITHOUT_NOTE:
         return ""
     prompt = "  Its result: " if answer == _WITH_RESULT else "  Why? (may be empty) "
-    return input(prompt).strip()
+    return _read_line(prompt)
 
 
 def _choose(text: str, choices: Sequence[str]) -> str:
     """Ask for one of some words, of which the beginning is enough."""
     while True:
-        word = input(f"? {text} [{'/'.join(choices)}] ").strip().lower()
+        word = _read_line(f"? {text} [{'/'.join(choices)}] ").lower()
         found = [choice for choice in choices if word and choice.startswith(word)]
         if len(found) == 1:
             return found[0]
+
+
+def _read_line(prompt: str) -> str:
+    """Return what a person writes on one line, without the spaces around it.
+
+    `input` alone loses a Ctrl-C that comes after its prompt and before it reads: Python notes the
+    signal, and then waits for a line. Here a signal wakes what waits. Raises `EOFError`.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer)
+    try:
+        typer.echo(prompt, nl=False)
+        select.select([sys.stdin, reader], (), ())
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reader)
+        os.close(writer)
+    return input().strip()
 
 
 def _build_resume(question: Interrupt, payload: Any) -> Resume:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from itertools import takewhile
@@ -15,6 +15,7 @@ from copilot_runtime.errors import (
     Cancelled,
     CopilotError,
     Interrupted,
+    Misuse,
     NotFound,
     ThreadBusy,
 )
@@ -29,12 +30,18 @@ from copilot_runtime.interfaces import (
     SupportsRun,
     ThreadIds,
 )
-from copilot_runtime.runtime.interrupts import answers_same
+from copilot_runtime.runtime.interrupts import answers_question, answers_same
 from copilot_runtime.runtime.peers import Peers
 from copilot_runtime.runtime.reader import ThreadReader
 from copilot_runtime.runtime.report import report_error
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.runtime.runtime import Runtime
+from copilot_runtime.threads.log_ids import (
+    DuplicateRun,
+    LogStatus,
+    asks_same,
+    build_duplicate_error,
+)
 from copilot_runtime.threads.store import (
     StoredRun,
     Thread,
@@ -173,6 +180,72 @@ class Conversations:
         run = self.create(request)
         await self.launch(run, agent)
         return run
+
+    async def start_once(self, request: RunInput) -> tuple[Run | None, Log]:
+        """Start the run of a request, or find the one that the same request has begun before.
+
+        Returns the run, None for one of before, and its log from the beginning. The client's id of
+        a run is the key: within a thread it stands for one request, and for the answers to the
+        interrupts of its run. Raises what `start` does, and `Misuse` for another request with the
+        same id.
+        """
+        if not request.persist:
+            run = await self.start(request)
+            return run, run.follow()
+        request.identity.require("runs:start")
+        while True:
+            if (log := await self._find_answer(request)) is not None:
+                return None, log
+            try:
+                run = await self.start(request)
+            except DuplicateRun:
+                continue  # it began meanwhile, here or in another process
+            except (ThreadBusy, Misuse):  # of an answer to an interrupt that is given already
+                if not request.resume or (log := await self._find_answer(request)) is None:
+                    raise
+                return None, log
+            return run, run.follow()
+
+    async def _find_answer(self, request: RunInput) -> Log | None:
+        """Return the log of the run that the same request has begun, in whatever process."""
+        thread = _thread_key(request)
+        for run in self._list_runs(thread):
+            if _is_same(run, request) and (log := await _follow(run)) is not None:
+                return log
+        logs = await contain(self.store.find_logs(thread, request.run_id))
+        same = [log for log in logs if asks_same(log.log_id, request.log_id)]
+        if same:
+            return await self._read_answer(request, same[-1])
+        if logs and not request.resume:
+            raise Misuse(
+                f"This conversation has a run {request.run_id[:100]!r}, and it began with another "
+                "request.",
+                hint="Give each run an id of its own: a request with the id of a run is answered "
+                "by that run.",
+            )
+        return None
+
+    async def _read_answer(self, request: RunInput, found: LogStatus) -> Log | None:
+        """Return the log of a run that the same request has begun.
+
+        None if the request has to be answered anew: it answers a question that is open again, or
+        the thread was deleted.
+        """
+        thread = _thread_key(request)
+        if not found.ended:
+            with suppress(NotFound):
+                return await self.follow_run(thread, found.log_id)
+            await contain(self.store.end_dead_run(thread, found.log_id))
+        runs = await self.runs(thread)
+        if await answers_question(request.resume, runs):
+            return None
+        run = next((run for run in runs if run.log_id == found.log_id), None)
+        if run is not None and not run.ended:
+            raise ThreadBusy(
+                "This question is being answered by another server process, which cannot be "
+                "reached at the moment. Please try again."
+            )
+        return None if run is None else _replay(run)
 
     def stop(self, log_id: str) -> bool:
         """End a run by its log, for a client that comes back. Returns whether it still went on."""
@@ -361,6 +434,8 @@ class Conversations:
     async def _admit(self, thread: ThreadKey, run: Run) -> None:
         """Make this run the one its thread answers with."""
         if thread in self._current:
+            if any(_is_same(other, run.request) for other in self._list_runs(thread)):
+                raise build_duplicate_error(run.request.run_id)
             with self._queue(thread, run):
                 while (before := self._current.get(thread)) is not None:
                     await self._wait_for_turn(before, run)
@@ -382,7 +457,7 @@ class Conversations:
         while (before := await peers.find_run(thread)) is not None:
             when_busy = "queue" if run.request.is_v1 else self.when_busy
             if when_busy == "refuse" or before.run_id == run.request.run_id:
-                return  # the store knows best whether it goes on, and refuses this one
+                return  # the store knows best whether it goes on, or is the same
             if when_busy == "supersede":
                 await self._ask_owner(thread, "stop", run_id=before.run_id)
             if (log := await peers.follow(thread, before)) is None:
@@ -412,6 +487,11 @@ class Conversations:
             raise Cancelled("The run was stopped before it began.")
         if self.runtime.is_closing:
             raise Interrupted("The server stopped before it could answer.")
+
+    def _list_runs(self, thread: ThreadKey) -> Sequence[Run]:
+        """Return the run that a thread is answered with here, and those that wait."""
+        current = self._current.get(thread)
+        return [*([current] if current else ()), *self._list_queue(thread)]
 
     def _list_queue(self, thread: ThreadKey) -> Sequence[Run]:
         """Return the runs that wait for their turn in a thread."""
@@ -467,6 +547,17 @@ def _stop_list_queue(run: Run) -> bool:
     was_stopped = run.stop_requested.done()
     run.stop()
     return not was_stopped
+
+
+def _is_same(run: Run, request: RunInput) -> bool:
+    """Return whether a run was begun by the same request, which came again."""
+    is_one_run = run.request.run_id == request.run_id and run.state != "refused"
+    return is_one_run and asks_same(run.log_id, request.log_id)
+
+
+async def _replay(run: StoredRun) -> Log:
+    for number, event in enumerate(run.events, 1):
+        yield Batch(str(number), (event,))
 
 
 async def _read_to_end(log: Log) -> None:

@@ -61,6 +61,15 @@ def answers_same(one: RunInput, other: RunInput) -> bool:
     )
 
 
+async def answers_question(resumes: Sequence[Resume], runs: Sequence[StoredRun]) -> bool:
+    """Return whether answers are to questions of a thread that are open."""
+    try:
+        await check_answers(resumes, runs)
+    except Misuse:
+        return False
+    return bool(resumes)
+
+
 async def check_answers(resumes: Sequence[Resume], runs: Sequence[StoredRun]) -> None:
     """Raise `Misuse` for an answer to no open question of a thread, or one of a wrong form."""
     asking = find_asking_run(runs)

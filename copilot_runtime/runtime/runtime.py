@@ -68,6 +68,7 @@ from copilot_runtime.telemetry.content import render_answer, render_question
 from copilot_runtime.telemetry.genai import end_run_span, name_agent, start_run_span
 from copilot_runtime.telemetry.span import set_current_span
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
+from copilot_runtime.threads.log_ids import DuplicateRun
 from copilot_runtime.transcript import fold_messages
 
 logger = logging.getLogger(__name__)
@@ -202,7 +203,7 @@ class Runtime:
             await self._launch(run, agent)
         except BaseException as error:
             end_run_span(run.span, "refused", error)
-            if self._audit is not None:
+            if self._audit is not None and not isinstance(error, DuplicateRun):
                 self._audit.refuse(run.request, error)
             raise
         finally:
@@ -414,7 +415,7 @@ class Runtime:
             if writer is not None and request.persist:  # its thread waits for the end
                 last = RunFailed(error=report_of(error))
                 self._spawn(call_quietly(writer.append, last), f"abandon:{run.log_id}")
-            if isinstance(error, Exception):
+            if isinstance(error, Exception) and not isinstance(error, DuplicateRun):
                 await report_error(self.hooks, error, run)
             raise
         self._notify(request, started)

@@ -12,6 +12,7 @@ from copilot_runtime.errors import Interrupted
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads import transactions
+from copilot_runtime.threads.log_ids import LogStatus
 from copilot_runtime.threads.rows import COLUMNS, Clock, build_page, from_datetime
 from copilot_runtime.threads.store import (
     RunningRun,
@@ -109,6 +110,13 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
             return None
         return await self._do(partial(transactions.find_running, key=key), reading=True)
 
+    async def find_logs(self, key: ThreadKey, run_id: str) -> Sequence[LogStatus]:
+        """Return the logs of the runs of a thread that have an id, the oldest first."""
+        if not is_valid_key(key):
+            return []
+        find = partial(transactions.find_logs, key=key, run_id=run_id)
+        return await self._do(find, reading=True)
+
     async def is_alive(self, server: str) -> bool:
         """Return whether a process with such an address runs."""
         try:
@@ -123,7 +131,10 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         return await self._do(end)
 
     async def begin(self, run: RunInput) -> Sequence[Message]:
-        """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep."""
+        """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep.
+
+        That is `DuplicateRun` for a run that has begun before.
+        """
         key = get_thread_key(run)
         await self._connect()
         now = self._clock.now()

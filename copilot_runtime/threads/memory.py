@@ -11,6 +11,7 @@ from copilot_runtime.events import Event, RunStarted
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads.compact import compact
+from copilot_runtime.threads.log_ids import LogStatus, build_duplicate_error, is_duplicate
 from copilot_runtime.threads.message_ids import collect_names, index_by_name
 from copilot_runtime.threads.recovery import prepend_head
 from copilot_runtime.threads.rows import (
@@ -67,6 +68,8 @@ class MemoryThreads(ThreadStore):
         """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep."""
         key = get_thread_key(run)
         thread = self._threads.get(key)
+        if thread and is_duplicate(run, thread.find_logs(run.run_id)):
+            raise build_duplicate_error(run.run_id)
         if thread and thread.running:
             raise busy(key)
         if run.log_id in self._running:
@@ -88,6 +91,11 @@ class MemoryThreads(ThreadStore):
         thread.running = new_run
         self._running[run.log_id] = (thread, new_run)
         return messages
+
+    async def find_logs(self, key: ThreadKey, run_id: str) -> Sequence[LogStatus]:
+        """Return the logs of the runs of a thread that have an id, the oldest first."""
+        thread = self._threads.get(key)
+        return thread.find_logs(run_id) if thread else []
 
     async def write(self, segments: Sequence[Segment]) -> None:
         """Add to logs. What belongs to a thread that was deleted goes nowhere."""
@@ -255,6 +263,9 @@ class _Thread:
         self.runs: list[_Run] = []
         self.running: _Run | None = None
         self.message_ids: set[str] = set()
+
+    def find_logs(self, run_id: str) -> Sequence[LogStatus]:
+        return [LogStatus(run.log_id, run.has_ended) for run in self.runs if run.run_id == run_id]
 
     def place(self) -> Place:
         return Place(self.updated, self.number)

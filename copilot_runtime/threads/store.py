@@ -13,6 +13,7 @@ from typing import NamedTuple
 from copilot_runtime.events import Event
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
+from copilot_runtime.threads.log_ids import LogStatus
 
 
 class ThreadKey(NamedTuple):
@@ -127,6 +128,14 @@ class ThreadStore:
         """Return the run of a thread that has not ended, in whatever process, or None."""
         return None
 
+    async def find_logs(self, key: ThreadKey, run_id: str) -> Sequence[LogStatus]:
+        """Return the logs of the runs of a thread that have an id, the oldest first.
+
+        A run that answers an interrupt may have the id of the one that asked.
+        """
+        runs = await self.runs(key)
+        return [LogStatus(run.log_id, run.ended) for run in runs if run.run_id == run_id]
+
     async def is_alive(self, server: str) -> bool:  # noqa: ARG002
         """Return whether a process with such an address runs."""
         return False
@@ -140,7 +149,8 @@ class ThreadStore:
 
         Returns those messages of the request that its thread does not have yet: neither did an
         earlier request bring them, nor an earlier run make them. Raises `ThreadBusy` when another
-        run of this thread has not ended, and `Misuse` for ids that cannot be stored.
+        run of this thread has not ended, `DuplicateRun` when this one has begun before, and `Misuse`
+        for ids that cannot be stored.
         """
         raise NotImplementedError
 

@@ -12,6 +12,7 @@ from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads.codec import decode, encode
 from copilot_runtime.threads.compact import compact
+from copilot_runtime.threads.log_ids import LogStatus, build_duplicate_error, is_duplicate
 from copilot_runtime.threads.message_ids import collect_names, index_by_name
 from copilot_runtime.threads.recovery import complete_log, prepend_head
 from copilot_runtime.threads.rows import (
@@ -129,7 +130,9 @@ class ServerLost(Exception):
 async def begin_run(
     db: Transaction, *, key: ThreadKey, run: RunInput, now: int
 ) -> tuple[int, Sequence[Message]]:
-    """Add a run, whose number is `now`, and its thread if need be. Raises `ThreadBusy`.
+    """Add a run, whose number is `now`, and its thread if need be.
+
+    Raises `ThreadBusy`, and `DuplicateRun` for one that has begun before.
 
     Returns the number of the thread, and the messages that are new in it.
     """
@@ -140,6 +143,8 @@ async def begin_run(
     if not is_new:
         if running == now and server == db.server:  # it had been done
             return thread, _messages_of(await _read_head(db, place))
+        if is_duplicate(run, await _list_logs(db, thread, run.run_id)):
+            raise build_duplicate_error(run.run_id)
         if running is not None:
             if server == db.server or await db.is_alive(server):
                 raise busy(key)
@@ -243,6 +248,21 @@ async def find_running(db: Transaction, *, key: ThreadKey) -> RunningRun | None:
         *db.key_values(key),
     )
     return next((RunningRun(log_id, run_id, str(server)) for log_id, run_id, server in rows), None)
+
+
+async def find_logs(db: Transaction, *, key: ThreadKey, run_id: str) -> Sequence[LogStatus]:
+    """Return the logs of the runs of a thread that have an id, the oldest first."""
+    statement = f"SELECT id FROM copilot_threads WHERE {db.by_key}"  # noqa: S608  # ours
+    rows = await db.fetch(statement, *db.key_values(key))
+    return await _list_logs(db, rows[0][0], run_id) if rows else []
+
+
+async def _list_logs(db: Transaction, thread: int, run_id: str) -> Sequence[LogStatus]:
+    rows = await db.fetch(
+        "SELECT key, ended FROM copilot_runs WHERE thread = ? AND run_id = ? ORDER BY id",
+        *(thread, run_id),
+    )
+    return [LogStatus(log_id, ended is not None) for log_id, ended in rows]
 
 
 async def read_runs(db: Transaction, *, key: ThreadKey) -> Sequence[StoredRun]:

@@ -1,29 +1,18 @@
 """Servers that share a store of threads: any of them may follow, stop and delete any run."""
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from copilot_runtime import Settings
 from copilot_runtime.adapters.scripted import Gate
-from tests.wire_agui.http import Browser, text_of, user
+from tests.peers.sharing import sharing
+from tests.wire_agui.http import text_of, user
 from tests.wire_agui.server import Parrot, browsing
 
 pytestmark = pytest.mark.anyio
-
-
-@asynccontextmanager
-async def sharing(
-    shared: Mapping[str, Any], *models: Any, **settings: Any
-) -> AsyncGenerator[list[Browser], None]:
-    """Serve the same threads by several servers, and yield a browser at each."""
-    async with AsyncExitStack() as stack:
-        chosen = Settings(**shared, **settings)
-        yield [
-            await stack.enter_async_context(browsing(model, settings=chosen)) for model in models
-        ]
 
 
 async def test_a_run_is_followed_at_another_server_while_it_goes_on(

@@ -10,7 +10,7 @@ from typing import Any
 
 from copilot_runtime.bus.carrier import Carrier, PeerLost
 from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.concurrency import capture
+from copilot_runtime.concurrency import capture, retrieve_exception
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NotFound
 from copilot_runtime.events import Event
 from copilot_runtime.interfaces import Batch
@@ -61,6 +61,8 @@ class Peers:
         self._sender = LogSender(open_log, self._send)
         self._questions: dict[int, asyncio.Future[Any]] = {}
         self._numbers = count(1)
+        self._looks: dict[str, asyncio.Future[bool]] = {}
+        """Looks under way whether a process lives, by its address."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watching: asyncio.Task[None] | None = None
         self._others = 0
@@ -230,22 +232,42 @@ class Peers:
         """Find out what became of a process to which the connection broke."""
         self._counted_at = -_STALE
         self._sender.leave(server)
-        for mirror in [*self._mirrors.values()]:
-            if mirror.server == server and not mirror.is_complete:
-                self._start(self._recover(mirror))
+        for mirror in self._list_open(server):
+            self._start(self._recover(mirror))
+
+    def _list_open(self, server: str) -> Sequence[Mirror]:
+        """Return the logs of another process that have not ended here."""
+        return [
+            mirror
+            for mirror in self._mirrors.values()
+            if mirror.server == server and not mirror.is_complete
+        ]
 
     async def _recover(self, mirror: Mirror) -> None:
         """Go on with a log if its process lives, else end it with what is stored."""
         if mirror.is_complete:
             return
         try:
-            is_alive = await self._store.is_alive(mirror.server)
+            is_alive = await self._is_alive(mirror.server)
             if not is_alive:
                 await self._store.end_dead_run(mirror.thread, mirror.log_id)
             if not is_alive or (mirror.is_missing and mirror.position):
                 mirror.end(await self._load_log(mirror))
         except CopilotError as error:
             logger.warning("The run %s cannot be looked up: %s", mirror.log_id, error.message)
+
+    async def _is_alive(self, server: str) -> bool:
+        """Return whether a process lives; who asks at the same time shares one look."""
+        look = self._looks.get(server)
+        if look is None:
+            look = asyncio.ensure_future(self._store.is_alive(server))
+            self._looks[server] = look
+            look.add_done_callback(lambda look: self._forget_look(server, look))
+        return await asyncio.shield(look)
+
+    def _forget_look(self, server: str, look: "asyncio.Future[bool]") -> None:
+        del self._looks[server]
+        retrieve_exception(look)
 
     async def _load_log(self, mirror: Mirror) -> Sequence[Event]:
         """Return the log of a run as it is stored; nothing if its thread was deleted."""
@@ -268,15 +290,18 @@ class Peers:
                 elif now - unread.setdefault(key, now) > _LINGER:
                     del unread[key]
                     await self._drop(key, mirror)
-                    continue
-                if not mirror.is_complete:
-                    await self._check(mirror)
+            for server in {mirror.server for mirror in self._mirrors.values()}:
+                await self._check(self._list_open(server))
 
-    async def _check(self, mirror: Mirror) -> None:
-        """Ask for what was lost on its way, if the process lives, and else end the log."""
-        await self._recover(mirror)
-        if not mirror.is_complete and not mirror.is_missing:
-            await self._say("check", mirror)
+    async def _check(self, mirrors: Sequence[Mirror]) -> None:
+        """Ask a process for what was lost on its way, if it lives, and else end its logs.
+
+        However many logs are followed, the store is asked once.
+        """
+        await asyncio.gather(*map(self._recover, mirrors))
+        for mirror in mirrors:
+            if not mirror.is_complete and not mirror.is_missing:
+                await self._say("check", mirror)
 
     async def _drop(self, key: tuple[str, str], mirror: Mirror) -> None:
         """Follow a log no more."""

@@ -6,7 +6,6 @@ what is unknown is passed over.
 """
 
 from collections.abc import Callable, Mapping
-from os import urandom
 from typing import Any
 
 from copilot_runtime.agui.messages import decode_messages
@@ -29,6 +28,7 @@ from copilot_runtime.jsonvalue import (
     to_text,
 )
 from copilot_runtime.messages import drop_empty_results
+from copilot_runtime.threads.log_ids import build_log_id
 from copilot_runtime.threads.validation import LONGEST, check_id, check_thread_id
 from copilot_runtime.transports.parameters import (
     apply_forwarded_parameters,
@@ -85,7 +85,7 @@ def run_input(
         identity=caller.identity,
         parent=caller.parent,
         persist=name == "run",
-        log_id=urandom(16).hex(),
+        log_id=build_log_id(agent, messages, fields.get("resume"), forwarded_props.get("command")),
     )
 
 

@@ -236,11 +236,14 @@ class AguiEndpoint(Transport):
         retrieve_exception(task)  # the client has left, and the runtime has logged it
 
     async def _start_run(self, run: RunInput, request: Request) -> "_Start":
-        """Start a run; return its log, which may be forgotten as soon as the run has ended."""
-        found = await self._conversations.start(run)
-        return _Start(
-            found.follow(), trace_ids.find_trace_id(found, request.headers, run.properties)
-        )
+        """Start a run; return its log, which may be forgotten as soon as the run has ended.
+
+        For a request that came before, that is the log of the run that it began.
+        """
+        found, log = await self._conversations.start_once(run)
+        if found is None:
+            return _Start(threads.split_log(log))
+        return _Start(log, trace_ids.find_trace_id(found, request.headers, run.properties))
 
     async def _connect(
         self, key: threads.ThreadKey, agent: str, request: Request, dialect: Dialect

@@ -1,6 +1,7 @@
 """Threads as the client's `useThreads` and its inspector read them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -18,7 +19,7 @@ from copilot_runtime.events import (
     TextMessageContent,
     is_question,
 )
-from copilot_runtime.interfaces import Caller
+from copilot_runtime.interfaces import Batch, Caller
 from copilot_runtime.runtime.interrupts import find_asking_run
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadPage, ThreadQuery
@@ -118,6 +119,15 @@ def replay(
                 frames = encoder.feed((part,))
                 while frames:
                     yield frames.pop(0)  # and hold none that the client has
+
+
+async def split_log(log: AsyncGenerator[Batch, None]) -> AsyncGenerator[Batch, None]:
+    """Yield a log in parts that a slow reader may hold."""
+    async with aclosing(log) as batches:
+        async for cursor, events in batches:
+            for event in events:
+                for part in _split(event):
+                    yield Batch(cursor, (part,))
 
 
 def _split(event: Event) -> Iterator[Event]:

@@ -1,0 +1,53 @@
+"""The ids of logs whose requests may come again: each says what was asked for."""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from os import urandom
+from typing import Any, NamedTuple
+
+from copilot_runtime.errors import ThreadBusy
+from copilot_runtime.interfaces import RunInput
+from copilot_runtime.jsontext import dumps
+
+_BYTES = 8
+"""Bytes of each half of an id, of which the second says what was asked for."""
+
+
+class DuplicateRun(ThreadBusy):
+    """The run of a request has begun before: the same request came twice."""
+
+
+class LogStatus(NamedTuple):
+    """The id of a log, and whether its run has ended."""
+
+    log_id: str
+    ended: bool
+
+
+def build_log_id(*question: Any) -> str:
+    """Return a new id for the log of a request that asks for something."""
+    digest = blake2b(dumps(question), digest_size=_BYTES).hexdigest()
+    return urandom(_BYTES).hex() + digest
+
+
+def asks_same(log_id: str, other: str) -> bool:
+    """Return whether two requests, whose runs have one id, ask for the same."""
+    digest = log_id[2 * _BYTES :]
+    return digest != "" and digest == other[2 * _BYTES :]
+
+
+def is_duplicate(run: RunInput, logs: Iterable[LogStatus]) -> bool:
+    """Return whether a run is one of those of the same id, whose logs these are.
+
+    An answer to an interrupt may be given twice in the same words, if the agent asks again: once
+    it has been worked on, the questions of the thread say whether it may.
+    """
+    same = [log for log in logs if asks_same(log.log_id, run.log_id)]
+    return any(not run.resume or not log.ended for log in same)
+
+
+def build_duplicate_error(run_id: str) -> DuplicateRun:
+    return DuplicateRun(
+        f"The run {run_id!r} has begun before in this conversation.",
+        hint="Give each run an id of its own.",
+    )

@@ -1,0 +1,104 @@
+"""A request that comes again, with the id of its run: the agent runs once, whoever gets it."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from copilot_runtime import Settings
+from copilot_runtime.adapters.scripted import Gate
+from tests.peers.sharing import sharing
+from tests.wire_agui.http import text_of, user
+from tests.wire_agui.server import Parrot, browsing
+from tests.wire_agui.test_owners import by_token
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_it_follows_the_run_that_another_server_began(shared: Mapping[str, Any]) -> None:
+    gate, idle = Gate(), Parrot()
+    async with (
+        sharing(shared, Parrot("one two", gate=gate), idle) as (first, second),
+        first.running(run="r1") as asked,
+    ):
+        gate.release(2)
+        await asked.until("TEXT_MESSAGE_CONTENT")
+        async with second.running(run="r1") as again:
+            await again.until("TEXT_MESSAGE_CONTENT")
+            gate.release(9)
+            followed = await again.rest()
+        own = await asked.rest()
+        late = (await second.run(run="r1")).events()
+
+    assert followed == own
+    assert (text_of(late), late[-1]["type"]) == ("one two", "RUN_FINISHED")
+    assert idle.requests == []
+
+
+async def test_two_servers_that_get_it_at_the_same_time_run_it_once(
+    shared: Mapping[str, Any],
+) -> None:
+    models = (Parrot("one"), Parrot("one"))
+    async with sharing(shared, *models) as browsers:
+        answers = await asyncio.gather(*(one.run(run="r1") for one in browsers for _ in range(3)))
+        stored = (await browsers[0].connect()).events()
+
+    assert {text_of(answer.events()) for answer in answers} == {"one"}
+    assert sum(len(model.requests) for model in models) == 1
+    assert [event["type"] for event in stored].count("RUN_STARTED") == 1
+
+
+async def test_it_finds_its_answer_after_a_restart(tmp_path: Path) -> None:
+    settings = Settings(threads=f"sqlite:{tmp_path / 'threads.db'}")
+    async with browsing(Parrot("one"), settings=settings) as browser:
+        first = (await browser.run(run="r1")).events()
+    model = Parrot()
+    async with browsing(model, settings=settings) as browser:
+        again = (await browser.run(run="r1")).events()
+
+    assert (text_of(again), again[0], again[-1]) == ("one", first[0], first[-1])
+    assert model.requests == []
+
+
+async def test_it_waits_with_the_question_that_waits_for_its_turn(
+    shared: Mapping[str, Any],
+) -> None:
+    gate, model = Gate(), Parrot("two")
+    models = (Parrot("one", gate=gate), model)
+    question = {"run": "r2", "messages": [user("Next", "user-2")]}
+    async with sharing(shared, *models, when_busy="queue") as (first, second):
+        async with first.running(run="r1") as asked:
+            await asked.next()
+            waiting = [asyncio.create_task(second.run(**question)) for _ in range(2)]
+            gate.release(9)
+            await asked.rest()
+        answers = [text_of((await task).events()) for task in waiting]
+
+    assert (answers, len(model.requests)) == (["two", "two"], 1)
+
+
+async def test_another_user_with_the_same_ids_is_answered_by_a_run_of_their_own(
+    shared: Mapping[str, Any],
+) -> None:
+    models = (Parrot(), Parrot())
+    options = {"authenticate": by_token}
+    async with sharing(shared, *models, options=options) as (first, second):
+        mine = await first.signed_in("ada").run(run="r1", messages=[user("a secret")])
+        theirs = await second.signed_in("eve").run(run="r1", messages=[user("a secret")])
+
+    assert "a secret" in text_of(mine.events())
+    assert theirs.events()[-1]["type"] == "RUN_FINISHED"
+    assert [len(model.requests) for model in models] == [1, 1]
+
+
+async def test_another_question_with_the_id_of_a_run_is_refused(shared: Mapping[str, Any]) -> None:
+    model = Parrot()
+    async with sharing(shared, Parrot("one"), model) as (first, second):
+        await first.run(run="r1")
+        [refused] = (await second.run(run="r1", messages=[user("Other", "user-2")])).events()
+
+    assert (refused["type"], refused["code"]) == ("RUN_ERROR", "MISUSE")
+    assert "a run 'r1'" in refused["message"]
+    assert model.requests == []

@@ -149,8 +149,8 @@ class ThreadStore:
 
         Returns those messages of the request that its thread does not have yet: neither did an
         earlier request bring them, nor an earlier run make them. Raises `ThreadBusy` when another
-        run of this thread has not ended, `DuplicateRun` when this one has begun before, and `Misuse`
-        for ids that cannot be stored.
+        run of this thread has not ended, `DuplicateRun` when this one has begun before, and
+        `Misuse` for ids that cannot be stored.
         """
         raise NotImplementedError
 

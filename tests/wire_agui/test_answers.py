@@ -112,6 +112,37 @@ async def test_of_an_answer_that_comes_twice_at_once_one_counts(when_busy: Any) 
     assert launcher.launches == ["yes"]
 
 
+async def test_an_answer_that_comes_again_with_the_id_of_its_run_is_shown_what_came_of_it() -> None:
+    gate = Gate()
+    launcher: Any = Launcher(gate=gate)
+    async with browsing(agents={"it": launcher}) as browser:
+        resume = [answered(await ask(browser), "yes")]
+        first = asyncio.create_task(answer(browser, *resume, run="r1"))
+        await gate.wait_for_event()
+        again = asyncio.create_task(answer(browser, *resume, run="r1"))
+        gate.release()
+        answers = [await first, await again, await answer(browser, *resume, run="r1")]
+
+    assert [text_of(events) for events in answers] == ["Launched."] * 3
+    assert launcher.launches == ["yes"]
+
+
+async def test_the_same_answer_may_be_given_when_the_same_question_is_asked_again() -> None:
+    answers: list[Any] = []
+
+    async def ask_twice(run: RunInput) -> Events:
+        answers.extend(resume.payload for resume in run.resume)
+        if len(answers) < 2:
+            yield Interrupt(interrupt_id="ask", message="Really?")
+
+    async with browsing(agents={"it": ask_twice}) as browser:
+        question = await ask(browser)
+        last = [await answer(browser, answered(question, "yes"), run="r1") for _ in range(3)][-1]
+
+    assert answers == ["yes", "yes"]
+    assert last[-1]["type"] == "RUN_FINISHED"
+
+
 async def test_an_answer_counts_once_after_the_server_has_been_started_again(
     tmp_path: Path,
 ) -> None:

@@ -410,6 +410,8 @@ class CopilotRuntime:
                 {
                     "stop": self.conversations.answer_stop,
                     "end": self.conversations.answer_end,
+                    "find": self.conversations.answer_find,
+                    "stop log": self.conversations.answer_stop_log,
                 },
             )
         self.program_runs = ProgramRuns(

@@ -19,6 +19,7 @@ from copilot_runtime.errors import (
     NotFound,
     ThreadBusy,
 )
+from copilot_runtime.events import RunStarted
 from copilot_runtime.interfaces import (
     START,
     Action,
@@ -43,6 +44,7 @@ from copilot_runtime.threads.log_ids import (
     build_duplicate_error,
 )
 from copilot_runtime.threads.store import (
+    RunningRun,
     StoredRun,
     Thread,
     ThreadKey,
@@ -248,12 +250,60 @@ class Conversations:
         return None if run is None else _replay(run)
 
     def stop(self, log_id: str) -> bool:
-        """End a run by its log, for a client that comes back. Returns whether it still went on."""
+        """End a run of this process by its log. Returns whether it still went on."""
         return self.runtime.stop(log_id)
 
     def follow(self, log_id: str, after: Cursor = START) -> Log:
-        """Read a log from a cursor on, for a client that comes back, until its last event."""
+        """Read a log of this process from a cursor on, until its last event."""
         return self.runtime.follow(log_id, after)
+
+    async def find_log(
+        self, log_id: str, user: str | None, after: Cursor = START
+    ) -> tuple[str, Log]:
+        """Return the thread of a run and its log from a cursor on, in whatever process it is.
+
+        For a client that comes back, until the last event. Raises `NotFound`, in the same words
+        for the run of another person.
+        """
+        if (thread_id := await self._find_thread(log_id, user)) is not None:
+            return thread_id, self.follow(log_id, after)
+        if self.peers is not None:
+            found = await self.peers.ask_all("find", log_id=log_id, user=user)
+            if found is not None:
+                server, thread_id = found
+                run = RunningRun(log_id, "", server)
+                log = await self.peers.follow(ThreadKey(user or "", thread_id), run, after)
+                if log is not None:
+                    return thread_id, log
+        raise NotFound(f"No run {log_id!r}: it never was, or its log is older than its lifetime.")
+
+    async def stop_log(self, log_id: str, user: str | None) -> bool:
+        """End a run of a person by its log, in whatever process it is.
+
+        Returns whether it still went on.
+        """
+        if await self._find_thread(log_id, user) is not None:
+            return self.stop(log_id)
+        if self.peers is None:
+            return False
+        found = await self.peers.ask_all("stop log", log_id=log_id, user=user)
+        return found is not None and bool(found[1])
+
+    async def _find_thread(self, log_id: str, user: str | None) -> str | None:
+        """Return the thread of a run of a person in this process, or None.
+
+        It is in the first event of the log.
+        """
+        try:
+            log = self.follow(log_id)
+        except NotFound:
+            return None
+        async with aclosing(log) as batches:
+            async for _, events in batches:
+                first = events[0]
+                assert isinstance(first, RunStarted), "the runtime writes the first event"
+                return first.thread_id if first.user == user else None
+        raise AssertionError("a run that has begun has a first event")
 
     async def follow_run(self, thread: ThreadKey, log_id: str) -> Log:
         """Return the log of a run of a thread from its beginning, in whatever process it is.
@@ -403,6 +453,16 @@ class Conversations:
     async def answer_end(self, values: Mapping[str, Any]) -> bool:
         """End the run of a thread in this process. Returns whether it has ended."""
         return await self._end_here(ThreadKey(*values["thread"]))
+
+    async def answer_find(self, values: Mapping[str, Any]) -> str | None:
+        """Return the thread of a run of this process, for another one."""
+        return await self._find_thread(values["log_id"], values["user"])
+
+    async def answer_stop_log(self, values: Mapping[str, Any]) -> bool | None:
+        """Stop a run of this process by its log, for another one. None if it is not here."""
+        if await self._find_thread(values["log_id"], values["user"]) is None:
+            return None
+        return self.stop(values["log_id"])
 
     async def drain(self) -> None:
         """Refuse all further runs, and wait until those under way have ended."""

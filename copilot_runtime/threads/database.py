@@ -100,9 +100,9 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         """Return the address of this process."""
         return str((await self._connect()).server)
 
-    async def count_other_servers(self) -> int:
-        """Return how many other processes use the database, or did until a moment ago."""
-        return await self._do(lambda db: db.count_other_servers(), reading=True)
+    async def list_other_servers(self) -> Sequence[str]:
+        """Return the addresses of the other processes that use the database, or did just now."""
+        return await self._do(lambda db: db.list_other_servers(), reading=True)
 
     async def find_running(self, key: ThreadKey) -> RunningRun | None:
         """Return the run of a thread that has not ended, in whatever process, or None."""

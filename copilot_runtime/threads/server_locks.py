@@ -6,6 +6,7 @@ Where there is no `flock` (Windows), a file that is open cannot be deleted, whic
 
 import glob
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -53,17 +54,20 @@ def is_alive(database: Path, server: str) -> bool:
     return False
 
 
-def count_other_locks(database: Path, server: str) -> int:
-    """Return how many files other servers have; one that died a moment ago may still have one."""
-    own = _lock_path(database, server)
-    paths = database.parent.glob(f"{glob.escape(database.name)}-server-*")
-    return sum(path != own for path in paths)
+def list_other_locks(database: Path, server: str) -> Sequence[str]:
+    """Return which other servers have files; one that died a moment ago may still have one."""
+    return [other for other in _list_locks(database) if other != server]
 
 
 def remove_stale_locks(database: Path) -> None:
     """Delete the files of all servers that died."""
-    for path in database.parent.glob(f"{glob.escape(database.name)}-server-*"):
-        is_alive(database, path.name.rpartition("-")[2])
+    for server in _list_locks(database):
+        is_alive(database, server)
+
+
+def _list_locks(database: Path) -> Sequence[str]:
+    paths = database.parent.glob(f"{glob.escape(database.name)}-server-*")
+    return [path.name.rpartition("-")[2] for path in paths]
 
 
 def _lock_path(database: Path, server: str) -> Path:

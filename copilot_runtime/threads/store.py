@@ -120,9 +120,9 @@ class ThreadStore:
         """
         return ""
 
-    async def count_other_servers(self) -> int:
-        """Return how many other processes use the storage, as far as that is known at once."""
-        return 0
+    async def list_other_servers(self) -> Sequence[str]:
+        """Return the addresses of the other processes that use the storage, or did just now."""
+        return ()
 
     async def find_running(self, key: ThreadKey) -> RunningRun | None:  # noqa: ARG002
         """Return the run of a thread that has not ended, in whatever process, or None."""

@@ -108,8 +108,8 @@ class Transaction(ABC):
         """Return the server of an address. Raises `ValueError`."""
 
     @abstractmethod
-    async def count_other_servers(self) -> int:
-        """Return how many other servers run, or seem to."""
+    async def list_other_servers(self) -> Sequence[str]:
+        """Return the addresses of the other servers that run, or seem to."""
 
     async def list_servers(self) -> set[Any]:
         """Return the servers that have left something behind, or still run."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import LAST, Event
-from copilot_runtime.interfaces import Batch
+from copilot_runtime.interfaces import Batch, Cursor
 from copilot_runtime.runtime.peers.rest import find_rest
 from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.store import ThreadKey
@@ -62,9 +62,9 @@ class Mirror:
         self.is_missing = True
         self._settle(False)
 
-    def read(self) -> AsyncGenerator[Batch, None]:
-        """Follow the log from its beginning to its end."""
-        return self._follow(self._bus.read(self._id))
+    def read(self, after: Cursor) -> AsyncGenerator[Batch, None]:
+        """Follow the log from a cursor to its end: one of the process that has it is good here."""
+        return self._follow(self._bus.read(self._id, after))
 
     async def drop(self) -> None:
         """Delete the copy."""

@@ -13,7 +13,7 @@ from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.concurrency import capture, retrieve_exception
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NotFound
 from copilot_runtime.events import Event
-from copilot_runtime.interfaces import Batch
+from copilot_runtime.interfaces import START, Batch, Cursor
 from copilot_runtime.runtime.peers.message import PeerMessage, decode_message, encode_message
 from copilot_runtime.runtime.peers.mirror import Mirror
 from copilot_runtime.runtime.peers.sender import LogSender, OpenLog
@@ -111,7 +111,7 @@ class Peers:
         if not self._address:
             return False
         if monotonic() - self._counted_at > _STALE:
-            self._others = await self._store.count_other_servers()
+            self._others = len(await self._store.list_other_servers())
             self._counted_at = monotonic()
         return self._others > 0
 
@@ -138,10 +138,41 @@ class Peers:
         finally:
             del self._questions[number]
 
+    async def ask_all(
+        self, question: str, *, timeout: float = _PATIENCE, **values: Any
+    ) -> tuple[str, Any] | None:
+        """Ask all other processes. Returns the first answer that is not null, and its address.
+
+        None if nobody has one.
+        """
+        if not self._address:
+            return None
+        tasks = [
+            asyncio.create_task(self._try_to_ask(server, question, timeout, values))
+            for server in await self._store.list_other_servers()
+        ]
+        try:
+            for answer in asyncio.as_completed(tasks):
+                if (found := await answer) is not None:
+                    return found
+        finally:
+            for task in tasks:
+                task.cancel()
+        return None
+
+    async def _try_to_ask(
+        self, server: str, question: str, timeout: float, values: Mapping[str, Any]
+    ) -> tuple[str, Any] | None:
+        try:
+            answer = await self.ask(server, question, timeout=timeout, **values)
+        except PeerLost:  # it has ended, or has nothing to say at the moment
+            return None
+        return None if answer is None else (server, answer)
+
     async def follow(
-        self, thread: ThreadKey, run: RunningRun
+        self, thread: ThreadKey, run: RunningRun, after: Cursor = START
     ) -> AsyncGenerator[Batch, None] | None:
-        """Return the log of a run of another process, from its beginning.
+        """Return the log of a run of another process, from a cursor on.
 
         None if that process has no such log, or cannot be reached. If it dies, the log ends as the
         store has it.
@@ -160,7 +191,7 @@ class Peers:
             is_found = False
         if is_found:
             with suppress(NotFound):  # it has ended, and the store has it
-                return mirror.read()
+                return mirror.read(after)
         if self._mirrors.get(key) is mirror:
             del self._mirrors[key]
         return None

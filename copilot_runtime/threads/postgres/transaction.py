@@ -126,14 +126,14 @@ class PostgresTransaction(Transaction):
     def parse_server(self, address: str) -> int:
         return int(address)
 
-    async def count_other_servers(self) -> int:
-        count: int = await self._connection.fetchval(
-            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+    async def list_other_servers(self) -> Sequence[str]:
+        rows = await self._connection.fetch(
+            "SELECT objid FROM pg_locks WHERE locktype = 'advisory' AND granted"
             " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
             " AND classid = $1 AND objid <> 0 AND objid <> $2",
             *(LOCKS, self.server),
         )
-        return count
+        return [str(number) for (number,) in rows]
 
     async def delete_server(self, server: int) -> None:
         """Do nothing: all events are with their runs."""

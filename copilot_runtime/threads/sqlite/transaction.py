@@ -16,7 +16,7 @@ import orjson
 
 from copilot_runtime.events import Event
 from copilot_runtime.threads.codec import decode_parts, encode_parts
-from copilot_runtime.threads.server_locks import count_other_locks, is_alive
+from copilot_runtime.threads.server_locks import is_alive, list_other_locks
 from copilot_runtime.threads.store import ThreadKey
 from copilot_runtime.threads.transactions import Place, Transaction, move_events
 
@@ -126,8 +126,8 @@ class SqliteTransaction(Transaction):
     def parse_server(self, address: str) -> str:
         return address
 
-    async def count_other_servers(self) -> int:
-        return count_other_locks(self._path, self.server)
+    async def list_other_servers(self) -> Sequence[str]:
+        return list_other_locks(self._path, self.server)
 
     async def list_servers(self) -> set[Any]:
         """Return also those that have rows in the journal."""

@@ -29,7 +29,6 @@ from copilot_runtime.transports.graphql.outputs import CopilotResponse, Place
 from copilot_runtime.transports.graphql.types import CONFIG, JSONObject
 from copilot_runtime.transports.graphql.updates import (
     CopilotResponseUpdate,
-    is_owner,
     stream_updates,
 )
 from copilot_runtime.transports.trace_ids import find_trace_id
@@ -111,7 +110,7 @@ class Mutation:
         description="Stop a run that a subscription started. True when it was still going on."
     )
     async def stop_copilot_response(self, info: CopilotInfo, run_id: str) -> bool:
-        return await is_owner(info.context, run_id) and info.context.runs.stop(run_id)
+        return await info.context.runs.stop_log(run_id, info.context.caller.user)
 
 
 @strawberry.type

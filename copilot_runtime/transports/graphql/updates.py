@@ -6,8 +6,8 @@ from typing import Any
 
 import strawberry
 
-from copilot_runtime.errors import Misuse, NotFound
-from copilot_runtime.events import Event, Interrupt, RunStarted
+from copilot_runtime.errors import Misuse
+from copilot_runtime.events import Event, Interrupt
 from copilot_runtime.interfaces import START, Cursor
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.decode import run_input
@@ -62,39 +62,10 @@ async def stream_updates(
         started = await context.runs.start(run)
         context.trace_id = find_trace_id(started, context.caller.headers, properties)
     assert run_id is not None
-    thread_id = await _find_thread(context, run_id)
-    async with aclosing(context.runs.follow(run_id, after or START)) as batches:
+    thread_id, log = await context.runs.find_log(run_id, context.caller.user, after or START)
+    async with aclosing(log) as batches:
         async for cursor, events in batches:
             yield _build_update(cursor, thread_id, run_id, events)
-
-
-async def is_owner(context: Context, run_id: str) -> bool:
-    """Return whether there is such a run, and it is this caller's."""
-    try:
-        await _find_thread(context, run_id)
-    except NotFound:
-        return False
-    return True
-
-
-async def _find_thread(context: Context, run_id: str) -> str:
-    """Return the thread of a run, which is in the first event of its log.
-
-    Raises `NotFound`, in the same words for the run of another person.
-    """
-    missing = NotFound(f"No run {run_id!r}: it never was, or its log is older than its lifetime.")
-    try:
-        log = context.runs.follow(run_id)
-    except NotFound:
-        raise missing from None
-    async with aclosing(log) as batches:
-        async for batch in batches:
-            first = batch.events[0]
-            assert isinstance(first, RunStarted), "the runtime writes the first event of every log"
-            if first.user != context.caller.user:
-                raise missing
-            return first.thread_id
-    raise AssertionError("a run that has begun has a first event")
 
 
 def _build_update(

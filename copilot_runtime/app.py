@@ -382,7 +382,11 @@ class CopilotRuntime:
             threads=ThreadPolicy(self.threads, self.settings.history),
             files=files,
             middleware=build_middleware(
-                self.generative_ui, named, self._load_secret, self.telemetry
+                self.generative_ui,
+                named,
+                self._load_secret,
+                self.telemetry,
+                lambda key: self.conversations.runs(key),
             ),
             run_timeout=self.settings.run_timeout,
             max_runs=self.settings.max_concurrent_runs,

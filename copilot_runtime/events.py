@@ -24,7 +24,8 @@ class RunStarted:
 
     `messages` are those that the request added to its thread, if the thread is stored; `user` is
     the user who sent the request. `server_actions` are the names of the actions that only the
-    server ran in it, if it is stored: no page has results for them.
+    server ran in it, if it is stored: no page has results for them. `click` is the click in a
+    surface that it answers, and its place in the conversation.
     """
 
     run_id: str
@@ -32,6 +33,7 @@ class RunStarted:
     messages: Sequence[Message] = ()
     user: str | None = None
     server_actions: tuple[str, ...] = ()
+    click: str = ""
     type: Literal["run_started"] = "run_started"
 
 

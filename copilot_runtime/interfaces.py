@@ -272,6 +272,9 @@ class RunInput:
     """Whether the run becomes a part of its thread in the store."""
     log_id: str = ""
     """The id of the run's log, unique in this server; `run_id` unless given."""
+    click: str = ""
+    """The click in a surface that the run answers, for the first event of its log; set when the
+    run is launched."""
     thread_ids: ThreadIds = ThreadIds()
     """How threads are called where users are not known; set when the run is launched."""
     parent: SpanContext | None = field(default=None, repr=False)
@@ -629,6 +632,10 @@ class Middleware(ABC):
         Called once for each run of an AG-UI client that is a part of its thread, after its actions
         are known. What the agent around changes of the run, no store, stage or hook sees.
         """
+
+    def mark(self, run: RunInput) -> RunInput:
+        """Return a run with what its thread stores for the runs after it. Called before `wrap`."""
+        return run
 
     async def aclose(self) -> None:  # noqa: B027
         """Release what the middleware holds, when the server ends."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from copilot_runtime.actions.mcp.allowlist import McpAllowlist
+from copilot_runtime.generative_ui.a2ui.clicks import ReadRuns
 from copilot_runtime.generative_ui.a2ui.middleware import A2uiMiddleware
 from copilot_runtime.generative_ui.cards.middleware import CardMiddleware
 from copilot_runtime.generative_ui.mcp_apps.middleware import McpAppsMiddleware
@@ -19,12 +20,14 @@ def build_middleware(
     allowed: McpAllowlist | None = None,
     load_secret: LoadSecret | None = None,
     telemetry: Telemetry = NO_TELEMETRY,
+    read_runs: ReadRuns | None = None,
 ) -> Sequence[Middleware]:
     """Return the middleware of a runtime, the innermost first.
 
     A2UI is always there, for pages that bring a catalog of their own, unless it is switched off.
     MCP Apps are there if the operator has set them: with servers, or for those that a request may
-    name by `allowed`. `load_secret` returns what tokens for servers are made with.
+    name by `allowed`. `load_secret` returns what tokens for servers are made with, and `read_runs`
+    the runs of a thread.
     """
     found: list[Middleware] = []
     if (pages := options.open_generative_ui) is not None and pages.enabled:
@@ -32,7 +35,7 @@ def build_middleware(
     if (apps := options.mcp_apps) is not None and (apps.servers or (allowed and allowed.any)):
         found.append(McpAppsMiddleware(apps, allowed, load_secret, telemetry))
     if options.a2ui is None or options.a2ui.enabled:
-        found += [CardMiddleware(options.a2ui), A2uiMiddleware(options.a2ui)]
+        found += [CardMiddleware(options.a2ui), A2uiMiddleware(options.a2ui, read_runs)]
     return found
 
 

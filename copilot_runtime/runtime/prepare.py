@@ -118,8 +118,9 @@ class RunPreparer:
         if run.is_v1 or not run.persist:
             return pending
         for one in self.middleware:
+            run = one.mark(run)
             agent = one.wrap(agent, run)
-        return replace(pending, agent=agent)
+        return replace(pending, request=run, agent=agent)
 
     async def authorize_run(self, request: RunInput) -> RunInput:
         """Return a request that is no run, if its caller might have started one.

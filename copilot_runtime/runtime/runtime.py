@@ -407,6 +407,7 @@ class Runtime:
                 messages=writer.messages,
                 user=request.user,
                 server_actions=tuple(action.name for action in actions if not action.in_browser),
+                click=request.click,
             )
             await contain(writer.append(started))
             if run.is_rewritten:

@@ -6,13 +6,14 @@ agent gets two messages for it: a call of `log_a2ui_event` and its result.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 from uuid import UUID, uuid4
 
 from copilot_runtime.errors import LimitExceeded
+from copilot_runtime.events import RunStarted
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import (
@@ -27,6 +28,7 @@ from copilot_runtime.messages import (
     ResultMessage,
     TextMessage,
 )
+from copilot_runtime.threads.store import StoredRun, ThreadKey
 
 CLICK = "a2uiAction"
 """The property with which a page sends a click."""
@@ -119,14 +121,34 @@ def _read_timestamp(value: Any) -> str:
     return (as_optional_text(value) or "")[:_LONGEST_NAME]
 
 
+ReadRuns = Callable[[ThreadKey], Awaitable[Sequence[StoredRun]]]
+"""Returns the runs of a thread, the oldest first."""
+
+
+def describe_place(run: RunInput) -> str:
+    """Return the click of a run and what it follows, for the thread; empty if there is none.
+
+    One without a timestamp is not described: when it comes again, it is another one. Raises what
+    `read_click` raises.
+    """
+    click = read_click(run)
+    if click is None or not click.timestamp:
+        return ""
+    place = _find_end(run)
+    return f"{_build_key(run, click).hex()} {place.anchor.hex()} {place.count}"
+
+
 class ClickLog:
     """Has the places of the last clicks: what they follow in their conversations.
 
     There are at most `max_clicks` of one owner, and those of `max_owners`; the oldest go first. An
-    owner is a user, or a thread of nobody.
+    owner is a user, or a thread of nobody. Others are found in the runs of their thread.
     """
 
-    def __init__(self, *, max_owners: int = 4_096, max_clicks: int = 16) -> None:
+    def __init__(
+        self, read_runs: ReadRuns | None = None, *, max_owners: int = 4_096, max_clicks: int = 16
+    ) -> None:
+        self._read_runs = read_runs
         self._owners: OrderedDict[bytes, OrderedDict[bytes, _Place]] = OrderedDict()
         self._max_owners = max_owners
         self._max_clicks = max_clicks
@@ -141,20 +163,32 @@ class ClickLog:
         click = read_click(run)
         if click is None:
             return run.messages
-        last = run.messages[-1] if run.messages else None
-        place = _Place(_identify(last), len(run.messages))
+        place = _find_end(run)
         if not click.timestamp:
             return _insert(run.messages, place, click, uuid4().bytes)
-        key = _digest(
-            *(run.user or "", run.thread_id, click.timestamp),
-            *(click.name, click.surface_id, click.component_id),
-        )
+        key = _build_key(run, click)
         places = self._find_places(run)
         place = places.setdefault(key, place)
         places.move_to_end(key)
         while len(places) > self._max_clicks:
             places.popitem(last=False)
         return _insert(run.messages, place, click, key)
+
+    async def load(self, run: RunInput) -> None:
+        """Find the place of the click of a run in its thread, if it is not here.
+
+        Another process may have got it first, or one before this. Raises `StoreFailed`.
+        """
+        click = read_click(run)
+        if self._read_runs is None or click is None or not click.timestamp:
+            return
+        key = _build_key(run, click)
+        if key in self._find_places(run):
+            return
+        for stored in await self._read_runs(ThreadKey(run.user or "", run.thread_id)):
+            if (place := _find_place(stored, key)) is not None:
+                self._find_places(run)[key] = place
+                return
 
     def _find_places(self, run: RunInput) -> "OrderedDict[bytes, _Place]":
         owner = _digest("thread", run.thread_id) if run.user is None else _digest("user", run.user)
@@ -182,6 +216,32 @@ class _Place:
         while at < len(messages) and _belongs_to_turn(messages, at):
             at += 1  # results stand behind their calls
         return at
+
+
+def _find_end(run: RunInput) -> _Place:
+    """Return the end of the conversation of a run."""
+    last = run.messages[-1] if run.messages else None
+    return _Place(_identify(last), len(run.messages))
+
+
+def _find_place(run: StoredRun, key: bytes) -> _Place | None:
+    """Return where the conversation of a stored run had a click, or None for another one."""
+    first = run.events[0] if run.events else None
+    if not isinstance(first, RunStarted) or not first.click.startswith(key.hex()):
+        return None
+    try:
+        _, anchor, count = first.click.split(" ")
+        return _Place(bytes.fromhex(anchor), int(count))
+    except ValueError:  # another version of this package wrote it
+        return None
+
+
+def _build_key(run: RunInput, click: Click) -> bytes:
+    """Return what a click is known by, when it comes again."""
+    return _digest(
+        *(run.user or "", run.thread_id, click.timestamp),
+        *(click.name, click.surface_id, click.component_id),
+    )
 
 
 def _belongs_to_turn(messages: Sequence[Message], at: int) -> bool:

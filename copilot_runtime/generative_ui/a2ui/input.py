@@ -43,6 +43,7 @@ async def prepare_input(
     agent that `executes_actions` gets it as an action of the server, others as one of the page.
     Raises what `read_click` raises.
     """
+    await clicks.load(run)
     catalog_id = options.default_catalog_id or find_catalog_id(run.context)
     catalog = _find_components(options.schema)
     run = replace(

@@ -3,6 +3,7 @@
 from asyncio import CancelledError
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TypeVar
 
 from copilot_runtime.events import (
@@ -12,7 +13,12 @@ from copilot_runtime.events import (
     Activity,
     RunFinished,
 )
-from copilot_runtime.generative_ui.a2ui.clicks import ClickLog, read_click
+from copilot_runtime.generative_ui.a2ui.clicks import (
+    ClickLog,
+    ReadRuns,
+    describe_place,
+    read_click,
+)
 from copilot_runtime.generative_ui.a2ui.input import prepare_input
 from copilot_runtime.generative_ui.a2ui.scope import draws_surfaces
 from copilot_runtime.generative_ui.a2ui.tracker import SurfaceTracker
@@ -29,9 +35,19 @@ class A2uiMiddleware(Middleware):
     Without options it is for pages that say that they have a catalog.
     """
 
-    def __init__(self, options: A2ui | None) -> None:
+    def __init__(self, options: A2ui | None, read_runs: ReadRuns | None = None) -> None:
         self.options = options
-        self.clicks = ClickLog()
+        self.clicks = ClickLog(read_runs)
+
+    def mark(self, run: RunInput) -> RunInput:
+        """Return a run with its click, which a later request may bring to another process.
+
+        Raises what `read_click` raises.
+        """
+        if not draws_surfaces(run, self.options):
+            return run
+        click = describe_place(run)
+        return replace(run, click=click) if click else run
 
     def wrap(self, agent: Agent, run: RunInput) -> Agent:
         """Return an agent that draws surfaces, or the one given where A2UI does not apply.

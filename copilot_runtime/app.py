@@ -328,6 +328,7 @@ class CopilotRuntime:
             sources=sources,
             telemetry=self.telemetry,
             publisher=self._publisher,
+            checkpoints=self.threads,
         )
         limit_plans(self._registry, self.limiter)
         sources += build_analyst_tools(self._registry, self.settings)

@@ -219,6 +219,45 @@ def _is_derived(thread_id: str) -> bool:
         return False
 
 
+class Checkpoint(NamedTuple):
+    """What an agent stored of a run that waits for a person."""
+
+    version: int
+    """Another one for each time that it was stored."""
+    data: bytes
+
+
+class CheckpointKey(NamedTuple):
+    """Whose run waits, in which thread, and which agent's it is."""
+
+    owner: str
+    thread_id: str
+    name: str
+
+
+class Checkpoints(Protocol):
+    """Stores what agents need to go on with runs that wait for people: one of each key.
+
+    All processes that share the storage find it. It is deleted with its thread; without a thread,
+    a week later. Every method raises `StoreFailed`.
+    """
+
+    async def save_checkpoint(self, key: CheckpointKey, data: bytes) -> bool:
+        """Store data in place of what was there. Returns False if there is no storage for it."""
+        ...
+
+    async def find_checkpoint(self, key: CheckpointKey) -> Checkpoint | None:
+        """Return what is stored, or None."""
+        ...
+
+    async def delete_checkpoint(self, key: CheckpointKey, version: int | None = None) -> bool:
+        """Delete what is stored, if it is of that version still. Returns whether this call did.
+
+        Of several processes that delete one version, one gets True.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInput:
     """One request, as every transport decodes it. `dataclasses.replace` makes a changed copy."""
@@ -277,6 +316,8 @@ class RunInput:
     run is launched."""
     thread_ids: ThreadIds = ThreadIds()
     """How threads are called where users are not known; set when the run is launched."""
+    checkpoints: Checkpoints | None = field(default=None, repr=False, compare=False)
+    """Where agents store what they need after a person's answer; set when the run is launched."""
     parent: SpanContext | None = field(default=None, repr=False)
     """The span of another process under which the client asks: its header `traceparent`."""
     span: Span = field(default=NO_SPAN, repr=False, compare=False)

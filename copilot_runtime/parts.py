@@ -52,6 +52,7 @@ from copilot_runtime.interfaces import (
     Agents,
     Bus,
     Caller,
+    Checkpoints,
     Parameters,
     SelectNames,
 )
@@ -229,6 +230,7 @@ def build_agents(
     sources: Sequence[ActionSource],
     telemetry: Telemetry,
     publisher: "EventPublisher | None" = None,
+    checkpoints: Checkpoints | None = None,
 ) -> AgentRegistry:
     """Return the agents of a program, those of the files that settings name, and the planner.
 
@@ -240,7 +242,7 @@ def build_agents(
     if settings.analyst.name:
         add_analyst(registry, settings, adapter, telemetry)
     if settings.planner.name:
-        add_planner(registry, settings, adapter, knowledge, sources, telemetry)
+        add_planner(registry, settings, adapter, knowledge, sources, telemetry, checkpoints)
     names = () if assistants is None else assistants.folder.definitions
     if twice := registry.lasting.keys() & names:
         raise build_duplicate_error(min(twice))
@@ -299,6 +301,7 @@ def add_planner(
     knowledge: "Knowledge | None",
     sources: Sequence[ActionSource],
     telemetry: Telemetry,
+    checkpoints: Checkpoints | None,
 ) -> None:
     """Add an agent that plans, as the settings say. The others do its tasks.
 
@@ -324,6 +327,7 @@ def add_planner(
         action_timeout=settings.action_timeout,
         telemetry=telemetry,
         run_timeout=settings.run_timeout,
+        checkpoints=checkpoints,
     )
     registry.add_planner(settings.planner.name, planner)
 

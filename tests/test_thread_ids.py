@@ -130,6 +130,7 @@ async def test_threads_that_agents_know_already_are_called_as_before(tmp_path: P
     await store.aclose()
     with sqlite3.connect(path) as old:  # as the version before wrote it
         old.execute("DROP TABLE secret")
+        old.execute("DROP TABLE checkpoints")
         old.execute("PRAGMA user_version = 1")
     ask = server(f"sqlite:{path}")
 

@@ -168,8 +168,7 @@ class Conversations:
 
     async def launch(self, run: Run, agent: SupportsRun | None = None) -> None:
         """Begin such a run, as `Runtime.launch` does. Raises `ThreadBusy` as well."""
-        if self._thread_ids.has_users:
-            await self._set_thread_ids(run)
+        await self._prepare_request(run)
         if run.request.persist:
             thread = _thread_key(run.request)
             await self._admit(thread, run)
@@ -484,9 +483,12 @@ class Conversations:
         if self._naming:
             await asyncio.wait(self._naming, timeout=self.patience)
 
-    async def _set_thread_ids(self, run: Run) -> None:
+    async def _prepare_request(self, run: Run) -> None:
+        """Let agents know where they store what they wait with, and how threads are called."""
         try:
-            run.request = replace(run.request, thread_ids=await self.thread_ids())
+            has_users = self._thread_ids.has_users
+            ids = await self.thread_ids() if has_users else run.request.thread_ids
+            run.request = replace(run.request, checkpoints=self.store, thread_ids=ids)
         except Exception as error:  # of the store
             await report_error(self.runtime.hooks, error, run)
             raise

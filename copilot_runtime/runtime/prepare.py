@@ -168,6 +168,7 @@ class RunPreparer:
             thread_id=request.thread_id,
             user=request.user,
             thread_ids=request.thread_ids,
+            checkpoints=request.checkpoints,
             persist=request.persist,
             parent=request.parent,
             span=request.span,

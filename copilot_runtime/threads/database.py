@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from copilot_runtime.errors import Interrupted
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces import Checkpoint, CheckpointKey, RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads import transactions
 from copilot_runtime.threads.log_ids import LogStatus
@@ -264,6 +264,22 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         """Import a thread of another store, and those of its runs that are not here yet."""
         now = self._clock.now()
         return await self._do(partial(transactions.put_thread, thread=thread, runs=runs, now=now))
+
+    async def save_checkpoint(self, key: CheckpointKey, data: bytes) -> bool:
+        """Store what an agent needs to go on with a run that waits for a person."""
+        if not is_valid_key(ThreadKey(key.owner, key.thread_id)):
+            return False  # what no run of a thread has
+        now = self._clock.now()
+        await self._do(partial(transactions.save_checkpoint, key=key, data=data, now=now))
+        return True
+
+    async def find_checkpoint(self, key: CheckpointKey) -> Checkpoint | None:
+        """Return what is stored for a key, or None."""
+        return await self._do(partial(transactions.find_checkpoint, key=key), reading=True)
+
+    async def delete_checkpoint(self, key: CheckpointKey, version: int | None = None) -> bool:
+        """Delete what is stored for a key, if it is of that version still."""
+        return await self._do(partial(transactions.delete_checkpoint, key=key, version=version))
 
     async def aclose(self) -> None:
         """Finish what is being done, and close the database. What is asked for later opens it."""

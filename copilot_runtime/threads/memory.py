@@ -8,8 +8,9 @@ from secrets import token_hex
 from typing import Any
 
 from copilot_runtime.events import Event, RunStarted
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces import Checkpoint, CheckpointKey, RunInput
 from copilot_runtime.messages import Message
+from copilot_runtime.threads.checkpoints import MemoryCheckpoints
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.log_ids import LogStatus, build_duplicate_error, is_duplicate
 from copilot_runtime.threads.message_ids import collect_names, index_by_name
@@ -56,6 +57,7 @@ class MemoryThreads(ThreadStore):
         """The threads of each owner."""
         self._running: dict[str, tuple[_Thread, _Run]] = {}
         self._secret = token_hex(32)
+        self._checkpoints = MemoryCheckpoints()
 
     async def open(self) -> None:
         """Do nothing: a new process has no threads."""
@@ -201,6 +203,18 @@ class MemoryThreads(ThreadStore):
         local.runs.sort(key=lambda run: run.began)
         return len(new)
 
+    async def save_checkpoint(self, key: CheckpointKey, data: bytes) -> bool:
+        """Store what an agent needs to go on with a run that waits for a person."""
+        return await self._checkpoints.save_checkpoint(key, data)
+
+    async def find_checkpoint(self, key: CheckpointKey) -> Checkpoint | None:
+        """Return what is stored for a key, or None."""
+        return await self._checkpoints.find_checkpoint(key)
+
+    async def delete_checkpoint(self, key: CheckpointKey, version: int | None = None) -> bool:
+        """Delete what is stored for a key, if it is of that version still."""
+        return await self._checkpoints.delete_checkpoint(key, version)
+
     async def aclose(self) -> None:
         """Do nothing: what is stored here may be read on."""
 
@@ -217,6 +231,7 @@ class MemoryThreads(ThreadStore):
     def _remove(self, thread: "_Thread") -> None:
         owner = thread.key.owner
         del self._threads[thread.key]
+        self._checkpoints.forget_thread(*thread.key)
         self._latest[owner].remove(thread)
         if not self._latest[owner]:
             del self._latest[owner]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from copilot_runtime.events import Event
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces import Checkpoint, CheckpointKey, RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads.log_ids import LogStatus
 
@@ -199,6 +199,26 @@ class ThreadStore:
         values of `archived`, the one of the later update counts.
         """
         raise NotImplementedError
+
+    async def save_checkpoint(self, key: CheckpointKey, data: bytes) -> bool:  # noqa: ARG002
+        """Store what an agent needs to go on with a run that waits for a person.
+
+        It replaces what has the same key, and is deleted with its thread. Returns False if this
+        store has no place for it; then only the process in which the run began can go on with it.
+        """
+        return False
+
+    async def find_checkpoint(self, key: CheckpointKey) -> Checkpoint | None:  # noqa: ARG002
+        """Return what is stored for a key, or None."""
+        return None
+
+    async def delete_checkpoint(self, key: CheckpointKey, version: int | None = None) -> bool:
+        """Delete what is stored for a key, if it is of that version still.
+
+        Returns whether this call did: of several processes, one gets True.
+        """
+        del key, version
+        return False
 
     async def aclose(self) -> None:
         """Release what the store holds, when the server ends."""

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from copilot_runtime.events import Event, RunStarted
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces import Checkpoint, CheckpointKey, RunInput
 from copilot_runtime.messages import Message
+from copilot_runtime.threads.checkpoints import LIFETIME, MOST_WITHOUT_THREAD, hash_key
 from copilot_runtime.threads.codec import decode, encode
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.log_ids import LogStatus, build_duplicate_error, is_duplicate
@@ -359,6 +360,44 @@ async def put_thread(
         )
         await db.add_names(number, names)
     return len(new)
+
+
+async def save_checkpoint(db: Transaction, *, key: CheckpointKey, data: bytes, now: int) -> None:
+    """Store a checkpoint in its thread, if there is one, and delete old ones without a thread."""
+    thread = ThreadKey(key.owner, key.thread_id)
+    await db.execute(
+        "INSERT INTO copilot_checkpoints (digest, thread, saved, data)"  # noqa: S608  # ours
+        f" VALUES (?, (SELECT id FROM copilot_threads WHERE {db.by_key}), ?, ?)"
+        " ON CONFLICT (digest) DO UPDATE"
+        " SET thread = excluded.thread, saved = excluded.saved, data = excluded.data",
+        *(hash_key(key), *db.key_values(thread), now, data),
+    )
+    await db.execute(
+        "DELETE FROM copilot_checkpoints WHERE thread IS NULL AND (saved < ? OR saved <="
+        " (SELECT saved FROM copilot_checkpoints WHERE thread IS NULL"
+        " ORDER BY saved DESC LIMIT 1 OFFSET ?))",
+        *(now - LIFETIME, MOST_WITHOUT_THREAD),
+    )
+
+
+async def find_checkpoint(db: Transaction, *, key: CheckpointKey) -> Checkpoint | None:
+    """Return a checkpoint, or None."""
+    rows = await db.fetch(
+        "SELECT saved, data FROM copilot_checkpoints WHERE digest = ?", hash_key(key)
+    )
+    return Checkpoint(*rows[0]) if rows else None
+
+
+async def delete_checkpoint(db: Transaction, *, key: CheckpointKey, version: int | None) -> bool:
+    """Delete a checkpoint, if it is of that version still. Returns whether it was there.
+
+    Done twice, it returns False, so that nobody goes on: better than that two do.
+    """
+    deleted = await db.execute(
+        "DELETE FROM copilot_checkpoints WHERE digest = ? AND saved = coalesce(?, saved)",
+        *(hash_key(key), version),
+    )
+    return deleted > 0
 
 
 async def move_events(db: Transaction, place: Place, events: Sequence[Event]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,7 +17,13 @@ from copilot_runtime.agents.agui_inprocess import (
     resolve,
     select_conversation,
 )
-from copilot_runtime.agents.openai_agents.approvals import ApprovalStore, PausedRun
+from copilot_runtime.agents.checkpoints import AgentCheckpoints
+from copilot_runtime.agents.openai_agents.approvals import (
+    PausedRun,
+    decode_paused_run,
+    encode_paused_run,
+    no_pending_approval,
+)
 from copilot_runtime.agents.openai_agents.translate import SDKTranslator
 from copilot_runtime.agents.system_message import build_system_message
 from copilot_runtime.errors import (
@@ -43,7 +50,8 @@ class OpenAIAgentsAgent(interfaces.Agent):
 
     `context` is passed to its tools; it may be a function of the `RunInput`. `max_turns` limits the
     requests to the model in one run. Actions of the page and of this server are tools that end the
-    run. A tool with `needs_approval` asks the person first; the paused run stays in this process.
+    run. A tool with `needs_approval` asks the person first; the paused run is stored with its
+    thread, without its context, and goes on in any process whose agent has the same tools.
     Without `tracing`, nothing is sent to OpenAI's traces. Raises `MissingPackage` without the extra
     `openai-agents`.
     """
@@ -74,7 +82,7 @@ class OpenAIAgentsAgent(interfaces.Agent):
         self._sdk = sdk
         self._trace_run = trace_run
         self._no_answer = OpenAIError
-        self._approvals = ApprovalStore()
+        self._checkpoints = AgentCheckpoints()
         self.config = replace(config or sdk.RunConfig(), tracing_disabled=not tracing)
 
     async def run(self, run: RunInput) -> Events:
@@ -85,9 +93,9 @@ class OpenAIAgentsAgent(interfaces.Agent):
         fails, `Misuse` for an answer to no question, and `CopilotError` for other failures.
         """
         team = _Team(self._sdk, run.actions)
-        agent, thread = team.copy_agent(self.agent), run.private_thread_id
-        start, resumed_calls = self._build_input(run, thread)
+        agent = team.copy_agent(self.agent)
         context = await resolve(self.context, run)
+        start, resumed_calls = await self._build_input(run, agent, context)
         translator = SDKTranslator(team.handoffs, resumed_calls)
         try:
             with self._trace_run(run.span, self.config.model) as hooks:
@@ -111,18 +119,28 @@ class OpenAIAgentsAgent(interfaces.Agent):
             yield ours
         if any(call.tool_name not in team.external for call in result.interruptions):
             paused = PausedRun(result.to_state(), result.interruptions, team.external)
-            self._approvals.save(thread, paused)
+            await self._checkpoints.save(run, encode_paused_run(paused))
             for interrupt in paused.build_interrupts():
                 yield interrupt
 
-    def _build_input(self, run: RunInput, thread: str) -> tuple[Any, Mapping[str, str]]:
-        """Return the conversation, or a paused run with the names of the calls that it resumes."""
+    async def _build_input(
+        self, run: RunInput, agent: Any, context: Any
+    ) -> tuple[Any, Mapping[str, str]]:
+        """Return the conversation, or a paused run with the names of the calls that it resumes.
+
+        Of two requests with one answer, also in two processes, one goes on. The paused run is
+        deleted before that, so that no call is made twice, even if it fails.
+        """
         if not run.resume:
-            self._approvals.delete(thread)  # the thread goes on without the answer
+            await self._checkpoints.delete(run)  # the thread goes on without the answer
             return _history(run), {}
-        paused = self._approvals.find(thread)
+        checkpoint = await self._checkpoints.find(run)
+        if checkpoint is None:
+            raise no_pending_approval()
+        paused = await decode_paused_run(checkpoint.data, agent, context)
         resumed_calls = paused.resume(run)
-        self._approvals.delete(thread)  # even if it fails: no call is made twice
+        if not await self._checkpoints.delete(run, checkpoint.version):
+            raise no_pending_approval()
         return paused.state, resumed_calls
 
     def _map_error(self, error: Exception, run: RunInput) -> Exception:
@@ -192,6 +210,10 @@ class _Team:
 
         wrapper = copy.copy(handoff)
         wrapper.on_invoke_handoff = invoke
+        # by this the SDK finds the agent with which a paused run goes on
+        target = getattr(handoff, "_agent_ref", None)
+        if target is not None and (other := target()) is not None:
+            wrapper._agent_ref = weakref.ref(self.copy_agent(other))
         return wrapper
 
     def _tool(self, action: Action) -> Any:

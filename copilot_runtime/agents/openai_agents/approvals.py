@@ -1,23 +1,28 @@
 """Tools of OpenAI's Agents SDK that need a person's approval: interrupts and paused runs."""
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.agents.agui import encode_resumes
 from copilot_runtime.agents.agui_inprocess import parse_decision
-from copilot_runtime.errors import Misuse
+from copilot_runtime.errors import CopilotError, Misuse
 from copilot_runtime.events import Interrupt
 from copilot_runtime.interfaces import RunInput
+from copilot_runtime.jsonvalue import as_list, as_object
 from copilot_runtime.messages import ResultMessage
 
 if TYPE_CHECKING:
-    from agents import RunState
+    from agents import Agent, RunContextWrapper, RunState
     from agents.items import ToolApprovalItem
 
 _PREFIX = "approve:"
-_MAX_RUNS = 1_000
-"""Largest number of paused runs."""
+_FORMAT = 1
+"""The version of what is stored around the SDK's own, which has a version, too."""
+
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What the SDK raises for a state that is none, beside exceptions of its own."""
 
 _SCHEMA = {
     "type": "object",
@@ -80,34 +85,71 @@ class PausedRun:
                 self.state.reject(call, rejection_message=results[call.call_id])
 
 
-class ApprovalStore:
-    """Paused runs by thread. Above the limit, the oldest is dropped.
+def encode_paused_run(run: PausedRun) -> bytes:
+    """Return a paused run as it is stored, without its context. Raises `CopilotError`.
 
-    They are in this process only: a restart, or another process, does not have them.
+    The context is what the application made of the request; the next request makes another one.
     """
+    from agents.exceptions import AgentsException
 
-    def __init__(self) -> None:
-        self._runs: dict[str, PausedRun] = {}
+    try:
+        state = run.state.to_json(context_serializer=lambda _: {})
+        fields = {"version": _FORMAT, "external": sorted(run.external), "state": state}
+        return json.dumps(fields, separators=(",", ":")).encode()
+    except (AgentsException, *_UNREADABLE) as error:
+        raise CopilotError(
+            "The agent waits for a person, but its run cannot be stored until then. The server's "
+            "log says why.",
+            hint=f"{type(error).__name__}: {error}",
+        ) from error
 
-    def save(self, thread: str, run: PausedRun) -> None:
-        self._runs[thread] = run
-        if len(self._runs) > _MAX_RUNS:
-            del self._runs[next(iter(self._runs))]
 
-    def find(self, thread: str) -> PausedRun:
-        """Return the paused run of a thread. Raises `Misuse` if there is none."""
-        if thread not in self._runs:
-            raise no_pending_approval()
-        return self._runs[thread]
+async def decode_paused_run(data: bytes, agent: "Agent[Any]", context: Any) -> PausedRun:
+    """Return a paused run that was stored, of an agent that is as it was then.
 
-    def delete(self, thread: str) -> None:
-        self._runs.pop(thread, None)
+    Raises `Misuse` for one of an agent that has other tools or hand-offs now, or of a version of
+    the SDK that this one does not read.
+    """
+    from agents import RunContextWrapper, RunState
+    from agents.exceptions import AgentsException
+
+    try:
+        fields = as_object(json.loads(data))
+        if fields.get("version") != _FORMAT:
+            raise ValueError(f"The version {fields.get('version')!r} of a paused run is unknown.")
+        wrapper: RunContextWrapper[Any] = RunContextWrapper(context=context)
+        state = await RunState.from_json(agent, fields["state"], context_override=wrapper)
+        external = frozenset(map(str, as_list(fields.get("external"))))
+        paused = PausedRun(state, state.get_interruptions(), external)
+        await _check_tools(paused.approvals.values(), wrapper)
+        return paused
+    except (AgentsException, *_UNREADABLE) as error:
+        raise Misuse(
+            "The agent cannot go on with this answer: it is not as it was when it asked. Ask it "
+            "again.",
+            hint=f"Another version of it, or of the Agents SDK, has asked. {error}",
+        ) from error
+
+
+async def _check_tools(
+    calls: Iterable["ToolApprovalItem"], context: "RunContextWrapper[Any]"
+) -> None:
+    """Raise `LookupError` if an agent does not have a tool any more that it has called."""
+    for call in calls:
+        if _get_type(call.raw_item) == "function_call":  # else the provider has the tool
+            names = {tool.name for tool in await call.agent.get_all_tools(context)}
+            if call.tool_name not in names:
+                raise LookupError(f"The agent {call.agent.name!r} has no tool {call.tool_name!r}.")
+
+
+def _get_type(item: Any) -> str | None:
+    return item.get("type") if isinstance(item, dict) else getattr(item, "type", None)
 
 
 def no_pending_approval() -> Misuse:
     return Misuse(
         "The agent does not wait for this answer.",
-        hint="It has been given before, the thread has gone on without it, or the server is new.",
+        hint="It has been given before, or the thread has gone on without it.",
     )
 
 

@@ -18,7 +18,7 @@ from copilot_runtime.agents.planner.tasks import PlanLimits
 from copilot_runtime.agents.planner.worker import AgentWorker
 from copilot_runtime.agents.registry import FindAgents
 from copilot_runtime.config.sections import PlannerSettings
-from copilot_runtime.interfaces import Action, ActionSource, Adapter, Agent, RunInput
+from copilot_runtime.interfaces import Action, ActionSource, Adapter, Agent, Checkpoints, RunInput
 from copilot_runtime.telemetry import NO_TELEMETRY, Telemetry
 from copilot_runtime.telemetry.plan_spans import count_plans_from_zero
 
@@ -41,6 +41,7 @@ def build_planner(
     action_timeout: float,
     telemetry: Telemetry = NO_TELEMETRY,
     run_timeout: float,
+    checkpoints: Checkpoints | None = None,
 ) -> PlannerAgent:
     """Return the agent that plans.
 
@@ -55,12 +56,13 @@ def build_planner(
         action_timeout: Seconds that a tool may take.
         telemetry: Takes note of plans.
         run_timeout: Seconds that a run may take; its plan may take longer.
+        checkpoints: Where agents store what they wait with, in a plan of another server.
     """
 
     async def list_actions(run: RunInput) -> Sequence[Action]:
         return await gather_actions(sources, run)
 
-    requests = PlanRequests(list_actions)
+    requests = PlanRequests(list_actions, checkpoints)
 
     async def list_workers(plan: Plan) -> Mapping[str, Agent]:
         return await find_workers((await requests.get(plan)).caller)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from copilot_runtime.agents.planner.plan import Plan
-from copilot_runtime.interfaces import Action, RunInput
+from copilot_runtime.interfaces import Action, Checkpoints, RunInput
 
 ActionsOf = Callable[[RunInput], Awaitable[Sequence[Action]]]
 """Returns the server's actions for a run."""
@@ -14,11 +14,12 @@ class PlanRequests:
     """Keeps requests while their plans are carried out here.
 
     Headers and properties are stored nowhere: a plan that another server goes on with has its
-    user and its thread alone.
+    user and its thread alone. `checkpoints` is where its agents store what they wait with.
     """
 
-    def __init__(self, actions_of: ActionsOf) -> None:
+    def __init__(self, actions_of: ActionsOf, checkpoints: Checkpoints | None = None) -> None:
         self._actions_of = actions_of
+        self._checkpoints = checkpoints
         self._requests: dict[str, RunInput] = {}
 
     def add(self, plan_id: str, run: RunInput) -> None:
@@ -40,6 +41,7 @@ class PlanRequests:
                 messages=(),
                 agent=created.agent or None,
                 user=created.user,
+                checkpoints=self._checkpoints,
             )
             run = replace(run, actions=await self._actions_of(run))
             self._requests[plan.id] = run

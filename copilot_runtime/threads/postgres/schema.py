@@ -57,6 +57,15 @@ _MIGRATIONS = (
     """,
     "CREATE TABLE copilot_secret (value text NOT NULL)",
     "CREATE TABLE copilot_servers (id integer PRIMARY KEY, until bigint NOT NULL)",
+    """
+    CREATE TABLE copilot_checkpoints (
+        digest bytea PRIMARY KEY,
+        thread bigint REFERENCES copilot_threads ON DELETE CASCADE,
+        saved bigint NOT NULL,
+        data bytea NOT NULL
+    );
+    CREATE INDEX copilot_checkpoints_thread ON copilot_checkpoints (thread, saved);
+    """,
 )
 """Each brings the tables from one version to the next. They are used as those of SQLite are."""
 

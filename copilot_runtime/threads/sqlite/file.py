@@ -57,6 +57,15 @@ _MIGRATIONS = (
     ) WITHOUT ROWID;
     """,
     "CREATE TABLE secret (value TEXT NOT NULL)",
+    """
+    CREATE TABLE checkpoints (
+        digest BLOB PRIMARY KEY,
+        thread INTEGER REFERENCES threads ON DELETE CASCADE,
+        saved INTEGER NOT NULL,
+        data BLOB NOT NULL
+    );
+    CREATE INDEX checkpoints_thread ON checkpoints (thread, saved);
+    """,
 )
 """Each brings a file from one version to the next. Times are microseconds since 1970.
 

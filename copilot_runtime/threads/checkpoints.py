@@ -1,0 +1,62 @@
+"""Checkpoints of runs that wait for people: their keys in databases, and a store in memory."""
+
+from collections import OrderedDict
+from hashlib import sha256
+from itertools import count
+
+from copilot_runtime.interfaces import Checkpoint, CheckpointKey, Checkpoints
+
+LIFETIME = 7 * 24 * 3600 * 1_000_000
+"""Microseconds for which those are stored that belong to no thread."""
+
+MOST_WITHOUT_THREAD = 10_000
+"""The oldest beyond are deleted."""
+
+_MOST = 1_000
+_MOST_BYTES = 256 * 1024 * 1024
+"""Of all checkpoints in memory."""
+
+
+def hash_key(key: CheckpointKey) -> bytes:
+    """Return what a checkpoint is found by: its names may be too long for an index."""
+    lengths = ",".join(str(len(part)) for part in key)
+    return sha256(f"{lengths}:{''.join(key)}".encode(errors="surrogatepass")).digest()
+
+
+class MemoryCheckpoints(Checkpoints):
+    """Stores checkpoints in this process. Above its limits, the oldest are dropped."""
+
+    def __init__(self) -> None:
+        self._versions = count(1)
+        self._found: OrderedDict[CheckpointKey, Checkpoint] = OrderedDict()
+        self._size = 0
+
+    async def save_checkpoint(self, key: CheckpointKey, data: bytes) -> bool:
+        """Store data in place of what was there."""
+        self._drop(key)
+        self._found[key] = Checkpoint(next(self._versions), data)
+        self._size += len(data)
+        while len(self._found) > _MOST or (self._size > _MOST_BYTES and len(self._found) > 1):
+            self._drop(next(iter(self._found)))
+        return True
+
+    async def find_checkpoint(self, key: CheckpointKey) -> Checkpoint | None:
+        """Return what is stored, or None."""
+        return self._found.get(key)
+
+    async def delete_checkpoint(self, key: CheckpointKey, version: int | None = None) -> bool:
+        """Delete what is stored, if it is of that version still. Returns whether this call did."""
+        found = self._found.get(key)
+        if found is None or version not in (None, found.version):
+            return False
+        self._drop(key)
+        return True
+
+    def forget_thread(self, owner: str, thread_id: str) -> None:
+        """Delete what belongs to a thread."""
+        for key in [key for key in self._found if key[:2] == (owner, thread_id)]:
+            self._drop(key)
+
+    def _drop(self, key: CheckpointKey) -> None:
+        if (found := self._found.pop(key, None)) is not None:
+            self._size -= len(found.data)

@@ -14,25 +14,31 @@ _USER = "postgres"
 
 
 class Cluster:
-    """A server that listens on a socket in its folder, and can be restarted."""
+    """A server that listens on a socket in its folder, and can be restarted.
 
-    def __init__(self, programs: Path, folder: Path) -> None:
+    `syncs` is whether what it commits survives the loss of power, which takes time.
+    """
+
+    def __init__(self, programs: Path, folder: Path, *, syncs: bool = False) -> None:
         self.url = f"postgresql://{_USER}@/postgres?host={folder}"
+        self.data = folder / "data"
         self._programs = programs
         self._folder = folder
-        self._data = folder / "data"
+        self._syncs = syncs
 
     def create(self) -> None:
-        self._run("initdb", "-D", self._data, "-U", _USER, "-A", "trust", "-N", "-E", "UTF8")
+        self._run("initdb", "-D", self.data, "-U", _USER, "-A", "trust", "-N", "-E", "UTF8")
 
     def start(self) -> None:
-        # no network; nothing needs to survive this machine
-        options = f"-c listen_addresses='' -c unix_socket_directories='{self._folder}' -c fsync=off"
+        # no network; in tests, nothing needs to survive this machine
+        options = f"-c listen_addresses='' -c unix_socket_directories='{self._folder}'"
+        if not self._syncs:
+            options += " -c fsync=off"
         log = self._folder / "log"
-        self._run("pg_ctl", "-D", self._data, "-w", "-l", log, "-o", options, "start")
+        self._run("pg_ctl", "-D", self.data, "-w", "-l", log, "-o", options, "start")
 
     def stop(self) -> None:
-        self._run("pg_ctl", "-D", self._data, "-w", "-m", "immediate", "stop")
+        self._run("pg_ctl", "-D", self.data, "-w", "-m", "immediate", "stop")
 
     def restart(self) -> None:
         """Break all connections, as a crash would."""
@@ -60,7 +66,7 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster() -> Generator[Cluster, None, None]:
+def running_cluster(*, syncs: bool = False) -> Generator[Cluster, None, None]:
     """Run a PostgreSQL; skip the tests that need one where there is none, but not in CI."""
     programs = _programs()
     if programs is None:
@@ -73,7 +79,7 @@ def running_cluster() -> Generator[Cluster, None, None]:
         if os.geteuid() == 0:
             shutil.chown(folder, _USER)
             folder.chmod(0o755)
-        cluster = Cluster(programs, folder)
+        cluster = Cluster(programs, folder, syncs=syncs)
         cluster.create()
         cluster.start()
         try:

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
+from time import monotonic
 from typing import Any
 
 from copilot_runtime.bus.carrier import Carrier, Lose, PeerLost, Receive
@@ -23,7 +24,7 @@ _PIECE = 5_700
 """Bytes of a message in one notification: base64 makes 7,600 of them."""
 
 _INTERVAL = 0.005
-"""Seconds for which messages wait for others, to be sent in one statement."""
+"""Seconds between two statements: what comes meanwhile is sent by one."""
 
 _MAX_QUEUED = 4 * 1024 * 1024
 """Bytes that wait to be sent before `send` waits."""
@@ -50,6 +51,7 @@ class PostgresCarrier(Carrier):
         self._queued = 0
         self._numbers = count(1)
         self._flushing: asyncio.Task[None] | None = None
+        self._next_flush = 0.0
         self._room = asyncio.Event()
         self._parts: defaultdict[tuple[str, str], dict[int, bytes]] = defaultdict(dict)
         """What has come of messages in several parts, by their sender and number."""
@@ -115,8 +117,11 @@ class PostgresCarrier(Carrier):
     async def _flush(self) -> None:
         """Send what is queued, and what comes meanwhile."""
         try:
-            await asyncio.sleep(_INTERVAL)
             while self._queue and self._connection is not None:
+                await asyncio.sleep(max(0.0, self._next_flush - monotonic()))
+                if self._connection is None:
+                    break
+                self._next_flush = monotonic() + _INTERVAL
                 queue, self._queue, self._queued = self._queue, [], 0
                 self._room.set()
                 channels, texts = [list(column) for column in zip(*queue, strict=True)]

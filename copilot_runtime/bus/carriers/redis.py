@@ -20,7 +20,7 @@ from copilot_runtime.bus.carrier import Carrier, Lose, PeerLost, Receive
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage
 
 _INTERVAL = 0.005
-"""Seconds for which messages wait for others, to be sent in one entry."""
+"""Seconds between two entries: what comes meanwhile is sent in one."""
 
 _MAX_QUEUED = 4 * 1024 * 1024
 """Bytes that wait to be sent before `send` waits."""
@@ -61,6 +61,7 @@ class RedisCarrier(Carrier):
         """Messages that wait to be sent, by the address they are for."""
         self._queued = 0
         self._flushing: asyncio.Task[None] | None = None
+        self._next_flush = 0.0
         self._reading: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self._is_reachable = True
@@ -107,10 +108,11 @@ class RedisCarrier(Carrier):
         await self._redis.aclose()
 
     async def _flush(self) -> None:
-        """Send what is queued, and what comes meanwhile, an entry for each process."""
+        """Send what is queued, and what comes meanwhile, an entry for each process at a time."""
         try:
-            await asyncio.sleep(_INTERVAL)
             while self._queues:
+                await asyncio.sleep(max(0.0, self._next_flush - monotonic()))
+                self._next_flush = monotonic() + _INTERVAL
                 queues, self._queues, self._queued = self._queues, defaultdict(list), 0
                 self._room.set()
                 pipeline = self._redis.pipeline(transaction=False)

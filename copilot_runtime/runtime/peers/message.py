@@ -5,13 +5,14 @@
 | `["ask", number, question, values]` | a question | |
 | `["answer", number, value]` | its answer | |
 | `["follow", log, position]` | send the events of a log from a position on | |
-| `["check", log, position]` | how far a log is here: what was lost on its way is sent again | |
+| `["check", [[log, position], ...]]` | how far logs are here: what was lost is sent again | |
 | `["leave", log]` | send no more of it | |
-| `["events", log, position, next]` | events from a position to the next one | the events |
+| `["events", [[log, position, next], ...]]` | events of logs, from a position to the next | them |
 | `["end", log, position]` | the log has ended there | |
 | `["missing", log]` | there is no such log | |
 
-Positions count events from the beginning of a log.
+Positions count events from the beginning of a log. The events of several logs are written as
+`encode_parts` does, each log behind its place in the head.
 """
 
 from collections.abc import Sequence

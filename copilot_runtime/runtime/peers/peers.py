@@ -17,7 +17,7 @@ from copilot_runtime.interfaces import START, Batch, Cursor
 from copilot_runtime.runtime.peers.message import PeerMessage, decode_message, encode_message
 from copilot_runtime.runtime.peers.mirror import Mirror
 from copilot_runtime.runtime.peers.sender import LogSender, OpenLog
-from copilot_runtime.threads.codec import decode
+from copilot_runtime.threads.codec import decode_parts
 from copilot_runtime.threads.store import RunningRun, ThreadKey, ThreadStore
 
 Answer = Callable[[Mapping[str, Any]], Awaitable[Any]]
@@ -198,12 +198,9 @@ class Peers:
 
     async def _follow(self, mirror: Mirror) -> None:
         """Ask for a log from where it ends here; a process that died is noticed."""
-        await self._say("follow", mirror)
-
-    async def _say(self, kind: str, mirror: Mirror) -> None:
-        """Say to the process of a log how far it is here."""
+        message = encode_message("follow", mirror.log_id, mirror.position)
         try:
-            await self._send(mirror.server, encode_message(kind, mirror.log_id, mirror.position))
+            await self._send(mirror.server, message)
         except PeerLost:
             await self._recover(mirror)
 
@@ -218,11 +215,8 @@ class Peers:
 
     def _take(self, sender: str, message: PeerMessage) -> None:
         match message.kind, message.fields:
-            case "events", [str(log_id), int(position), int(after)]:
-                if (mirror := self._mirrors.get((sender, log_id))) is not None:
-                    events = decode(message.payload, f"the log {log_id} of {sender}")
-                    if not mirror.add(position, after, events):
-                        self._start(self._follow(mirror))
+            case "events", [list(heads)]:
+                self._add_events(sender, heads, message.payload)
             case "end", [str(log_id), int(position)]:
                 mirror = self._mirrors.get((sender, log_id))
                 if mirror is not None and position > mirror.position:
@@ -233,8 +227,9 @@ class Peers:
                     self._start(self._recover(mirror))
             case "follow", [str(log_id), int(position)]:
                 self._sender.start(sender, log_id, position)
-            case "check", [str(log_id), int(position)]:
-                self._sender.check(sender, log_id, position)
+            case "check", [list(positions)]:
+                for log_id, position in positions:
+                    self._sender.check(sender, log_id, position)
             case "leave", [str(log_id)]:
                 self._sender.stop(sender, log_id)
             case "ask", [int(number), str(question), dict(values)]:
@@ -245,6 +240,14 @@ class Peers:
                     waiting.set_result(value)
             case _:
                 logger.warning("The server process %s says what is not known here", sender)
+
+    def _add_events(self, sender: str, heads: Sequence[Any], payload: bytes) -> None:
+        """Add the events of a message to the logs they are of, as far as these are followed."""
+        for at, events in decode_parts(payload, f"logs of {sender}", range(len(heads))):
+            log_id, position, after = heads[at]
+            mirror = self._mirrors.get((sender, log_id))
+            if mirror is not None and not mirror.add(position, after, events):
+                self._start(self._follow(mirror))
 
     async def _answer(
         self, sender: str, number: int, question: str, values: Mapping[str, Any]
@@ -322,17 +325,25 @@ class Peers:
                     del unread[key]
                     await self._drop(key, mirror)
             for server in {mirror.server for mirror in self._mirrors.values()}:
-                await self._check(self._list_open(server))
+                await self._check(server)
 
-    async def _check(self, mirrors: Sequence[Mirror]) -> None:
-        """Ask a process for what was lost on its way, if it lives, and else end its logs.
-
-        However many logs are followed, the store is asked once.
-        """
-        await asyncio.gather(*map(self._recover, mirrors))
+    async def _check(self, server: str) -> None:
+        """Ask for what was lost on its way, if a process lives, and else end its logs."""
+        mirrors = self._list_open(server)
+        result = await capture(self._is_alive(server)) if mirrors else None
         for mirror in mirrors:
-            if not mirror.is_complete and not mirror.is_missing:
-                await self._say("check", mirror)
+            if mirror.is_missing or (result is not None and result.value is False):
+                await self._recover(mirror)
+        positions = [
+            (mirror.log_id, mirror.position)
+            for mirror in self._list_open(server)
+            if not mirror.is_missing
+        ]
+        if positions:
+            try:
+                await self._send(server, encode_message("check", positions))
+            except PeerLost:
+                self._lose(server)
 
     async def _drop(self, key: tuple[str, str], mirror: Mirror) -> None:
         """Follow a log no more."""

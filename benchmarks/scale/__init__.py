@@ -1,0 +1,1 @@
+"""Several server processes: streams, chunks from one to another, stops, users beside each other."""

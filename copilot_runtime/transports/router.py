@@ -144,7 +144,6 @@ class Router:
         try:
             await self._limiter.check_request(request.caller.identity)
         except LimitExceeded as error:
-            logger.info("A request was one too many: %s %s", error.message, error.hint or "")
             request.set_retry_after(error)
             return error
         return None

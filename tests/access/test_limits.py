@@ -5,6 +5,7 @@ import shutil
 from collections.abc import AsyncGenerator, Mapping
 from decimal import Decimal
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -71,6 +72,22 @@ async def test_one_request_too_many_says_when_the_next_is_possible() -> None:
         "You have sent more than 3 requests in 1 minute. Please try again in 12 seconds."
     )
     assert refused.value.retry_after == 12
+
+
+async def test_somebody_who_goes_on_after_a_refusal_waits_and_fills_no_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limiter = limiter_of(Clock(), requests_per_user="1/minute")
+    await count(limiter, ADA, 1)
+    begin = monotonic()
+    with caplog.at_level("INFO"):
+        await asyncio.gather(*(count(limiter, ADA, 1) for _ in range(6)), return_exceptions=True)
+
+    assert monotonic() - begin >= 0.05
+    assert [record.message for record in caplog.records] == [
+        "A request was one too many: You have sent more than 1 requests in 1 minute. Please try "
+        "again in 1 minute. The setting limits.requests_per_user is 1/minute."
+    ]
 
 
 async def test_limits_of_a_tenant_and_of_a_key_count_for_all_who_share_them() -> None:

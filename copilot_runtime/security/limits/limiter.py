@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from decimal import Decimal
 from math import ceil
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from copilot_runtime.concurrency import retrieve_exception
 from copilot_runtime.config.limits import LimitSettings, parse_rate
@@ -13,6 +13,7 @@ from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.events import Usage
 from copilot_runtime.identity import Identity, split_owner
 from copilot_runtime.security.limits.counters import Counters, CountersFailed, MemoryCounters
+from copilot_runtime.security.limits.throttle import Throttle
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +96,7 @@ class Limiter:
             for level in _LEVELS
             if (most := getattr(settings, f"runs_at_once_per_{level}"))
         }
+        self._throttle = Throttle()
         self._tasks: set[asyncio.Task[None]] = set()
         self._warned_at = float("-inf")
 
@@ -119,12 +121,13 @@ class Limiter:
         return bool(self._rules or self._at_once)
 
     async def check_request(self, identity: Identity) -> None:
-        """Count a request. Raises `TooMuch` for one too many."""
+        """Count a request. Raises `TooMuch` for one too many, and later if many follow."""
         for subject in find_subjects(identity, identity.owner):
             for rule in self._rules.get(("requests", subject.level), ()):
                 count = await self._add(_name("requests", subject, rule), 1, rule.seconds)
                 if count is not None and count[0] > rule.amount:
-                    raise TooMuch(
+                    await self._refuse(
+                        subject,
                         f"{_SUBJECTS[subject.level]} sent more than {rule.amount:,g} requests "
                         f"in {_spell(rule.seconds)}. Please try again in {_spell(count[1])}.",
                         retry_after=count[1],
@@ -146,7 +149,8 @@ class Limiter:
             place = f"runs:{subject.level}:{subject.name}"
             if not await self._enter(place, run, most):
                 release()
-                raise TooMuch(
+                await self._refuse(
+                    subject,
                     f"{_SUBJECTS[subject.level]} {most} answers under way, and no more are "
                     "possible at one time. Please wait for one to end, or stop it.",
                     retry_after=_RUN_RETRY,
@@ -206,12 +210,21 @@ class Limiter:
                 if used < rule.amount:
                     continue
                 what = "tokens" if kind == "tokens" else "US dollars"
-                raise TooMuch(
+                await self._refuse(
+                    subject,
                     f"{_SUBJECTS[subject.level]} used up {rule.amount:,g} {what} in "
                     f"{_spell(rule.seconds)}. Please try again in {_spell(left)}.",
                     retry_after=left,
                     hint=f"The setting limits.{kind}_per_{subject.level} is {rule.text}.",
                 )
+
+    async def _refuse(
+        self, subject: Subject, message: str, *, retry_after: float, hint: str
+    ) -> NoReturn:
+        """Raise `TooMuch`, and later if many follow: refusals cost others their time, too."""
+        name = f"{subject.level}:{subject.name}"
+        await self._throttle.hold_back(name, f"{message} {hint}")
+        raise TooMuch(message, retry_after=retry_after, hint=hint)
 
     def _build_release(self, places: Sequence[str], run: str) -> Callable[[], None]:
         def release() -> None:

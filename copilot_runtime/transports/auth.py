@@ -20,11 +20,13 @@ from copilot_runtime.interfaces import Caller
 from copilot_runtime.security.authentication.chain import SchemeChain
 from copilot_runtime.security.authentication.proxy import TrustedProxies
 from copilot_runtime.security.authentication.scheme import (
+    AUTHORIZATION,
     CredentialInvalid,
     Credentials,
 )
 from copilot_runtime.telemetry.propagation import extract_context
 from copilot_runtime.threads.validation import check_id
+from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Refusal, error_body
 
@@ -93,12 +95,14 @@ class Authenticator:
     async def authenticate(self, request: Request) -> Caller:
         """Return who sent a request, and take away what it should not have said.
 
-        Raises `Unauthorized`, and what reading the body of a signed request raises.
+        Raises `Refusal`, also for the body of a signed request that cannot be read, and
+        `ClientGone`.
         """
         identity = None
         if self._schemes is not None:
             identity = await self._recognise(self._schemes, request)
         if identity is None and self._authenticate is not None:
+            self._check_authorization(request)
             start_time = time_ns()
             identity = await self._ask_hook(self._authenticate, HTTPConnection(request.scope))
             remember_call("authenticate", self._authenticate, start_time)
@@ -135,8 +139,18 @@ class Authenticator:
             reason = getattr(error, "reason", error.message)
             logger.info("A credential from %s was refused: %s", credentials.peer, reason)
             raise _refuse(error, reason) from error
+        except BadRequest as error:  # the body of a request that a service has signed
+            body = error_body("invalid_request", error.message, error.code)
+            raise Refusal(error.status, body, error.headers) from error
         request.remove_headers(recognition.removed)
         return recognition.identity
+
+    def _check_authorization(self, request: Request) -> None:
+        """Raise `Unauthorized` for two: a hook would read one of them, and an agent the other."""
+        try:
+            _check_once(request, (AUTHORIZATION,))
+        except CredentialInvalid as error:
+            raise _refuse(error, error.reason) from error
 
     async def _ask_hook(
         self, authenticate: Authenticate, connection: HTTPConnection

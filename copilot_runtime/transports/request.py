@@ -127,11 +127,13 @@ class Request:
             self.response_headers.append((b"access-control-expose-headers", b"Retry-After"))
 
     async def body(self) -> bytes:
-        """Return the body, which is read from the client only once.
+        """Return the body, which is read from the client only once; a WebSocket has none.
 
         Raises `BadRequest`, 413 for one that is larger than the setting `max_body_bytes` and 408
         for one that does not come, and `ClientGone` when the client left before its end.
         """
+        if self._body is None and self.is_websocket:
+            self._body = b""  # what comes there is for whoever accepts it
         if self._body is None:
             try:
                 self._body = await read_body(

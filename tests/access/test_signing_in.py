@@ -179,6 +179,33 @@ async def test_a_bound_token_is_for_one_request(tmp_path: Path) -> None:
     assert again.json()["message"] == "Token was used before"
 
 
+async def test_a_signed_body_that_is_too_large_is_refused_as_such(tmp_path: Path) -> None:
+    tokens = {"secrets": [SECRET]}
+    settings = settings_of(tmp_path, service_tokens=tokens, max_body_bytes=1000)
+    signer = ServiceTokenSigner("agent", [SECRET])
+    body = b'{"a": "' + b"x" * 1000 + b'"}'
+    async with entering(tmp_path, settings=settings) as server:
+        browser = server.bearer(signer.sign("POST agent/default/run", body))
+        answer = await browser.ask("POST", "/agent/default/run", body)
+
+    assert (answer.status, answer.json()["message"]) == (
+        413,
+        "The request body is larger than 1000 bytes.",
+    )
+
+
+async def test_an_authorization_that_comes_twice_is_refused_before_a_hook_reads_one() -> None:
+    def sign_in(connection: Any) -> str:
+        return connection.headers["authorization"]
+
+    async with browsing(authenticate=sign_in) as browser:
+        twice = {"authorization": "ada", "Authorization": "eve"}
+        answer = await browser.ask("GET", "/threads", headers=twice)
+
+    assert answer.json()["message"] == "The header authorization comes twice."
+    assert answer.status == 401
+
+
 async def test_nobody_may_come_in_where_the_operator_says_so(tmp_path: Path) -> None:
     access = {"authenticate": WAYS, "anonymous": True}
     async with entering(tmp_path, settings=settings_of(tmp_path, access=access)) as server:

@@ -13,6 +13,8 @@ from a2a.server.context import ServerCallContext
 from a2a.server.routes import create_rest_routes
 from a2a.server.routes.common import ServerCallContextBuilder
 from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
+from a2a.utils.error_handlers import rest_error_handler
+from a2a.utils.errors import A2AError
 from sse_starlette import EventSourceResponse
 from sse_starlette.event import ensure_bytes
 from starlette.requests import Request as StarletteRequest
@@ -106,13 +108,26 @@ class Dispatcher:
             )
             return
         events = cast("AsyncGenerator[Any]", response.body_iterator)
-        async with request.stream(
-            "text/event-stream", keep_alive=self._keep_alive, comment=_KEEP_ALIVE
-        ) as stream:
-            async with aclosing(events):
+        async with aclosing(events):
+            try:
+                first = await anext(events, None)
+            except A2AError as error:  # the package begins streams of 0.3 before it knows of it
+                await self._respond(request, await _build_error(error))
+                return
+            async with request.stream(
+                "text/event-stream", keep_alive=self._keep_alive, comment=_KEEP_ALIVE
+            ) as stream:
+                if first is not None:
+                    await stream.write(ensure_bytes(first, "\n"))
                 async for event in events:
                     await stream.write(ensure_bytes(event, "\n"))
-            await stream.write(b"", last=True)
+                await stream.write(b"", last=True)
+
+
+@rest_error_handler
+async def _build_error(error: A2AError) -> Response:
+    """Return the answer of HTTP+JSON to an error."""
+    raise error
 
 
 def _read_extensions(headers: Mapping[str, str]) -> set[str]:

@@ -67,14 +67,13 @@ class McpEndpoint(Transport):
                 message = {**message, "headers": headers}
             await request.send(message)
 
-        receive = request.receive
+        body = await request.body()  # of any method: it may have been read already
         if request.method == "POST":
-            body = await request.body()
             request.check_json(body)
             if (refusal := _refuse_greeting(body)) is not None:
                 await request.respond_json(413, refusal)
                 return
-            receive = _repeat(body, request)
+        receive = _repeat(body, request)
         owner = _owner(request.caller.user)
         scope = {**request.scope, CALLER: request.caller, "user": owner}
         try:

@@ -60,10 +60,22 @@ def quote_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+_LONGEST_SAVED = 50
+"""Characters of a name: the digest of its owner has to fit behind it."""
+
+
 def make_table_name(text: str) -> str:
     """Return a name for a table that SQL needs not quote: `Sales 2026` is `sales_2026`."""
     name = re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")[:60] or "data"
     return f"t_{name}" if name[0].isdigit() else name
+
+
+def name_saved_table(name: str, owner: str) -> str:
+    """Return what a saved data set is called: nobody learns by a number what others have saved."""
+    if not owner:  # nobody signs in, and all see all
+        return f"ds_{name}"
+    digest = hashlib.sha256(owner.encode(errors="surrogatepass")).hexdigest()[:6]
+    return f"ds_{name[:_LONGEST_SAVED]}_{digest}"
 
 
 def choose_name(table: str, source: str, names: Iterable[str], reserved: Iterable[str]) -> str:

@@ -9,7 +9,11 @@ from typing import Any, Protocol, TypeVar
 import duckdb
 
 from copilot_runtime.agents.analyst.engine import loading
-from copilot_runtime.agents.analyst.engine.datasets import Dataset, choose_name
+from copilot_runtime.agents.analyst.engine.datasets import (
+    Dataset,
+    choose_name,
+    name_saved_table,
+)
 from copilot_runtime.agents.analyst.engine.errors import DatasetRefused, QueryFailed
 from copilot_runtime.agents.analyst.engine.executor import Executor
 from copilot_runtime.agents.analyst.engine.metadata import MetadataCache, TableMetadata
@@ -244,7 +248,7 @@ class Engine:
             table = (
                 old.tables[0].name
                 if old
-                else choose_name(f"ds_{name}", "ds", self._datasets, self.keywords)
+                else choose_name(name_saved_table(name, owner), "ds", self._datasets, self.keywords)
             )
             part = self._store.new_file(table)
             files = loading.locate_files(self._store, self._manifest)

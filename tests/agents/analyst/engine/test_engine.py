@@ -59,7 +59,7 @@ async def test_to_cancel_a_query_interrupts_it(engine: Engine) -> None:
 async def test_what_a_user_saves_is_only_for_that_user(engine: Engine) -> None:
     saved = await engine.save("big", "SELECT * FROM orders WHERE amount > 2", owner="ada")
     assert saved.row_count == 5
-    assert [one.name for one in engine.list_datasets(Scope(user="ada"))] == ["orders", "ds_big"]
+    assert [one.name for one in engine.list_datasets(Scope(user="ada"))] == ["orders", saved.name]
     assert [one.name for one in engine.list_datasets(Scope(user="bob"))] == ["orders"]
 
 

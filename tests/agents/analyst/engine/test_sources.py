@@ -192,19 +192,30 @@ async def test_a_second_process_reads_and_does_not_write(engine: Engine) -> None
     async with aclosing(second):
         with pytest.raises(DatasetRefused, match="another process"):
             await second.save("mine", "SELECT 1 AS n", owner="ada")
-        await engine.save("mine", "SELECT 1 AS n", owner="ada")
-        assert await read(second, "FROM ds_mine") == [(1,)]
+        saved = await engine.save("mine", "SELECT 1 AS n", owner="ada")
+        assert await read(second, f"FROM {saved.name}") == [(1,)]
 
 
 async def test_a_saved_set_is_replaced_and_deleted_only_by_its_owner(engine: Engine) -> None:
     await engine.save("mine", "SELECT 1 AS n", owner="ada")
-    await engine.save("mine", "SELECT 2 AS n -- two", owner="ada")
+    saved = await engine.save("mine", "SELECT 2 AS n -- two", owner="ada")
     other = await engine.save("mine", "SELECT 3 AS n", owner="bob")
-    assert await read(engine, "FROM ds_mine") == [(2,)]
+    assert await read(engine, f"FROM {saved.name}") == [(2,)]
     with pytest.raises(DatasetRefused):
         await engine.delete(other.name, "ada")
     await engine.delete("mine", "bob")
-    assert sorted(engine.datasets) == ["ds_mine", "orders"]
+    assert sorted(engine.datasets) == [saved.name, "orders"]
+
+
+async def test_the_name_of_a_saved_set_tells_nothing_of_those_of_others(engine: Engine) -> None:
+    alone = await engine.save("layoffs", "SELECT 1 AS n", owner="bob")
+    await engine.delete("layoffs", "bob")
+    await engine.save("layoffs", "SELECT 2 AS n", owner="ada")
+    beside = await engine.save("layoffs", "SELECT 1 AS n", owner="bob")
+    nobodys = await engine.save("layoffs", "SELECT 1 AS n", owner="")
+
+    assert alone.name == beside.name != "ds_layoffs"
+    assert nobodys.name == "ds_layoffs"
 
 
 async def test_a_set_that_cannot_be_saved_changes_nothing(engine: Engine) -> None:
@@ -239,9 +250,9 @@ async def test_each_user_saves_so_many_sets_and_replaces_those(
     with pytest.raises(DatasetRefused, match="2 data sets already") as caught:
         await engine.save("three", "SELECT 3 AS n", owner="ada")
     assert "DELETE analyst/datasets" in (caught.value.hint or "")
-    await engine.save("two", "SELECT 4 AS n", owner="ada")
+    saved = await engine.save("two", "SELECT 4 AS n", owner="ada")
     await engine.save("three", "SELECT 3 AS n", owner="bob")
-    assert await read(engine, "FROM ds_two") == [(4,)]
+    assert await read(engine, f"FROM {saved.name}") == [(4,)]
 
 
 def _write_parquet(path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from copilot_runtime.agents.analyst.engine.datasets import name_saved_table
 from copilot_runtime.agents.analyst.engine.engine import Engine
 from copilot_runtime.agents.analyst.scope import Scope
 from copilot_runtime.agents.analyst.session import Services, Session
@@ -127,13 +128,14 @@ async def test_a_save_waits_for_a_person_and_counts_once(
     asked = await call_tool(session, *call)
     assert asked.approval is not None
     assert asked.output["status"] == "needs_approval"
-    assert "ds_kept" not in engine.datasets
+    table = name_saved_table("kept", "bob")
+    assert table not in engine.datasets
     session.decline(*call, note="Not now")
     assert "Not now" in (await call_tool(session, *call)).output["error"]
     session.approve(*call)
-    assert (await call_tool(session, *call)).output["table"] == "ds_kept"
+    assert (await call_tool(session, *call)).output["table"] == table
     assert (await call_tool(session, *call)).approval is not None
-    await engine.delete("ds_kept", "bob")
+    await engine.delete(table, "bob")
 
 
 def test_a_result_that_is_too_long_loses_rows_and_stays_valid() -> None:

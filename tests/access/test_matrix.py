@@ -1,0 +1,66 @@
+"""Every door of a server with everything: who gets in, and that nobody sees what is another's.
+
+`python -m tests.access.matrix --full` tries each door with each credential and each person.
+"""
+
+import asyncio
+
+import pytest
+
+from tests.access.matrix.report import Report, run_matrix
+from tests.access.matrix.rows import ROWS
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """Return what came of all requests, in one server."""
+    return asyncio.run(run_matrix(tmp_path_factory.mktemp("matrix")))
+
+
+def describe(report: Report, part: str) -> list[str]:
+    assert report.asked[part] > 0
+    return [str(finding) for finding in report.findings[part]]
+
+
+def test_every_door_of_the_application_is_tried(report: Report) -> None:
+    unknown = [
+        f"{door} has no row: say in tests/access/matrix/rows.py what is asked there, and in "
+        "docs/access/threat-model.md who may"
+        for door in sorted({*report.doors} - {*ROWS})
+    ]
+
+    assert unknown == []
+    assert {*ROWS} - {*report.doors} == set(), "these doors are gone"
+    assert len(ROWS) > 200
+
+
+def test_the_doors_are_open_to_whom_things_belong(report: Report) -> None:
+    assert describe(report, "Ann") == []
+
+
+def test_no_door_opens_to_a_credential_that_is_forged_late_or_missing(report: Report) -> None:
+    assert describe(report, "strangers") == []
+
+
+def test_a_token_of_a_service_opens_one_door_once(report: Report) -> None:
+    assert describe(report, "replays") == []
+
+
+def test_a_key_without_scopes_sees_nothing(report: Report) -> None:
+    assert describe(report, "scopes") == []
+
+
+def test_no_door_shows_one_person_what_is_of_another(report: Report) -> None:
+    assert describe(report, "people") == []
+
+
+def test_operators_see_plans_and_traces_and_no_threads(report: Report) -> None:
+    assert describe(report, "operator") == []
+
+
+def test_no_answer_tells_whether_another_has_what_is_asked_for(report: Report) -> None:
+    assert describe(report, "existence") == []
+
+
+def test_nobody_changes_what_is_of_another(report: Report) -> None:
+    assert describe(report, "changes") == []

@@ -9,7 +9,7 @@ import pytest
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"testing"},
+    {"testing", "operation"},
     {"app"},
     {"asgi", "lazy_app", "parts", "upkeep"},
     {"transports"},

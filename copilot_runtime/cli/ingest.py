@@ -1,6 +1,5 @@
 """`copilot-runtime ingest`: take files into knowledge."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from copilot_runtime.cli.knowledge import (
     show_json,
     show_table,
 )
+from copilot_runtime.cli.progress import ProgressBar
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.jsonvalue import JsonObject
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from copilot_runtime.knowledge.vectors import EmbeddingReport
 
 _STEPS = {"read": "Reading", "store": "Storing", "embed": "Embedding", "link": "Linking"}
-_WIDTH = 30
 _MOST_NAMES = 20
 """Names of files that are shown of each kind; JSON has all of them."""
 
@@ -75,7 +74,11 @@ def ingest(
             )
         if not dry_run:
             await knowledge.embedder.check_key()  # before anything is read
-        progress = _Bar() if _is_terminal() else _show_nothing
+        bar = ProgressBar()
+
+        def progress(step: str, done: int, total: int) -> None:
+            bar.show(_STEPS.get(step, step), done, total)
+
         ingestion = Ingestion(knowledge.resources, knowledge.storage, base=base or knowledge.base)
         report = await ingestion.run(
             sources,
@@ -84,8 +87,7 @@ def ingest(
             dry_run=dry_run,
         )
         vectors = None if dry_run else (await knowledge.update([], progress)).vectors
-        if isinstance(progress, _Bar):
-            progress.clear()
+        bar.clear()
         failed = bool(report.failed or (vectors and vectors.failed))
         if as_json:
             encoded = {**report.encode(), "dry_run": dry_run}
@@ -151,27 +153,3 @@ def _show_report(report: "IngestReport", vectors: "EmbeddingReport | None") -> N
         show_table(("FILE", "WHAT"), latest, "")
         if len(details) > len(latest):
             typer.echo(f"  and {len(details) - len(latest)} more: --json has all of them")
-
-
-def _is_terminal() -> bool:
-    return sys.stderr.isatty()
-
-
-def _show_nothing(step: str, done: int, total: int) -> None:
-    """Show no progress: nobody watches."""
-
-
-class _Bar:
-    """A line that says how far a step is, written again and again."""
-
-    def __call__(self, step: str, done: int, total: int) -> None:
-        full = _WIDTH * done // max(total, 1)
-        bar = "#" * full + "." * (_WIDTH - full)
-        self._show(f"{_STEPS.get(step, step):<10} [{bar}] {done}/{total}")
-
-    def clear(self) -> None:
-        """Remove the line."""
-        self._show("")
-
-    def _show(self, text: str) -> None:
-        typer.echo(f"\r\x1b[K{text}", err=True, nl=False)

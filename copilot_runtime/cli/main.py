@@ -11,6 +11,7 @@ from copilot_runtime import __version__
 from copilot_runtime.cli import knowledge
 from copilot_runtime.cli.analyst.commands import analyst
 from copilot_runtime.cli.audit import audit
+from copilot_runtime.cli.backup import backup, restore
 from copilot_runtime.cli.codegen import codegen
 from copilot_runtime.cli.events import events
 from copilot_runtime.cli.ingest import ingest
@@ -330,6 +331,8 @@ def settings(config: ConfigOption = None) -> None:
     typer.echo(f"\n{describe_export(settings)}")
 
 
+cli.command()(backup)
+cli.command()(restore)
 cli.command()(codegen)
 cli.command()(test)
 cli.command()(events)

@@ -109,7 +109,7 @@ class SqlitePlanLog(PlanLog):
                 await self._open()
 
     async def _open(self) -> None:
-        writer = Writer(partial(_open_file, self.path, self.durability))
+        writer = Writer(partial(open_plan_file, self.path, self.durability))
         try:
             await writer.ready()
             self._identity = _identify(self.path)
@@ -415,7 +415,11 @@ def _decode_summary(row: tuple[Any, ...]) -> PlanSummary:
     )
 
 
-def _open_file(path: Path, durability: Durability) -> sqlite3.Connection:
+def open_plan_file(path: Path, durability: Durability) -> sqlite3.Connection:
+    """Open a file for writing, made if need be.
+
+    Raises `ConfigurationFailed` for a file that is something else, or `sqlite3.Error` or `OSError`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     create_private_file(path)  # plans are nobody else's business
     connection = sqlite3.connect(

@@ -151,7 +151,7 @@ class SqliteEventLog(EventLog):
     async def _open(self) -> tuple[Writer, Readers]:
         async with self._opening:
             if self._writer is None or self._readers is None:
-                writer = Writer(partial(_open_file, self.path, self.durability))
+                writer = Writer(partial(open_event_file, self.path, self.durability))
                 try:
                     await self._call(writer.ready())
                     self._id = await self._call(writer.do(_read_id))
@@ -226,7 +226,7 @@ def _build_query(filter: EventFilter) -> tuple[str, Sequence[str]]:
     return f"{query}ORDER BY number", values
 
 
-def _open_file(path: Path, durability: Durability) -> sqlite3.Connection:
+def open_event_file(path: Path, durability: Durability) -> sqlite3.Connection:
     """Open a file for writing, made if need be.
 
     Raises `ConfigurationFailed` for a file that is something else, or `sqlite3.Error` or `OSError`.

@@ -117,8 +117,14 @@ class PostgresKeys(KeyStore):
         async with self._opening:
             if self._pool is None:
                 pool = await asyncpg.create_pool(self._address, min_size=0, max_size=4)
-                async with pool.acquire() as connection, connection.transaction():
-                    await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-                    await connection.execute(_SCHEMA)
+                async with pool.acquire() as connection:
+                    await prepare(connection)
                 self._pool = pool
             return self._pool
+
+
+async def prepare(connection: Any) -> None:
+    """Make the table if it is not there; one server at a time."""
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+        await connection.execute(_SCHEMA)

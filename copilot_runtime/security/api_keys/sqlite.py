@@ -108,32 +108,13 @@ class SqliteKeys(KeyStore):
         with self._lock:
             try:
                 if self._connection is None:
-                    self._connection = self._open()
+                    self._connection = open_key_file(self.path)
                 return work(self._connection)
             except (sqlite3.Error, OSError) as error:
                 raise StoreFailed(
                     "The keys cannot be read or written at the moment.",
                     hint=f"The file {str(self.path)!r}: {error}.",
                 ) from error
-
-    def _open(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        create_private_file(self.path)
-        db = sqlite3.connect(self.path, timeout=_PATIENCE, check_same_thread=False)
-        try:
-            found = db.execute("PRAGMA user_version").fetchone()[0]
-            if found > _VERSION:
-                raise sqlite3.DatabaseError(
-                    f"it was written by a later copilot-runtime (version {found})"
-                )
-            db.execute("PRAGMA journal_mode = WAL")
-            with db:
-                db.execute(_SCHEMA)
-                db.execute(f"PRAGMA user_version = {_VERSION}")
-        except BaseException:
-            db.close()
-            raise
-        return db
 
     def _close(self) -> None:
         with self._lock:
@@ -142,3 +123,24 @@ class SqliteKeys(KeyStore):
                     self._connection = None
                 self._cache.clear()
                 self._version = -1
+
+
+def open_key_file(path: Path) -> sqlite3.Connection:
+    """Open a file for writing, made if need be. Raises `sqlite3.Error` and `OSError`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    create_private_file(path)
+    db = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
+    try:
+        found = db.execute("PRAGMA user_version").fetchone()[0]
+        if found > _VERSION:
+            raise sqlite3.DatabaseError(
+                f"it was written by a later copilot-runtime (version {found})"
+            )
+        db.execute("PRAGMA journal_mode = WAL")
+        with db:
+            db.execute(_SCHEMA)
+            db.execute(f"PRAGMA user_version = {_VERSION}")
+    except BaseException:
+        db.close()
+        raise
+    return db

@@ -356,7 +356,7 @@ class SqliteTraceStore(ThreadedTraceStore):
                 self._readers.clear()
                 self._writer = None
         if self._writer is None:
-            self._writer = _open(self.path)
+            self._writer = open_trace_file(self.path)
             self._file = _identify(self.path)
         return self._writer
 
@@ -432,7 +432,7 @@ def _connect(path: Path, factory: type[C]) -> C:
     return connection
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def open_trace_file(path: Path) -> sqlite3.Connection:
     """Return a connection for writing; the file is made if there is none."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

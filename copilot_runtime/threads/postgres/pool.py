@@ -104,7 +104,7 @@ class Pool:
                 return await attempt()
             except self.errors as error:
                 if not self._is_transient(error) or asyncio.get_running_loop().time() > give_up:
-                    raise self._build_failure(error) from error
+                    raise self.build_failure(error) from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1)
 
@@ -136,7 +136,8 @@ class Pool:
             return "closed" in str(error)  # the connection broke while it waited in the pool
         return isinstance(error, (OSError, TimeoutError, *self._transient_errors))
 
-    def _build_failure(self, error: Exception) -> CopilotError:
+    def build_failure(self, error: Exception) -> CopilotError:
+        """Return what to raise for an error of the database."""
         return StoreFailed(
             f"{self.address} cannot be used: {error or type(error).__name__}",
             hint="See whether it runs, and whether address, user and password are right.",

@@ -195,7 +195,7 @@ def test_a_second_ingestion_says_that_there_is_a_first_one(run: Run) -> None:
 
 
 def test_a_terminal_sees_progress(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copilot_runtime.cli.ingest._is_terminal", lambda: True)
+    monkeypatch.setattr("copilot_runtime.cli.progress.is_terminal", lambda: True)
     shown = run("docs").stderr
     assert "Reading    [##############################] 2/2" in shown
     assert "Storing " in shown

@@ -112,9 +112,9 @@ class PostgresPlanLog(PlanLog):
         entries = number_events(events, 1, now)
         row = (
             summary.id,
-            _to_text(summary.user),
-            _to_text(summary.thread_id),
-            _to_text(summary.title),
+            clean_text(summary.user),
+            clean_text(summary.thread_id),
+            clean_text(summary.title),
             now,
             summary.status,
             len(entries),
@@ -513,16 +513,16 @@ def _build_conditions(query: PlanQuery) -> tuple[str, Sequence[Any]]:
     values: list[Any] = []
     if not query.is_everybody:
         conditions.append("owner IS NOT DISTINCT FROM ?")
-        values.append(_to_text(query.user))
+        values.append(clean_text(query.user))
     if query.thread_id is not None:
         conditions.append("thread = ?")
-        values.append(_to_text(query.thread_id))
+        values.append(clean_text(query.thread_id))
     if query.status is not None:
         conditions.append("status = ?")
         values.append(query.status)
     if query.before is not None:
         conditions.append("(created, id) < (?, ?)")
-        values += [query.before[0], _to_text(query.before[1])]
+        values += [query.before[0], clean_text(query.before[1])]
     return number_values(" AND ".join(conditions)), values
 
 
@@ -548,10 +548,10 @@ def _decode_command(row: Any) -> PlanCommand:
 
 def _check_id(plan_id: str) -> None:
     """Raise `NotFound` for an id that no plan can have."""
-    if _to_text(plan_id) != plan_id:
+    if clean_text(plan_id) != plan_id:
         raise build_missing_error(plan_id)
 
 
-def _to_text(text: str | None) -> Any:
+def clean_text(text: str | None) -> Any:
     """Return text without what PostgreSQL cannot keep: half characters, and that of number 0."""
     return text and text.encode(errors="replace").decode().replace("\0", "\ufffd")

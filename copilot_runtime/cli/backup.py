@@ -1,0 +1,148 @@
+"""`copilot-runtime backup` and `restore`: all that a server keeps, in one file."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from copilot_runtime.cli.audit import record_command
+from copilot_runtime.cli.progress import ProgressBar
+from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.errors import ConfigurationFailed
+
+if TYPE_CHECKING:
+    from copilot_runtime.operation.backup import Progress
+    from copilot_runtime.operation.backup.backup import BackupReport
+
+WithoutOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without",
+        metavar="PART",
+        help="Leave out threads, plans, keys, events, audit, traces or knowledge.",
+    ),
+]
+KeyOption = Annotated[
+    Path | None,
+    typer.Option("--key-file", help="File with the secret by which the backup is signed."),
+]
+
+_SHORTEST_KEY = 16
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(help="File to write; - is the standard output.")],
+    without: WithoutOption = None,
+    key_file: KeyOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Write all that a server keeps into one file: also while it runs.
+
+    \b
+    copilot-runtime backup monday.tar.gz
+    copilot-runtime backup monday.tar.gz --without traces --without audit
+    copilot-runtime backup - | ssh backups.example 'cat > monday.tar.gz'
+
+    Threads, plans, API keys (their hashes), events, the audit log, traces, and all objects of
+    knowledge: what the settings name, and what is in a file or a database. What is only in the
+    memory of a server is in no backup, and neither are copilot.yml and files of your own.
+
+    Each part is as it was at one moment. The file has its name only once it is whole, and only its
+    owner may read it. --key-file signs it: who does not have the key can change nothing in it.
+    """
+    from copilot_runtime.config import load_settings
+    from copilot_runtime.operation.backup import write_backup
+    from copilot_runtime.operation.backup.sources import select_sources
+
+    settings = load_settings(config)
+    sources = select_sources(settings, without or [])
+    target = sys.stdout.buffer if str(file) == "-" else file
+    with _show_progress() as show:
+        report = asyncio.run(write_backup(sources, target, show, key=_read_key(key_file)))
+    typer.echo(f"Backed up {_describe(report)}.", err=True)
+    record_command(settings, "backup.create", str(file))
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="File that `backup` wrote.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace everything that is there.")
+    ] = False,
+    without: WithoutOption = None,
+    key_file: KeyOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Put a backup back into the stores of the settings, which may be others than before.
+
+    \b
+    copilot-runtime restore monday.tar.gz
+    copilot-runtime restore monday.tar.gz --force --without audit
+    COPILOT_THREADS=postgresql://db/app copilot-runtime restore monday.tar.gz
+
+    So a team moves from a file of SQLite to PostgreSQL, or from a folder to S3, and back. Stop the
+    servers first. Stores that are not empty are refused without --force.
+
+    The whole file is checked before anything is changed, and all stores take what is new in the
+    end, together: a backup that is cut off, changed, or of a later version changes nothing.
+    Answers that were being given when the backup was made are ended as interrupted. Plans go on.
+    """
+    from copilot_runtime.config import load_settings
+    from copilot_runtime.operation.backup import restore_backup
+    from copilot_runtime.operation.backup.sources import select_sources
+
+    settings = load_settings(config)
+    sources = select_sources(settings, without or [])
+    with _show_progress() as show:
+        report = asyncio.run(
+            restore_backup(
+                sources,
+                file,
+                show,
+                force=force,
+                key=_read_key(key_file),
+                without=without or [],
+            )
+        )
+    assert report.header is not None
+    moment = datetime.fromtimestamp(report.header.created_at, UTC).isoformat(timespec="seconds")
+    typer.echo(f"Restored {_describe(report)}, as they were at {moment}.", err=True)
+    for name in report.skipped:
+        typer.echo(f"Left out {name}: the settings name no place for them.", err=True)
+    record_command(settings, "backup.restore", str(file))
+
+
+@contextmanager
+def _show_progress() -> "Generator[Callable[[Progress], None], None, None]":
+    bar = ProgressBar()
+    try:
+        yield lambda step: bar.show(f"{step.work} {step.part}", step.done, step.total)
+    finally:
+        bar.clear()
+
+
+def _describe(report: "BackupReport") -> str:
+    parts = [f"{name} ({count})" for name, count in report.counts.items()]
+    return ", ".join(parts) or "nothing"
+
+
+def _read_key(path: Path | None) -> bytes:
+    if path is None:
+        return b""
+    try:
+        key = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigurationFailed(
+            f"The key in '{path}' cannot be read: {error.strerror or error}.",
+            hint="Write one with: openssl rand -hex 32 > backup.key",
+        ) from error
+    if len(key) < _SHORTEST_KEY:
+        raise ConfigurationFailed(
+            f"The key in '{path}' has fewer than {_SHORTEST_KEY} characters.",
+            hint="Write one with: openssl rand -hex 32 > backup.key",
+        )
+    return key

@@ -1,0 +1,230 @@
+"""Write what a server keeps into a file, and put it back."""
+
+import os
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from copilot_runtime.errors import ConfigurationFailed, StoreFailed
+from copilot_runtime.operation.backup.archive import (
+    ArchiveHeader,
+    ArchiveReader,
+    ArchiveWriter,
+    BackupRefused,
+)
+from copilot_runtime.operation.backup.record import DamagedRecord, Record, StoredObject
+from copilot_runtime.operation.backup.source import BackupSource, Replacement
+
+
+class Progress(NamedTuple):
+    """How far something has come: what is done to which part, and how much of how much.
+
+    That is records while a backup is made, and else bytes of its file.
+    """
+
+    work: str
+    part: str
+    done: int
+    total: int
+
+
+Show = Callable[[Progress], None]
+
+_SHOW_EVERY = 256
+
+_COUNTED = {"thread", "plan", "key", "events", "traces"}
+"""Tables whose rows people count: what is in other ones belongs to these."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What was written or put back: how many threads, plans and so on, and what was left out."""
+
+    counts: Mapping[str, int]
+    skipped: Sequence[str] = ()
+    header: ArchiveHeader | None = None
+
+
+class _Part(NamedTuple):
+    name: str
+    total: int
+    records: AsyncGenerator[Record, None]
+
+
+async def write_backup(
+    sources: Sequence[BackupSource], file: Path | BinaryIO, show: Show, *, key: bytes = b""
+) -> BackupReport:
+    """Write all records of some sources, as they are now. Servers may go on.
+
+    A file has its name only once it is whole. Raises `StoreFailed` and `ConfigurationFailed`.
+    """
+    present = [source for source in sources if source.is_there()]
+    if not present:
+        raise ConfigurationFailed(
+            "There is nothing to back up: no store of the settings has been used yet.",
+            hint="Give --config, or run it where the server runs: `copilot-runtime settings`.",
+        )
+    async with AsyncExitStack() as stack:
+        out = stack.enter_context(_NewFile(file)) if isinstance(file, Path) else file
+        # all at nearly the same moment, before the first is read
+        snapshots = [await stack.enter_async_context(source.snapshot()) for source in present]
+        with _explain_write(file):
+            writer = ArchiveWriter(out, tuple(source.name for source in present), key)
+        counts: dict[str, int] = {}
+        for source, snapshot in zip(present, snapshots, strict=True):
+            async with aclosing(snapshot.read()) as records:
+                add = partial(writer.add, source.name)
+                part = _Part(source.name, await snapshot.count(), records)
+                counts[source.name] = await _write_part(part, add, file, show)
+        with _explain_write(file):
+            writer.finish()
+    return BackupReport(counts)
+
+
+def _is_counted(record: Record) -> bool:
+    return isinstance(record, StoredObject) or record.table in _COUNTED
+
+
+async def _write_part(
+    part: _Part, add: Callable[[Record], None], file: Path | BinaryIO, show: Show
+) -> int:
+    done = count = 0
+    async for record in part.records:
+        with _explain_write(file):
+            add(record)
+        done += 1
+        count += _is_counted(record)
+        if done % _SHOW_EVERY == 0:
+            show(Progress("Backing up", part.name, done, max(part.total, done)))
+    show(Progress("Backing up", part.name, done, done))
+    return count
+
+
+async def restore_backup(
+    sources: Sequence[BackupSource],
+    path: Path,
+    show: Show,
+    *,
+    force: bool = False,
+    key: bytes = b"",
+    without: Sequence[str] = (),
+) -> BackupReport:
+    """Put back what `write_backup` wrote: into stores that are empty, or, with `force`, into any.
+
+    The whole archive is read before anything is changed, and again while it is put back, and all
+    stores take what is new when everything is there. Raises `BackupRefused`, `StoreFailed` and
+    `ConfigurationFailed`.
+    """
+    with _open(path) as file:
+        _verify(file, show, key)
+        reader = ArchiveReader(file, key)
+        by_name = {source.name: source for source in sources}
+        names = [name for name in reader.header.parts if name not in without]
+        skipped = [name for name in names if name not in by_name]
+        async with AsyncExitStack() as stack:
+            targets: dict[str, Replacement] = {}
+            for name in names:
+                if name in by_name:
+                    source = by_name[name]
+                    targets[name] = await stack.enter_async_context(source.replace())
+                    await _make_room(targets[name], source, force=force)
+            counts = await _put_back(reader, targets, file, show)
+        return BackupReport(counts, skipped, reader.header)
+
+
+def _verify(file: BinaryIO, show: Show, key: bytes) -> None:
+    size = _measure(file)
+    for number, (part, _) in enumerate(ArchiveReader(file, key).read(), 1):
+        if number % _SHOW_EVERY == 0:
+            show(Progress("Checking", part, file.tell(), size))
+
+
+async def _make_room(target: Replacement, source: BackupSource, *, force: bool) -> None:
+    if await target.is_empty():
+        return
+    if not force:
+        raise ConfigurationFailed(
+            f"There are {source.name} in {source.address} already.",
+            hint="Give --force to replace everything that is there, or name an empty store.",
+        )
+    await target.clear()
+
+
+async def _put_back(
+    reader: ArchiveReader, targets: Mapping[str, Replacement], file: BinaryIO, show: Show
+) -> Mapping[str, int]:
+    size, counts = _measure(file), dict.fromkeys(targets, 0)
+    for number, (part, record) in enumerate(reader.read(), 1):
+        if part in targets:
+            try:
+                await targets[part].add(record)
+            except DamagedRecord as error:
+                raise BackupRefused(
+                    f"The backup is refused because of its {part}: {error}.",
+                    hint="Nothing was changed. It was changed by somebody, or written by a later "
+                    f"version than this; it says that it is of {reader.header.version}.",
+                ) from error
+            counts[part] += _is_counted(record)
+        if number % _SHOW_EVERY == 0:
+            show(Progress("Restoring", part, file.tell(), size))
+    return counts
+
+
+class _NewFile:
+    """A file that only its owner may read, and that has its name only once it is whole."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._part = path.with_name(f".{path.name}.{os.getpid()}.part")
+
+    def __enter__(self) -> BinaryIO:
+        try:
+            descriptor = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError as error:
+            raise _explain(self._path, error) from error
+        self._file = os.fdopen(descriptor, "wb")
+        return self._file
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            with self._file:
+                if kind is None:
+                    self._file.flush()
+                    os.fsync(self._file.fileno())
+            if kind is None:
+                self._part.replace(self._path)
+        except OSError as error:
+            raise _explain(self._path, error) from error
+        finally:
+            with suppress(OSError):
+                self._part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _explain_write(file: Path | BinaryIO) -> Generator[None, None, None]:
+    """Raise our error for one of the file, before anybody takes it for one of a store."""
+    try:
+        yield
+    except OSError as error:
+        raise _explain(file if isinstance(file, Path) else Path("-"), error) from error
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise _explain(path, error) from error
+
+
+def _measure(file: BinaryIO) -> int:
+    return os.fstat(file.fileno()).st_size
+
+
+def _explain(path: Path, error: OSError) -> StoreFailed:
+    return StoreFailed(
+        f"The file '{path}' cannot be used: {error.strerror or error}.",
+        hint="See whether the disk has room, and whether this user may use it.",
+    )

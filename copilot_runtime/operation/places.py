@@ -1,0 +1,68 @@
+"""Where a server with some settings keeps what it keeps."""
+
+from pathlib import Path
+
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.operation.database import Place
+from copilot_runtime.threads.url import build_store
+
+
+def find_threads(settings: Settings) -> Place | None:
+    """Return where threads are; None in memory. Raises `ConfigurationFailed` for other stores."""
+    if settings.threads.partition(":")[0] == "memory":
+        return None
+    store = build_store(settings.threads)
+    if store.shared_file is not None:
+        return Place("threads", store.shared_file)
+    if store.shared_url:
+        return Place("threads", url=store.shared_url)
+    raise ConfigurationFailed(
+        f"No backup has threads of {settings.threads.partition(':')[0]!r}, a store of a plugin.",
+        hint="Leave them out by --without threads, and take them along by "
+        "`copilot-runtime threads export`.",
+    )
+
+
+def find_plans(settings: Settings) -> Place | None:
+    """Return where plans are; None in memory."""
+    kind, _, rest = settings.planner.store.partition(":")
+    if kind == "memory":
+        return None
+    if kind == "sqlite":
+        return Place("plans", Path(rest))
+    return Place("plans", url=rest if kind == "dbos" else settings.planner.store)
+
+
+def find_keys(settings: Settings) -> Place | None:
+    """Return where API keys are; None if nobody signs in by one, and there is no file of them."""
+    from copilot_runtime.security.api_keys.sqlite import SqliteKeys
+    from copilot_runtime.security.api_keys.store import build_key_store, choose_address
+
+    address = choose_address(settings)
+    store = build_key_store(address)
+    if isinstance(store, SqliteKeys):
+        return Place("keys", store.path)
+    if settings.api_keys.store or "api_keys" in settings.access.authenticate:
+        return Place("keys", url=address)
+    return None
+
+
+def find_event_file(settings: Settings) -> Path | None:
+    """Return the file of events, if they are in one."""
+    kind, _, path = settings.events.store.partition(":")
+    if kind == "sqlite":
+        return Path(path)
+    return Path(_WORKERS_EVENTS) if settings.workers > 1 and kind != "none" else None
+
+
+def find_trace_place(settings: Settings) -> tuple[str, Path]:
+    """Return how traces are kept (`sqlite`, `jsonl` or neither), and where."""
+    kind, _, path = settings.telemetry.store.partition(":")
+    if kind == "memory" and settings.workers > 1:
+        return "sqlite", Path(_WORKERS_TRACES)
+    return kind, Path(path)
+
+
+_WORKERS_EVENTS, _WORKERS_TRACES = ".copilot/events.db", ".copilot/traces.db"
+"""Files that several workers share in place of their memory."""

@@ -1,0 +1,201 @@
+"""All that a server keeps in one file: written while it runs, and put back elsewhere."""
+
+import sys
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from anyio import run_process
+
+from copilot_runtime.config import Settings
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.operation.backup import restore_backup, write_backup
+from copilot_runtime.operation.backup.backup import BackupReport
+from copilot_runtime.operation.backup.sources import select_sources
+from copilot_runtime.threads.export import export_threads
+from copilot_runtime.threads.store import ThreadKey, ThreadQuery
+from copilot_runtime.threads.url import build_store
+from tests.operation.stores import AFTER, build_settings, describe, fill, make_settings
+from tests.threads.logs import run_of, told
+
+pytestmark = pytest.mark.anyio
+
+Places = tuple[Settings, Settings]
+
+
+def ignore(progress: object) -> None:
+    """Show no progress."""
+
+
+async def back_up(settings: Settings, file: Path, **options: bytes) -> BackupReport:
+    return await write_backup(select_sources(settings), file, ignore, **options)
+
+
+async def restore(settings: Settings, file: Path, *, force: bool = False) -> BackupReport:
+    return await restore_backup(select_sources(settings), file, ignore, force=force)
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+@pytest.fixture(params=["sqlite to sqlite", "sqlite to postgres", "postgres to sqlite and s3"])
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
+    """Return settings of a server that keeps everything, and of one that will."""
+    files = build_settings(tmp_path / "old"), build_settings(tmp_path / "new")
+    match request.param:
+        case "sqlite to sqlite":
+            return files
+        case "sqlite to postgres":
+            database = request.getfixturevalue("database")
+            return files[0], build_settings(tmp_path / "new", database=database)
+        case _:
+            database = request.getfixturevalue("database")
+            server, bucket = map(request.getfixturevalue, ("s3_server", "s3_bucket"))
+            storage = f"s3://{bucket}/some?endpoint={server}&region=us-east-1"
+            old = build_settings(tmp_path / "old", database=database)
+            return old, build_settings(tmp_path / "new", storage=storage)
+
+
+async def test_everything_comes_back_as_it_was(places: Places, tmp_path: Path) -> None:
+    old, new = places
+    file = tmp_path / "b.tar.gz"
+    await fill(old)
+    report = await back_up(old, file)
+    await restore(new, file)
+
+    assert report.counts == {
+        "threads": 2,
+        "plans": 2,
+        "keys": 1,
+        "events": 3,
+        "audit": 1,
+        "traces": 2,
+        "knowledge": 3,
+    }
+    before, after = await describe(old), await describe(new)
+    assert after == before
+    assert before["claimed"] == ["on"]
+    assert (tmp_path / "b.tar.gz").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Return the URL of an empty database, or nothing for a file."""
+    return request.getfixturevalue("database") if request.param == "postgres" else ""
+
+
+async def test_a_backup_is_of_one_moment_while_servers_write(kind: str, tmp_path: Path) -> None:
+    old = build_settings(tmp_path, database=kind)
+    async with aclosing(build_store(old.threads)) as threads:
+        await told(threads, run_of(ThreadKey("", "first")))
+        source, *_ = select_sources(old)
+        async with source.snapshot() as snapshot:
+            await told(threads, run_of(ThreadKey("", "second"), run_id="r2", log_id="r2"))
+            found = [record async for record in snapshot.read()]
+    assert "first" in str(found)
+    assert "second" not in str(found)
+
+
+async def test_a_run_under_way_ends_as_interrupted_in_its_copy(tmp_path: Path) -> None:
+    old, new = build_settings(tmp_path / "old"), build_settings(tmp_path / "new")
+    await fill(old)
+    await back_up(old, tmp_path / "b")
+    await restore(new, tmp_path / "b")
+
+    async with aclosing(build_store(new.threads)) as threads:
+        [run] = await threads.runs(AFTER)
+    assert run.ended
+    assert [event.type for event in run.events][-1] == "run_failed"
+
+
+async def test_stores_that_are_not_empty_are_replaced_by_force_alone(tmp_path: Path) -> None:
+    old, new = build_settings(tmp_path / "old"), build_settings(tmp_path / "new")
+    await fill(old)
+    await back_up(old, tmp_path / "b")
+    async with aclosing(build_store(new.threads)) as threads:
+        await told(threads, run_of(ThreadKey("eve", "other")))
+
+    with pytest.raises(ConfigurationFailed, match=r"There are threads in sqlite:.* already"):
+        await restore(new, tmp_path / "b")
+    async with aclosing(build_store(new.threads)) as threads:
+        assert await threads.get(ThreadKey("eve", "other")) is not None
+    await restore(new, tmp_path / "b", force=True)
+    await restore(new, tmp_path / "b", force=True)
+    assert await describe(new) == await describe(old)
+
+
+async def test_nothing_is_put_back_under_a_running_server(kind: str, tmp_path: Path) -> None:
+    old, new = build_settings(tmp_path / "old"), build_settings(tmp_path, database=kind)
+    await fill(old)
+    await back_up(old, tmp_path / "b")
+    async with aclosing(build_store(new.threads)) as threads:
+        await threads.open()
+        with pytest.raises(ConfigurationFailed, match="Servers use"):
+            await restore(new, tmp_path / "b", force=True)
+    await restore(new, tmp_path / "b")
+
+
+async def test_parts_can_be_left_out_and_may_have_no_place(tmp_path: Path) -> None:
+    old = build_settings(tmp_path / "old")
+    await fill(old)
+    sources = select_sources(old, ["traces", "audit"])
+    report = await write_backup(sources, tmp_path / "b", ignore)
+    assert [*report.counts] == ["threads", "plans", "keys", "events", "knowledge"]
+
+    new = make_settings(threads=f"sqlite:{tmp_path}/t.db", planner={"store": "memory"})
+    report = await restore(new, tmp_path / "b")
+    assert report.skipped == ["plans", "events", "knowledge"]
+    assert [*report.counts] == ["threads", "keys"]
+    with pytest.raises(ConfigurationFailed, match="no part 'chats'"):
+        select_sources(old, ["chats"])
+
+
+async def test_without_any_store_there_is_nothing_to_back_up(tmp_path: Path) -> None:
+    settings = make_settings(threads=f"sqlite:{tmp_path}/none.db", planner={"store": "memory"})
+    with pytest.raises(ConfigurationFailed, match="nothing to back up"):
+        await back_up(settings, tmp_path / "b")
+    assert names(tmp_path) == []
+
+
+async def test_a_backup_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    old = build_settings(tmp_path / "old")
+    await fill(old)
+    (tmp_path / "old/events.db").write_bytes(b"SQLite it is not" * 100)
+    with pytest.raises(CopilotError):
+        await back_up(old, tmp_path / "b")
+    with pytest.raises(CopilotError, match="The file '/nowhere/b' cannot be used"):
+        await back_up(build_settings(tmp_path / "old"), Path("/nowhere/b"))
+    assert names(tmp_path) == ["old"]
+
+
+_DIES = """
+import os, sys
+from copilot_runtime.cli.main import cli
+from copilot_runtime.operation.backup import tables
+
+tables._TableReplacement.add = lambda *_: os._exit(9)
+cli(["restore", sys.argv[1]])
+"""
+
+
+async def test_a_restore_that_is_killed_half_way_has_changed_nothing(tmp_path: Path) -> None:
+    old, new = build_settings(tmp_path / "old"), build_settings(tmp_path / "new")
+    await fill(old)
+    await back_up(old, tmp_path / "b")
+    (tmp_path / "copilot.yml").write_text(
+        f"threads: {new.threads}\n"
+        f"events: {{store: '{new.events.store}'}}\nplanner: {{store: '{new.planner.store}'}}\n"
+    )
+    done = await run_process(
+        [sys.executable, "-c", _DIES, "b"],
+        cwd=tmp_path,
+        env={"PATH": "", "PYTHONPATH": ":".join(sys.path)},
+        check=False,
+    )
+    assert done.returncode == 9
+    async with aclosing(build_store(new.threads)) as threads:
+        assert (await threads.list(ThreadQuery(owner="ann", archived=True))).threads == []
+        assert [line async for line in export_threads(threads)] == []
+    await restore(new, tmp_path / "b")
+    assert await describe(new) == await describe(old)

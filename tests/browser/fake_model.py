@@ -112,6 +112,8 @@ class FakeModel:
         self.place = "board"
         """What the model calls the page when it repeats the results of actions."""
         self.scripts: dict[str, Script] = {}
+        self.fallback: Script | None = None
+        """What answers a question without a script, if that is not just said."""
         self.turns: list[Turn] = []
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -165,6 +167,8 @@ class FakeModel:
             await turn.say(f"The {self.place} says: {' '.join(turn.results)}")
         elif turn.question in self.scripts:
             await self.scripts[turn.question](turn)
+        elif self.fallback is not None:
+            await self.fallback(turn)
         else:
             await turn.say(f"Nobody told me what to say to {turn.question!r}.")
         await turn.finish()

@@ -17,7 +17,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "react-v2" / "server.py"
 
 
 def page_and_runtime(page: Path, model: str, threads: Path) -> ASGIApp:
-    example = _example()
+    example = load_example()
     adapter = OpenAIAdapter(model="gpt-4o", base_url=f"{model}/v1", api_key="sk-wrong")
     runtime = CopilotRuntime(
         adapter=adapter,
@@ -27,7 +27,7 @@ def page_and_runtime(page: Path, model: str, threads: Path) -> ASGIApp:
     return one_origin(page, runtime)
 
 
-def _example() -> Any:
+def load_example() -> Any:
     """Import the example, whose folder is no package."""
     spec = spec_from_file_location("react_v2_server", EXAMPLE)
     assert spec

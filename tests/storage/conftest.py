@@ -31,11 +31,17 @@ def s3_server() -> Iterator[str]:
 @pytest.fixture
 def s3_bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of an empty bucket, for which there are credentials."""
-    bucket = f"bucket{next(buckets)}"
-    urlopen(Request(f"{s3_server}/{bucket}", method="PUT")).close()
+    bucket = make_bucket(s3_server)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a secret")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    return bucket
+
+
+def make_bucket(server: str) -> str:
+    """Make an empty bucket, and return its name."""
+    bucket = f"bucket{next(buckets)}"
+    urlopen(Request(f"{server}/{bucket}", method="PUT")).close()
     return bucket
 
 

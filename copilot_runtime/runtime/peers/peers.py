@@ -59,7 +59,8 @@ class Peers:
         self._mirrors: dict[tuple[str, str], Mirror] = {}
         """Logs of other processes, by their address and the id of the log."""
         self._sender = LogSender(open_log, self._send)
-        self._questions: dict[int, asyncio.Future[Any]] = {}
+        self._questions: dict[int, tuple[str, asyncio.Future[Any]]] = {}
+        """Questions that wait for their answers, by number: to whom, and what will be done."""
         self._numbers = count(1)
         self._looks: dict[str, asyncio.Future[bool]] = {}
         """Looks under way whether a process lives, by its address."""
@@ -125,18 +126,25 @@ class Peers:
     async def ask(
         self, server: str, question: str, *, timeout: float = _PATIENCE, **values: Any
     ) -> Any:
-        """Ask another process. Raises `PeerLost` if it does not answer in time."""
+        """Ask another process. Raises `PeerLost` if it does not answer in time, or dies."""
         number = next(self._numbers)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._questions[number] = answer
+        self._questions[number] = server, answer
         try:
             async with asyncio.timeout(timeout):
                 await self._send(server, encode_message("ask", number, question, values))
-                return await answer
+                return await self._wait_for_answer(server, answer)
         except TimeoutError:
             raise PeerLost(f"The server process {server} does not answer.") from None
         finally:
             del self._questions[number]
+
+    async def _wait_for_answer(self, server: str, answer: asyncio.Future[Any]) -> Any:
+        """Wait for an answer as long as the process lives that is to give it."""
+        while not (await asyncio.wait((answer,), timeout=_LOOK))[0]:
+            if not await self._is_alive(server):
+                raise _build_loss(server)
+        return answer.result()
 
     async def ask_all(
         self, question: str, *, timeout: float = _PATIENCE, **values: Any
@@ -235,7 +243,7 @@ class Peers:
             case "ask", [int(number), str(question), dict(values)]:
                 self._start(self._answer(sender, number, question, values))
             case "answer", [int(number), value]:
-                waiting = self._questions.get(number)
+                _, waiting = self._questions.get(number, ("", None))
                 if waiting is not None and not waiting.done():
                     waiting.set_result(value)
             case _:
@@ -266,6 +274,9 @@ class Peers:
         """Find out what became of a process to which the connection broke."""
         self._counted_at = -_STALE
         self._sender.leave(server)
+        for to, answer in self._questions.values():
+            if to == server and not answer.done():
+                answer.set_exception(_build_loss(server))
         for mirror in self._list_open(server):
             self._start(self._recover(mirror))
 
@@ -360,6 +371,10 @@ class Peers:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _build_loss(server: str) -> PeerLost:
+    return PeerLost(f"The server process {server} ended before it had answered.")
 
 
 async def _call(answer: Answer, values: Mapping[str, Any]) -> Any:

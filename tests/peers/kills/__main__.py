@@ -1,0 +1,117 @@
+"""Kill servers at random moments under load: `python -m tests.peers.kills --count 12000`.
+
+Each scene has a number, and follows from it and the seed: `--only 17` plays one again.
+"""
+
+import argparse
+import asyncio
+import random
+import sys
+from pathlib import Path
+from time import monotonic
+
+from tests.peers.kills.run import Options, Totals, play_all, write_evidence
+from tests.peers.kills.scene import Outcome
+
+LEAST_SHARE = 0.6
+"""The share of the kills that must cut a run off, or else this shows nothing."""
+
+
+class Progress:
+    """A bar in a terminal, and a line now and then elsewhere."""
+
+    def __init__(self, total: int, output: Path) -> None:
+        self._total = total
+        self._output = output
+        self._done = 0
+        self._failed = 0
+        self._start = monotonic()
+        self._step = max(1, total // 20)
+
+    def show(self, outcome: Outcome) -> None:
+        self._done += 1
+        if outcome.wrong:
+            self._failed += 1
+            path = write_evidence(outcome, self._output)
+            print(f"\nscene {outcome.plan.number} ({outcome.plan.moment}): {path}", flush=True)
+            for complaint in outcome.wrong[:5]:
+                print(f"  {complaint[:600]}", flush=True)
+        is_terminal = sys.stderr.isatty()
+        if is_terminal or self._done % self._step == 0:
+            rate = self._done / (monotonic() - self._start) * 60
+            filled = 30 * self._done // self._total
+            text = f"{'#' * filled:.<30} {self._done}/{self._total}, {rate:.0f} a minute"
+            text += f", {self._failed} wrong"
+            print(f"\r{text}" if is_terminal else text, end="" if is_terminal else "\n", file=sys.stderr)
+
+
+def main() -> int:
+    options, output = _parse()
+    print(f"{options.store}, {options.carrier}, seed {options.seed}, {len(options.numbers)} kills")
+    progress = Progress(len(options.numbers), output)
+    totals = asyncio.run(play_all(options, progress.show))
+    return _summarize(options, totals)
+
+
+def _parse() -> tuple[Options, Path]:
+    parser = argparse.ArgumentParser(prog="python -m tests.peers.kills", description=__doc__)
+    parser.add_argument("--count", type=int, default=200, help="how many kills")
+    parser.add_argument("--only", type=int, action="append", help="a scene to play again")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first scene")
+    parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument("--carrier", choices=("unix", "postgres", "redis"))
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--servers", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=2, help="scenes at a time")
+    parser.add_argument("--again", action="store_true", help="send some questions twice")
+    parser.add_argument("--output", type=Path, default=Path("kills"), help="a folder for evidence")
+    chosen = parser.parse_args()
+    carrier = chosen.carrier or ("unix" if chosen.store == "sqlite" else "postgres")
+    numbers = chosen.only or range(chosen.first, chosen.first + chosen.count)
+    options = Options(
+        store=chosen.store,
+        carrier=carrier,
+        seed=chosen.seed,
+        numbers=numbers,
+        servers=chosen.servers,
+        again=chosen.again,
+        jobs=min(chosen.jobs, len(numbers)),
+    )
+    return options, chosen.output
+
+
+def _summarize(options: Options, totals: Totals) -> int:
+    """Print a table. Returns the exit status."""
+    counts = totals.counts
+    rows = [
+        ("kills", f"{totals.scenes} in {totals.seconds:.0f} s"),
+        ("that cut a run off", f"{totals.cutting} ({totals.share:.0%})"),
+        *(
+            (f"  next to {moment}", f"{totals.cutting_by_moment[moment]} of {count}")
+            for moment, count in sorted(totals.by_moment.items())
+        ),
+        ("runs", counts["runs"]),
+        ("runs cut off", counts["cut"]),
+        ("answers read", counts["readings"]),
+        ("events read", counts["events"]),
+        ("payments", counts["payments"]),
+        ("seconds to the outcome, p50", f"{totals.find_wait(0.5):.3f}"),
+        ("seconds to the outcome, p99", f"{totals.find_wait(0.99):.3f}"),
+        ("seconds to the outcome, most", f"{totals.find_wait(1):.3f}"),
+        ("scenes that went wrong", len(totals.failures)),
+    ]
+    print()
+    for name, value in rows:
+        print(f"{name:<32} {value}")
+    if totals.failures:
+        only = " ".join(f"--only {it.plan.number}" for it in totals.failures[:20])
+        print(f"\nOnce more: python -m tests.peers.kills --store {options.store}"
+              f" --carrier {options.carrier} --seed {options.seed} {only}")
+    is_aimed = totals.share >= LEAST_SHARE or totals.scenes < 20
+    if not is_aimed:
+        print(f"\nToo few kills cut a run off: at least {LEAST_SHARE:.0%} must.")
+    return 1 if totals.failures or not is_aimed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""Play many scenes, several at a time, and add up what came of them."""
+
+import asyncio
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+
+from tests.peers.kills.fork_server import ForkServer, forking
+from tests.peers.kills.plan import draw_plan
+from tests.peers.kills.scene import Outcome, Scene
+from tests.peers.kills.stores import Backends, backends
+from tests.peers.kills.world import World
+
+SCENES_PER_WORLD = 200
+"""Then the next ones get a new store, and new servers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Which scenes to play, and where."""
+
+    store: str = "sqlite"
+    carrier: str = "unix"
+    seed: int = 1
+    numbers: Sequence[int] = ()
+    servers: int = 3
+    jobs: int = 2
+    again: bool = True
+
+
+@dataclass(slots=True)
+class Totals:
+    """What came of all scenes."""
+
+    scenes: int = 0
+    cutting: int = 0
+    """Scenes in which the kill cut a run off."""
+    counts: Counter[str] = field(default_factory=Counter[str])
+    by_moment: Counter[str] = field(default_factory=Counter[str])
+    cutting_by_moment: Counter[str] = field(default_factory=Counter[str])
+    waits: list[float] = field(default_factory=list[float])
+    failures: list[Outcome] = field(default_factory=list[Outcome])
+    seconds: float = 0.0
+
+    def add(self, outcome: Outcome) -> None:
+        moment = outcome.plan.moment
+        self.scenes += 1
+        self.cutting += outcome.cut > 0
+        self.by_moment[moment] += 1
+        self.cutting_by_moment[moment] += outcome.cut > 0
+        for name in ("runs", "cut", "readings", "events", "payments"):
+            self.counts[name] += getattr(outcome, name)
+        self.waits += outcome.waits
+        if outcome.wrong:
+            self.failures.append(outcome)
+
+    @property
+    def share(self) -> float:
+        """The share of the kills that cut a run off."""
+        return self.cutting / max(1, self.scenes)
+
+    def find_wait(self, share: float) -> float:
+        waits = sorted(self.waits) or [0.0]
+        return waits[min(len(waits) - 1, int(share * len(waits)))]
+
+
+async def play_all(options: Options, notify: Callable[[Outcome], None]) -> Totals:
+    """Play all scenes; `notify` gets the outcome of each."""
+    totals = Totals()
+    numbers = iter(options.numbers)
+    start = monotonic()
+
+    def take(outcome: Outcome) -> None:
+        totals.add(outcome)
+        notify(outcome)
+
+    with backends(options.store, options.carrier) as needs:
+        async with forking() as forks, asyncio.TaskGroup() as tasks:
+            for _ in range(options.jobs):
+                tasks.create_task(_play_some(options, needs, forks, numbers, take))
+    totals.seconds = monotonic() - start
+    return totals
+
+
+async def _play_some(
+    options: Options,
+    needs: Backends,
+    forks: ForkServer,
+    numbers: Iterator[int],
+    take: Callable[[Outcome], None],
+) -> None:
+    """Play scenes one after the other, as long as there are any."""
+    number = next(numbers, None)
+    while number is not None:
+        with tempfile.TemporaryDirectory(prefix="kills-") as name:
+            folder = Path(name)
+            settings = await needs.make_place(folder)
+            world = World(forks, folder, settings, options.servers)
+            await world.start()
+            try:
+                for _ in range(SCENES_PER_WORLD):
+                    plan = draw_plan(
+                        *(options.seed, number),
+                        servers=options.servers,
+                        again=options.again,
+                        pace=needs.pace,
+                    )
+                    outcome = await Scene(world, plan, patience=needs.find_patience()).play()
+                    if outcome.wrong:
+                        outcome.evidence["log"] = world.read_log()
+                    take(outcome)
+                    if (number := next(numbers, None)) is None:
+                        break
+            finally:
+                world.stop()
+
+
+def write_evidence(outcome: Outcome, folder: Path) -> Path:
+    """Write all that is known of a scene that went wrong."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"scene-{outcome.plan.number}.json"
+    path.write_text(json.dumps(outcome.describe(), indent=1, default=str))
+    return path

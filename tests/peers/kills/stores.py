@@ -1,0 +1,65 @@
+"""Stores and carriers that real servers share: SQLite, PostgreSQL, Redis."""
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+from copilot_runtime.threads.postgres.schema import LEASE
+from tests.peers.redis_server import RedisServer, redis_server
+from tests.threads.cluster import Cluster, running_cluster
+
+CARRIERS = {"sqlite": ("unix",), "postgres": ("postgres", "redis")}
+
+
+@dataclass(frozen=True, slots=True)
+class Backends:
+    """What the servers need beside a folder: None where they need no such thing."""
+
+    cluster: Cluster | None = None
+    redis: RedisServer | None = None
+    started_at: float = field(default_factory=monotonic)
+
+    @property
+    def pace(self) -> float:
+        """By how much the store is slower than a file."""
+        return 1.0 if self.cluster is None else 2.5
+
+    def find_patience(self) -> float:
+        """Return after how many seconds a reader has to know what became of a run.
+
+        Servers of a database that has just started have the length of the lease to come back.
+        """
+        is_new = self.cluster is not None and monotonic() - self.started_at < LEASE + 1
+        return 5.0 + (LEASE if is_new else 0)
+
+    async def make_place(self, folder: Path) -> Mapping[str, Any]:
+        """Return the settings of servers that share an empty store."""
+        if self.cluster is None:
+            return {"threads": f"sqlite:{folder / 'threads.db'}"}
+        name = f"kills_{uuid4().hex}"
+        connection: Any = await import_module("asyncpg").connect(self.cluster.url)
+        await connection.execute(f"CREATE SCHEMA {name}")
+        await connection.close()
+        settings = {"threads": f"{self.cluster.url}&search_path={name}"}
+        return settings if self.redis is None else {**settings, "carrier": self.redis.url}
+
+
+@contextmanager
+def backends(store: str, carrier: str) -> Generator[Backends, None, None]:
+    """Run what servers need. Raises `ValueError` for a carrier that the store does not have."""
+    if carrier not in CARRIERS[store]:
+        raise ValueError(f"{store} has {' or '.join(CARRIERS[store])}, not {carrier!r}.")
+    if store == "sqlite":
+        yield Backends()
+        return
+    with running_cluster() as cluster:
+        if carrier == "postgres":
+            yield Backends(cluster)
+            return
+        with redis_server() as redis, redis.running():
+            yield Backends(cluster, redis)

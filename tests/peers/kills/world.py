@@ -1,0 +1,85 @@
+"""Server processes that share a store of threads, each of which can be killed and started again."""
+
+import os
+import select
+import signal
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from tests.peers.kills.fork_server import ForkServer
+from tests.peers.kills.server import PATH, Effects
+from tests.wire_agui.http import Browser
+
+
+class Server:
+    """One place for a process: another one takes it when that is killed."""
+
+    def __init__(self, world: "World", number: int) -> None:
+        self.number = number
+        self.killed_at = 0.0
+        self.browser = Browser(Path())
+        self._world = world
+        self._process = -1
+        """A descriptor: the id of a process that ended may be another's."""
+
+    async def start(self) -> None:
+        path = self._world.folder / f"{next(self._world.numbers)}.sock"
+        log = self._world.folder / "log"
+        world = self._world
+        pid = await world.forks.fork(path, world.settings, world.effects.path, log)
+        self._process = os.pidfd_open(pid)
+        self.browser = Browser(path, PATH)
+
+    def kill(self) -> None:
+        """Kill the process if there is one, and return once it is dead."""
+        if self._process < 0:
+            return
+        self.killed_at = monotonic()
+        self.signal(signal.SIGKILL)
+        _wait_for_end(self._process)
+        os.close(self._process)
+        self._process = -1
+        assert isinstance(self.browser.where, Path)
+        self.browser.where.unlink()
+
+    def signal(self, number: int) -> None:
+        signal.pidfd_send_signal(self._process, number)
+
+
+class World:
+    """The servers, their store and their effects."""
+
+    def __init__(
+        self, forks: ForkServer, folder: Path, settings: Mapping[str, Any], servers: int
+    ) -> None:
+        self.forks = forks
+        self.folder = folder
+        self.settings = settings
+        self.effects = Effects(folder / "effects")
+        self.numbers = count()
+        self.servers = [Server(self, number) for number in range(servers)]
+
+    async def start(self) -> None:
+        for server in self.servers:
+            await server.start()
+
+    def others(self, server: Server) -> list[Server]:
+        return [other for other in self.servers if other is not server]
+
+    def read_log(self) -> Sequence[str]:
+        """Return the last lines that the servers logged."""
+        log = self.folder / "log"
+        return log.read_text(errors="replace").splitlines()[-200:] if log.exists() else ()
+
+    def stop(self) -> None:
+        for server in self.servers:
+            server.kill()
+
+
+def _wait_for_end(process: int) -> None:
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    poll.poll(10_000)

@@ -7,9 +7,11 @@ import argparse
 import asyncio
 import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
+from tests.peers.kills.outages import OUTAGES
 from tests.peers.kills.run import Options, Totals, play_all, write_evidence
 from tests.peers.kills.scene import Outcome
 
@@ -42,7 +44,8 @@ class Progress:
             filled = 30 * self._done // self._total
             text = f"{'#' * filled:.<30} {self._done}/{self._total}, {rate:.0f} a minute"
             text += f", {self._failed} wrong"
-            print(f"\r{text}" if is_terminal else text, end="" if is_terminal else "\n", file=sys.stderr)
+            end = "\r" if is_terminal else "\n"
+            print(text, end=end, file=sys.stderr, flush=True)
 
 
 def main() -> int:
@@ -65,7 +68,11 @@ def _parse() -> tuple[Options, Path]:
     parser.add_argument("--jobs", type=int, default=2, help="scenes at a time")
     parser.add_argument("--again", action="store_true", help="send some questions twice")
     parser.add_argument("--output", type=Path, default=Path("kills"), help="a folder for evidence")
+    parser.add_argument("--outage", choices=sorted(OUTAGES), default="", help="in place of kills")
     chosen = parser.parse_args()
+    if chosen.outage:
+        chosen.store, chosen.jobs = "postgres", 1
+        chosen.carrier = chosen.carrier or "redis"
     carrier = chosen.carrier or ("unix" if chosen.store == "sqlite" else "postgres")
     numbers = chosen.only or range(chosen.first, chosen.first + chosen.count)
     options = Options(
@@ -75,6 +82,7 @@ def _parse() -> tuple[Options, Path]:
         numbers=numbers,
         servers=chosen.servers,
         again=chosen.again,
+        outage=chosen.outage,
         jobs=min(chosen.jobs, len(numbers)),
     )
     return options, chosen.output
@@ -84,12 +92,8 @@ def _summarize(options: Options, totals: Totals) -> int:
     """Print a table. Returns the exit status."""
     counts = totals.counts
     rows = [
-        ("kills", f"{totals.scenes} in {totals.seconds:.0f} s"),
-        ("that cut a run off", f"{totals.cutting} ({totals.share:.0%})"),
-        *(
-            (f"  next to {moment}", f"{totals.cutting_by_moment[moment]} of {count}")
-            for moment, count in sorted(totals.by_moment.items())
-        ),
+        (options.outage or "kills", f"{totals.scenes} in {totals.seconds:.0f} s"),
+        *(_list_recoveries(totals) if options.outage else _list_kills(totals)),
         ("runs", counts["runs"]),
         ("runs cut off", counts["cut"]),
         ("answers read", counts["readings"]),
@@ -105,12 +109,25 @@ def _summarize(options: Options, totals: Totals) -> int:
         print(f"{name:<32} {value}")
     if totals.failures:
         only = " ".join(f"--only {it.plan.number}" for it in totals.failures[:20])
-        print(f"\nOnce more: python -m tests.peers.kills --store {options.store}"
-              f" --carrier {options.carrier} --seed {options.seed} {only}")
-    is_aimed = totals.share >= LEAST_SHARE or totals.scenes < 20
+        what = f" --outage {options.outage}" if options.outage else ""
+        where = f"--store {options.store} --carrier {options.carrier}{what}"
+        print(f"\nOnce more: python -m tests.peers.kills {where} --seed {options.seed} {only}")
+    is_aimed = bool(options.outage) or totals.share >= LEAST_SHARE or totals.scenes < 20
     if not is_aimed:
         print(f"\nToo few kills cut a run off: at least {LEAST_SHARE:.0%} must.")
     return 1 if totals.failures or not is_aimed else 0
+
+
+def _list_kills(totals: Totals) -> Iterator[tuple[str, str]]:
+    yield "that cut a run off", f"{totals.cutting} ({totals.share:.0%})"
+    for moment, count in sorted(totals.by_moment.items()):
+        yield f"  next to {moment}", f"{totals.cutting_by_moment[moment]} of {count}"
+
+
+def _list_recoveries(totals: Totals) -> Iterator[tuple[str, str]]:
+    recoveries = sorted(totals.recoveries)
+    yield "seconds until all works, p50", f"{recoveries[len(recoveries) // 2]:.2f}"
+    yield "seconds until all works, most", f"{recoveries[-1]:.2f}"
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ from typing import Literal
 
 from tests.peers.kills.server import ASKER, TALKER, Order
 
-Moment = Literal["start", "accept", "stream", "end", "effect", "stop", "resume", "delete"]
-"""Next to what the process is killed."""
+Moment = Literal[
+    "start", "accept", "stream", "end", "effect", "stop", "resume", "delete", "outage"
+]
+"""Next to what the process is killed; with an outage, none is."""
 
 MOMENTS: Sequence[tuple[Moment, int]] = (
     ("start", 1),

@@ -10,6 +10,7 @@ from pathlib import Path
 from time import monotonic
 
 from tests.peers.kills.fork_server import ForkServer, forking
+from tests.peers.kills.outages import OUTAGES, OutageScene, build_plan, failing_world
 from tests.peers.kills.plan import draw_plan
 from tests.peers.kills.scene import Outcome, Scene
 from tests.peers.kills.stores import Backends, backends
@@ -30,6 +31,8 @@ class Options:
     servers: int = 3
     jobs: int = 2
     again: bool = True
+    outage: str = ""
+    """What fails in place of a process; empty for kills."""
 
 
 @dataclass(slots=True)
@@ -43,6 +46,7 @@ class Totals:
     by_moment: Counter[str] = field(default_factory=Counter[str])
     cutting_by_moment: Counter[str] = field(default_factory=Counter[str])
     waits: list[float] = field(default_factory=list[float])
+    recoveries: list[float] = field(default_factory=list[float])
     failures: list[Outcome] = field(default_factory=list[Outcome])
     seconds: float = 0.0
 
@@ -55,6 +59,7 @@ class Totals:
         for name in ("runs", "cut", "readings", "events", "payments"):
             self.counts[name] += getattr(outcome, name)
         self.waits += outcome.waits
+        self.recoveries.append(outcome.recovery)
         if outcome.wrong:
             self.failures.append(outcome)
 
@@ -80,8 +85,9 @@ async def play_all(options: Options, notify: Callable[[Outcome], None]) -> Total
 
     with backends(options.store, options.carrier) as needs:
         async with forking() as forks, asyncio.TaskGroup() as tasks:
+            play = _play_outages if options.outage else _play_some
             for _ in range(options.jobs):
-                tasks.create_task(_play_some(options, needs, forks, numbers, take))
+                tasks.create_task(play(options, needs, forks, numbers, take))
     totals.seconds = monotonic() - start
     return totals
 
@@ -117,6 +123,29 @@ async def _play_some(
                         break
             finally:
                 world.stop()
+
+
+async def _play_outages(
+    options: Options,
+    needs: Backends,
+    forks: ForkServer,
+    numbers: Iterator[int],
+    take: Callable[[Outcome], None],
+) -> None:
+    """Play scenes one after the other: what fails is one for all servers."""
+    with tempfile.TemporaryDirectory(prefix="kills-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        world = World(forks, folder, await needs.make_place(folder), options.servers)
+        async with failing_world(world, needs, folder) as network:
+            for number in numbers:
+                outage = OUTAGES[options.outage]
+                plan = build_plan(number)
+                scene = OutageScene(world, plan, needs, network, outage, options.seed)
+                outcome = await scene.play()
+                if outcome.wrong:
+                    outcome.evidence["log"] = world.read_log()
+                take(outcome)
 
 
 def write_evidence(outcome: Outcome, folder: Path) -> Path:

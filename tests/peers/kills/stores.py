@@ -1,12 +1,12 @@
 """Stores and carriers that real servers share: SQLite, PostgreSQL, Redis."""
 
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 from copilot_runtime.threads.postgres.schema import LEASE
@@ -16,12 +16,35 @@ from tests.threads.cluster import Cluster, running_cluster
 CARRIERS = {"sqlite": ("unix",), "postgres": ("postgres", "redis")}
 
 
+class RestartableRedis:
+    """A Redis that is killed and started again, empty."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self.url = server.url
+        self.path = Path(server.url.removeprefix("unix://"))
+        self._server = server
+        self._running = ExitStack()
+
+    def start(self) -> None:
+        self._running.enter_context(self._server.running())
+
+    def kill(self) -> None:
+        self._running.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+
+
 @dataclass(frozen=True, slots=True)
 class Backends:
     """What the servers need beside a folder: None where they need no such thing."""
 
     cluster: Cluster | None = None
-    redis: RedisServer | None = None
+    redis: RestartableRedis | None = None
     started_at: float = field(default_factory=monotonic)
 
     @property
@@ -61,5 +84,5 @@ def backends(store: str, carrier: str) -> Generator[Backends, None, None]:
         if carrier == "postgres":
             yield Backends(cluster)
             return
-        with redis_server() as redis, redis.running():
-            yield Backends(cluster, redis)
+        with redis_server() as redis, RestartableRedis(redis) as restartable:
+            yield Backends(cluster, restartable)

@@ -21,15 +21,15 @@ class Server:
         self.number = number
         self.killed_at = 0.0
         self.browser = Browser(Path())
+        self.settings = world.settings
         self._world = world
         self._process = -1
         """A descriptor: the id of a process that ended may be another's."""
 
     async def start(self) -> None:
         path = self._world.folder / f"{next(self._world.numbers)}.sock"
-        log = self._world.folder / "log"
-        world = self._world
-        pid = await world.forks.fork(path, world.settings, world.effects.path, log)
+        world, log = self._world, self._world.folder / "log"
+        pid = await world.forks.fork(path, self.settings, world.effects.path, log)
         self._process = os.pidfd_open(pid)
         self.browser = Browser(path, PATH)
 

@@ -195,25 +195,36 @@ class Conversations:
             return run, run.follow()
         request.identity.require("runs:start")
         while True:
-            if (log := await self._find_answer(request)) is not None:
+            if (log := await self._find_before(request)) is not None:
                 return None, log
             try:
                 run = await self.start(request)
-            except DuplicateRun:
-                continue  # it began meanwhile, here or in another process
+            except DuplicateRun:  # of before, or begun meanwhile, here or in another process
+                if (log := await self._find_answer(request)) is not None:
+                    return None, log
             except (ThreadBusy, Misuse):  # of an answer to an interrupt that is given already
                 if not request.resume or (log := await self._find_answer(request)) is None:
                     raise
                 return None, log
-            return run, run.follow()
+            else:
+                return run, run.follow()
 
-    async def _find_answer(self, request: RunInput) -> Log | None:
-        """Return the log of the run that the same request has begun, in whatever process."""
-        thread = _thread_key(request)
-        for run in self._list_runs(thread):
+    async def _find_before(self, request: RunInput) -> Log | None:
+        """Return the log of the run that the same request has begun, if that is known at once.
+
+        Alone, a server lets the store say so when it begins the run: most requests come once. With
+        others it looks first, so that a run of another process takes no second place of a limit.
+        """
+        for run in self._list_runs(_thread_key(request)):
             if _is_same(run, request) and (log := await _follow(run)) is not None:
                 return log
-        logs = await contain(self.store.find_logs(thread, request.run_id))
+        if self.peers is not None and await self.peers.has_others():
+            return await self._find_answer(request)
+        return None
+
+    async def _find_answer(self, request: RunInput) -> Log | None:
+        """Return the log of the run that the same request has begun, as the store knows it."""
+        logs = await contain(self.store.find_logs(_thread_key(request), request.run_id))
         same = [log for log in logs if asks_same(log.log_id, request.log_id)]
         if same:
             return await self._read_answer(request, same[-1])

@@ -10,7 +10,7 @@ from copilot_runtime.interfaces import RunInput
 from copilot_runtime.jsontext import dumps
 
 _BYTES = 8
-"""Bytes of each half of an id, of which the second says what was asked for."""
+"""Bytes of each half of an id, of which the one behind the dot says what was asked for."""
 
 
 class DuplicateRun(ThreadBusy):
@@ -27,23 +27,27 @@ class LogStatus(NamedTuple):
 def build_log_id(*question: Any) -> str:
     """Return a new id for the log of a request that asks for something."""
     digest = blake2b(dumps(question), digest_size=_BYTES).hexdigest()
-    return urandom(_BYTES).hex() + digest
+    return f"{urandom(_BYTES).hex()}.{digest}"
 
 
 def asks_same(log_id: str, other: str) -> bool:
     """Return whether two requests, whose runs have one id, ask for the same."""
-    digest = log_id[2 * _BYTES :]
-    return digest != "" and digest == other[2 * _BYTES :]
+    digest = _get_digest(log_id)
+    return digest != "" and digest == _get_digest(other)
 
 
 def is_duplicate(run: RunInput, logs: Iterable[LogStatus]) -> bool:
-    """Return whether a run is one of those of the same id, whose logs these are.
+    """Return whether a run has the id of one of those whose logs these are, and may not.
 
-    An answer to an interrupt may be given twice in the same words, if the agent asks again: once
-    it has been worked on, the questions of the thread say whether it may.
+    An answer to an interrupt may have the id of the run that asked. It may be given twice in the
+    same words, if the agent asks again: once it has been worked on, the questions of the thread say
+    whether it may.
     """
-    same = [log for log in logs if asks_same(log.log_id, run.log_id)]
-    return any(not run.resume or not log.ended for log in same)
+    if not _get_digest(run.log_id):
+        return False
+    if not run.resume:
+        return any(True for _ in logs)
+    return any(not log.ended and asks_same(log.log_id, run.log_id) for log in logs)
 
 
 def build_duplicate_error(run_id: str) -> DuplicateRun:
@@ -51,3 +55,8 @@ def build_duplicate_error(run_id: str) -> DuplicateRun:
         f"The run {run_id!r} has begun before in this conversation.",
         hint="Give each run an id of its own.",
     )
+
+
+def _get_digest(log_id: str) -> str:
+    """Return what says what was asked for; nothing where nobody can ask again."""
+    return log_id.partition(".")[2]

@@ -414,6 +414,7 @@ class CopilotRuntime:
                 self.runtime.open_log,
                 {
                     "stop": self.conversations.answer_stop,
+                    "stop waiting": self.conversations.answer_stop_waiting,
                     "end": self.conversations.answer_end,
                     "find": self.conversations.answer_find,
                     "stop log": self.conversations.answer_stop_log,

@@ -115,6 +115,8 @@ class Conversations:
         """The run that each thread is answered with."""
         self._queues: dict[ThreadKey, dict[str, Run]] = {}
         """Runs that wait for their turn, by `log_id`."""
+        self._next: dict[ThreadKey, Run] = {}
+        """Of the current runs, those that wait for the run of another process."""
         self._deleting: set[ThreadKey] = set()
         self._reader = ThreadReader(store)
         self._naming: set[asyncio.Task[None]] = set()
@@ -335,21 +337,40 @@ class Conversations:
         """End the run that a thread is answered with, in whatever process it is.
 
         Those that wait for their turn go on. With a `run_id`, end only that run, also while it
-        waits here. Returns whether there was one.
+        waits. Returns whether there was one.
         """
         went_on = self._stop_here(thread, run_id)
-        if went_on or self.peers is None or thread in self._current:
+        if went_on or self.peers is None:
             return went_on
-        return bool(await self._ask_owner(thread, "stop", run_id=run_id))
+        is_elsewhere = self._find_current(thread) is None
+        if is_elsewhere and await self._ask_owner(thread, "stop", run_id=run_id):
+            return True
+        return run_id is not None and await self._stop_waiting_elsewhere(thread, run_id)
+
+    async def _stop_waiting_elsewhere(self, thread: ThreadKey, run_id: str | None) -> bool:
+        """Stop what waits for its turn in other processes: one run, or all.
+
+        Returns whether that one run did.
+        """
+        if self.peers is None or not await self.peers.has_others():
+            return False
+        stopped = await self.peers.ask_all("stop waiting", thread=[*thread], run_id=run_id)
+        return stopped is not None
 
     def _stop_here(self, thread: ThreadKey, run_id: str | None = None) -> bool:
-        went_on = False
-        for run in self._list_queue(thread):
-            if run_id == run.request.run_id:
-                went_on = _stop_list_queue(run) or went_on
-        current = self._current.get(thread)
+        went_on = run_id is not None and self._stop_waiting(thread, run_id)
+        current = self._find_current(thread)
         if current is not None and run_id in (None, current.request.run_id):
             went_on = current.stop() or went_on
+        return went_on
+
+    def _stop_waiting(self, thread: ThreadKey, run_id: str | None) -> bool:
+        """Stop a run that waits for its turn here, or all. Returns whether there was one."""
+        went_on = False
+        for run in self._list_waiting(thread):
+            if run_id in (None, run.request.run_id):
+                went_on |= not run.stop_requested.done()
+                run.stop()
         return went_on
 
     async def history(self, thread: ThreadKey) -> tuple[Sequence[StoredRun], Log | None]:
@@ -360,7 +381,7 @@ class Conversations:
         """
         elsewhere = None
         while True:
-            current = self._current.get(thread)
+            current = self._find_current(thread)
             if current is not None:
                 log_id, log = current.log_id, await _follow(current)
             else:
@@ -408,10 +429,10 @@ class Conversations:
             raise NotFound("There is no such thread.")
         self._deleting.add(thread)
         try:
-            for run in self._list_queue(thread):
-                run.stop()
+            self._stop_waiting(thread, None)
+            await self._stop_waiting_elsewhere(thread, None)
             has_ended = await self._end_here(thread)
-            if has_ended and thread not in self._current and self.peers is not None:
+            if has_ended and self._find_current(thread) is None and self.peers is not None:
                 timeout = self.patience + 1
                 has_ended = await self._ask_owner(thread, "end", timeout=timeout) is not False
             if not has_ended:
@@ -430,7 +451,7 @@ class Conversations:
     async def _end_here(self, thread: ThreadKey) -> bool:
         """End the run of a thread, and return whether it has ended after a while."""
         self._stop_here(thread)
-        if (current := self._current.get(thread)) is None:
+        if (current := self._find_current(thread)) is None:
             return True
         await asyncio.wait((current.ended,), timeout=self.patience)
         return current.ended.done()
@@ -459,6 +480,15 @@ class Conversations:
     async def answer_stop(self, values: Mapping[str, Any]) -> bool:
         """Stop a run of this process, for another one that was asked to."""
         return self._stop_here(ThreadKey(*values["thread"]), values.get("run_id"))
+
+    async def answer_stop_waiting(self, values: Mapping[str, Any]) -> bool | None:
+        """Stop what waits for its turn in this process, for another one.
+
+        Returns None unless one run was to be stopped, and was here.
+        """
+        run_id = values["run_id"]
+        found = self._stop_waiting(ThreadKey(*values["thread"]), run_id)
+        return True if found and run_id is not None else None
 
     async def answer_end(self, values: Mapping[str, Any]) -> bool:
         """End the run of a thread in this process. Returns whether it has ended."""
@@ -524,6 +554,8 @@ class Conversations:
                 del self._current[thread]
                 run.finish("refused")  # others wait for it
                 raise
+            finally:
+                self._next.pop(thread, None)
 
     async def _wait_for_others(self, peers: Peers, thread: ThreadKey, run: Run) -> None:
         """Wait for the run that another process has in a thread, if this one may."""
@@ -531,6 +563,7 @@ class Conversations:
             when_busy = "queue" if run.request.is_v1 else self.when_busy
             if when_busy == "refuse" or before.run_id == run.request.run_id:
                 return  # the store knows best whether it goes on, or is the same
+            self._next[thread] = run
             if when_busy == "supersede":
                 await self._ask_owner(thread, "stop", run_id=before.run_id)
             if (log := await peers.follow(thread, before)) is None:
@@ -563,12 +596,17 @@ class Conversations:
 
     def _list_runs(self, thread: ThreadKey) -> Sequence[Run]:
         """Return the run that a thread is answered with here, and those that wait."""
-        current = self._current.get(thread)
-        return [*([current] if current else ()), *self._list_queue(thread)]
+        current = self._find_current(thread)
+        return [*([current] if current else ()), *self._list_waiting(thread)]
 
-    def _list_queue(self, thread: ThreadKey) -> Sequence[Run]:
+    def _list_waiting(self, thread: ThreadKey) -> Sequence[Run]:
         """Return the runs that wait for their turn in a thread."""
-        return [*self._queues.get(thread, {}).values()]
+        first = self._next.get(thread)
+        return [*([first] if first else ()), *self._queues.get(thread, {}).values()]
+
+    def _find_current(self, thread: ThreadKey) -> Run | None:
+        """Return the run that a thread is answered with here; it waits for no other process."""
+        return None if thread in self._next else self._current.get(thread)
 
     @contextmanager
     def _queue(self, thread: ThreadKey, run: Run) -> Generator[None]:
@@ -613,13 +651,6 @@ class Conversations:
         name = await namer(await self.store.runs(thread))
         if name is not None:
             await self.store.update(thread, name=name)
-
-
-def _stop_list_queue(run: Run) -> bool:
-    """Take a run out of its queue. Returns whether it was not stopped before."""
-    was_stopped = run.stop_requested.done()
-    run.stop()
-    return not was_stopped
 
 
 def _is_same(run: Run, request: RunInput) -> bool:

@@ -135,6 +135,67 @@ async def test_a_question_waits_for_the_answer_of_another_server(shared: Mapping
     assert (text_of(answered), runs) == ("two", ["r1", "r2"])
 
 
+async def test_a_question_that_waits_for_another_server_hides_and_keeps_nothing_of_its_answer(
+    shared: Mapping[str, Any],
+) -> None:
+    gate = Gate()
+    models = (Parrot("one", gate=gate), Parrot("two"))
+    async with (
+        sharing(shared, *models, when_busy="queue") as (first, second),
+        first.running(run="r1") as asked,
+        second.running(run="r2", messages=[user("Next", "user-2")]) as waiting,
+    ):
+        gate.release(2)
+        await asked.until("TEXT_MESSAGE_CONTENT")
+        async with second.connecting() as reader:
+            await reader.until("TEXT_MESSAGE_CONTENT")
+        stopped = await second.stop("t")
+        ended, answered = await asked.rest(), await waiting.rest()
+
+    assert stopped["stopped"] is True
+    assert (ended[-1]["type"], text_of(answered)) == ("RUN_ERROR", "two")
+
+
+async def test_a_question_that_waits_at_another_server_is_taken_away(
+    shared: Mapping[str, Any],
+) -> None:
+    gate = Gate()
+    models = (Parrot("one", gate=gate), Parrot("two"))
+    async with (
+        sharing(shared, *models, when_busy="queue") as (first, second),
+        first.running(run="r1") as asked,
+        second.running(run="r2", messages=[user("Next", "user-2")]) as waiting,
+    ):
+        await asked.next()
+        stopped = await first.stop("t", {"runId": "r2"})
+        refused = await waiting.rest()
+        gate.release(9)
+        answered = await asked.rest()
+
+    assert stopped["stopped"] is True
+    assert ([event["type"] for event in refused], text_of(answered)) == (["RUN_ERROR"], "one")
+
+
+async def test_deleting_a_thread_takes_away_what_waits_at_another_server(
+    shared: Mapping[str, Any],
+) -> None:
+    gate = Gate()
+    models = (Parrot("one", gate=gate), Parrot("two"))
+    async with (
+        sharing(shared, *models, when_busy="queue") as (first, second),
+        first.running(run="r1") as asked,
+        second.running(run="r2", messages=[user("Next", "user-2")]) as waiting,
+    ):
+        await asked.next()
+        await waiting.to_comment()
+        deleted = await first.ask("DELETE", "/threads/t", {"agentId": "default"})
+        ends = [(await one.rest())[-1]["type"] for one in (asked, waiting)]
+        left = (await second.connect()).events()
+
+    assert (deleted.status, ends) == (200, ["RUN_ERROR", "RUN_ERROR"])
+    assert [event["type"] for event in left if event["type"] == "RUN_STARTED"] == []
+
+
 async def test_a_question_ends_the_answer_of_another_server(shared: Mapping[str, Any]) -> None:
     gate = Gate()
     models = (Parrot("one", gate=gate), Parrot("two"))

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID, uuid4, uuid5
 
 import pytest
 from starlette.requests import HTTPConnection
@@ -66,7 +66,7 @@ def server(
 
     def ask(thread: str, user: str | None = None, *, path: str = "run") -> str:
         headers = {"accept": "text/event-stream", **({"x-user": user} if user else {})}
-        body = {"threadId": thread, "runId": "r", "messages": [], "tools": [], "context": []}
+        body = {"threadId": thread, "runId": str(uuid4()), "messages": [], "tools": [], "context": []}
         with TestClient(runtime.app(), headers=headers) as client:
             if path == "run":
                 client.post("/graphql/agent/far/run", json={**body, "state": {}})
@@ -175,7 +175,7 @@ def test_a_store_that_does_not_give_its_secret_is_reported(
         threads=Broken(),
         on_error=lambda error, context: errors.append(error),
     )
-    body = {"threadId": "t", "runId": "r", "messages": [], "tools": [], "context": []}
+    body = {"threadId": "t", "runId": str(uuid4()), "messages": [], "tools": [], "context": []}
     with TestClient(runtime.app()) as client:
         answer = client.post("/graphql/agent/far/run", json=body)
 

@@ -187,17 +187,12 @@ class Conversations:
     async def start_once(self, request: RunInput) -> tuple[Run | None, Log]:
         """Start the run of a request, or find the one that the same request has begun before.
 
-        Returns the run, None for one of before, and its log from the beginning. The client's id of
-        a run is the key: within a thread it stands for one request, and for the answers to the
-        interrupts of its run. Raises what `start` does, and `Misuse` for another request with the
-        same id.
+        Returns the run, None for one of before, and its log from the beginning. The key is the
+        client's id of the run, within a thread; another question with that id is another run.
+        Raises what `start` does.
         """
-        if not request.persist:
-            run = await self.start(request)
-            return run, run.follow()
-        request.identity.require("runs:start")
         while True:
-            if (log := await self._find_before(request)) is not None:
+            if request.persist and (log := await self._find_before(request)) is not None:
                 return None, log
             try:
                 run = await self.start(request)
@@ -218,8 +213,10 @@ class Conversations:
         others it looks first, so that a run of another process takes no second place of a limit.
         """
         for run in self._list_runs(_thread_key(request)):
-            if _is_same(run, request) and (log := await _follow(run)) is not None:
-                return log
+            if _is_same(run, request):
+                request.identity.require("runs:start")
+                if (log := await _follow(run)) is not None:
+                    return log
         if self.peers is not None and await self.peers.has_others():
             return await self._find_answer(request)
         return None
@@ -228,16 +225,7 @@ class Conversations:
         """Return the log of the run that the same request has begun, as the store knows it."""
         logs = await contain(self.store.find_logs(_thread_key(request), request.run_id))
         same = [log for log in logs if asks_same(log.log_id, request.log_id)]
-        if same:
-            return await self._read_answer(request, same[-1])
-        if logs and not request.resume:
-            raise Misuse(
-                f"This conversation has a run {request.run_id[:100]!r}, and it began with another "
-                "request.",
-                hint="Give each run an id of its own: a request with the id of a run is answered "
-                "by that run.",
-            )
-        return None
+        return await self._read_answer(request, same[-1]) if same else None
 
     async def _read_answer(self, request: RunInput, found: LogStatus) -> Log | None:
         """Return the log of a run that the same request has begun.
@@ -245,6 +233,7 @@ class Conversations:
         None if the request has to be answered anew: it answers a question that is open again, or
         the thread was deleted.
         """
+        request.identity.require("runs:start")
         thread = _thread_key(request)
         if not found.ended:
             with suppress(NotFound):

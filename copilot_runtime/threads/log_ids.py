@@ -37,17 +37,13 @@ def asks_same(log_id: str, other: str) -> bool:
 
 
 def is_duplicate(run: RunInput, logs: Iterable[LogStatus]) -> bool:
-    """Return whether a run has the id of one of those whose logs these are, and may not.
+    """Return whether a run is one of those of the same id, whose logs these are.
 
-    An answer to an interrupt may have the id of the run that asked. It may be given twice in the
-    same words, if the agent asks again: once it has been worked on, the questions of the thread say
-    whether it may.
+    An answer to an interrupt may be given twice in the same words, if the agent asks again: once
+    it has been worked on, the questions of the thread say whether it may.
     """
-    if not _get_digest(run.log_id):
-        return False
-    if not run.resume:
-        return any(True for _ in logs)
-    return any(not log.ended and asks_same(log.log_id, run.log_id) for log in logs)
+    same = [log for log in logs if asks_same(log.log_id, run.log_id)]
+    return any(not run.resume or not log.ended for log in same)
 
 
 def build_duplicate_error(run_id: str) -> DuplicateRun:

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 from urllib.request import Request, urlopen
+from uuid import uuid4
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -348,7 +349,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def say(url: str) -> None:
     body: dict[str, Any] = {
         "threadId": "t1",
-        "runId": "r1",
+        "runId": str(uuid4()),
         "messages": [{"id": "m", "role": "user", "content": "Hello!"}],
         "tools": [],
         "context": [],

@@ -34,6 +34,11 @@ def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXAMPLE_TOKEN", "open-sesame")
 
 
+@pytest.fixture(autouse=True)
+def no_threads_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COPILOT_THREADS", "memory")
+
+
 def loaded(example: str, file: str = "app") -> Any:
     """Return the application in a file of an example."""
     return load_example(example, file).app

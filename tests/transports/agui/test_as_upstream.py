@@ -37,7 +37,7 @@ async def test_what_an_agent_says_comes_through() -> None:
 async def test_the_login_goes_along() -> None:
     async with in_front_of("echo", authenticate=by_token) as browser:
         refused = await browser.run(agent="echo")
-        welcome = await browser.signed_in("ann").run(agent="echo")
+        welcome = await browser.signed_in("ann").run(agent="echo", run="r-2")
     assert (refused.types()[-1], welcome.types()[-1]) == ("RUN_ERROR", "RUN_FINISHED")
 
 

@@ -35,8 +35,9 @@ def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_threads_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COPILOT_THREADS", "memory")
+def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let no example find the threads of an earlier test in `.copilot`."""
+    monkeypatch.chdir(tmp_path)
 
 
 def loaded(example: str, file: str = "app") -> Any:

@@ -66,7 +66,8 @@ def server(
 
     def ask(thread: str, user: str | None = None, *, path: str = "run") -> str:
         headers = {"accept": "text/event-stream", **({"x-user": user} if user else {})}
-        body = {"threadId": thread, "runId": str(uuid4()), "messages": [], "tools": [], "context": []}
+        ids = {"threadId": thread, "runId": str(uuid4())}
+        body = {**ids, "messages": [], "tools": [], "context": []}
         with TestClient(runtime.app(), headers=headers) as client:
             if path == "run":
                 client.post("/graphql/agent/far/run", json={**body, "state": {}})

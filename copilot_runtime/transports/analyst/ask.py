@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -10,11 +10,10 @@ from uuid import uuid4
 from copilot_runtime.agents.analyst.agent import AnalystAgent
 from copilot_runtime.errors import NotFound
 from copilot_runtime.events import LAST
-from copilot_runtime.expiry import ExpiryQueue
 from copilot_runtime.interfaces import Agent, Events, Resume, RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_objects, as_text
 from copilot_runtime.messages import Message, TextMessage, new_id
-from copilot_runtime.runtime.conversations import Conversations
+from copilot_runtime.runtime.conversations import Conversations, Log
 from copilot_runtime.telemetry.analyst_spans import start_request_span
 from copilot_runtime.telemetry.span import Span
 from copilot_runtime.telemetry.telemetry import Telemetry
@@ -110,12 +109,9 @@ class _RequestAgent(Agent):
 class Answers:
     """Answers that go on, or may be read again by those who asked."""
 
-    def __init__(self, runs: Conversations, telemetry: Telemetry, ttl: float) -> None:
+    def __init__(self, runs: Conversations, telemetry: Telemetry) -> None:
         self._runs = runs
         self._telemetry = telemetry
-        self._owners: dict[str, str | None] = {}
-        """Who may read the logs of answers again."""
-        self._old = ExpiryQueue(ttl, self._forget)
 
     async def start(self, ask: Ask, viewer: Viewer) -> "Run":
         """Start the run of a question. Raises what forbids it to start."""
@@ -137,14 +133,14 @@ class Answers:
             span.fail(error)
             span.end()
             raise
-        self._owners[request.log_id] = caller.user
-        run.ended.add_done_callback(lambda _: self._old.add(request.log_id))
         return run
 
-    async def follow(self, log_id: str, after: int = 0) -> AsyncGenerator[tuple[str, Frame], None]:
+    async def follow(
+        self, log_id: str, log: Log, after: int = 0
+    ) -> AsyncGenerator[tuple[str, Frame], None]:
         """Yield the frames of an answer behind a number, each with its id."""
         encoder, number = StreamEncoder(), 0
-        async with aclosing(self._runs.follow(log_id)) as batches:
+        async with aclosing(log) as batches:
             async for _, events in batches:
                 for event in events:
                     for frame in encoder.feed(event):
@@ -165,16 +161,14 @@ class Answers:
                             return frame, encoder
         raise asyncio.CancelledError  # the log was dropped: nobody waits for it
 
-    def find(self, last_id: str, user: str | None) -> tuple[str, int]:
+    async def find(self, last_id: str, user: str | None) -> tuple[str, Log, int]:
         """Return the log and the number of an id that a client got. Raises `NotFound`."""
         log_id, _, number = last_id.rpartition(":")
-        is_theirs = log_id in self._owners and self._owners[log_id] == user
-        if not is_theirs or not number.isascii() or not number.isdecimal() or len(number) > 9:
-            raise NotFound("There is no such answer, or it is not kept any more. Ask again.")
-        return log_id, int(number)
-
-    def _forget(self, log_id: str) -> None:
-        self._owners.pop(log_id, None)
+        if number.isascii() and number.isdecimal() and len(number) <= 9:
+            with suppress(NotFound):
+                _, log = await self._runs.find_log(log_id, user)
+                return log_id, log, int(number)
+        raise NotFound("There is no such answer, or it is not kept any more. Ask again.")
 
     async def _build_run(self, ask: Ask, viewer: Viewer) -> RunInput:
         caller = viewer.caller

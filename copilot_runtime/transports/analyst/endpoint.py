@@ -14,11 +14,15 @@ from starlette.types import ASGIApp
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.transports.analyst.access import AnalystAccess, Viewer
 from copilot_runtime.transports.analyst.ask import Answers, read_ask
+from copilot_runtime.transports.analyst.encode import Frame
 from copilot_runtime.transports.analyst.requests import PRIVATE, check_method, read_json
 from copilot_runtime.transports.analyst.resources import Resources
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services, Transport, find_data_scope
+
+Frames = AsyncGenerator[tuple[str, Frame], None]
+"""Parts of an answer, each with its id."""
 
 STREAMS = ("copilot/stream/oai", "copilot/stream")
 CHAT = "copilot/chat"
@@ -37,7 +41,7 @@ class AnalystEndpoint(Transport):
 
     def __init__(self, services: Services) -> None:
         self._access: AnalystAccess | None = services.analyst
-        self._answers = Answers(services.runs, services.telemetry, services.settings.log_ttl)
+        self._answers = Answers(services.runs, services.telemetry)
 
     def find_scope(self, request: Request) -> str:
         """Return that of data; who asks a question starts a run."""
@@ -66,8 +70,8 @@ class AnalystEndpoint(Transport):
 
     async def _answer(self, request: Request, access: AnalystAccess) -> None:
         if last_id := request.headers.get("last-event-id", ""):
-            log_id, number = self._answers.find(last_id, request.caller.user)
-            await self._stream(request, log_id, number)
+            log_id, log, number = await self._answers.find(last_id, request.caller.user)
+            await self._stream(request, self._answers.follow(log_id, log, number))
             return
         ask = read_ask(await read_json(request))
         viewer = await access.identify(request.caller, agent_name=ask.agent_name)
@@ -82,24 +86,24 @@ class AnalystEndpoint(Transport):
             await request.respond_json(200 if frame.name == "response" else 502, body, PRIVATE)
             return
         try:
-            await self._stream(request, run.log_id, 0)
+            await self._stream(request, self._answers.follow(run.log_id, run.follow()))
         finally:
             if not ask.is_resumable:
                 run.stop(keep_log=True)  # a run that has ended stays as it is
 
-    async def _stream(self, request: Request, log_id: str, after: int) -> None:
+    async def _stream(self, request: Request, frames: Frames) -> None:
         headers = {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in request.response_headers
         }
         response = EventSourceResponse(
-            self._build_events(log_id, after), headers=headers, ping=PING, sep=_SEPARATOR
+            self._build_events(frames), headers=headers, ping=PING, sep=_SEPARATOR
         )
         request.is_answered = True
         await response(request.scope, request.receive, request.send)
 
-    async def _build_events(self, log_id: str, after: int) -> AsyncGenerator[ServerSentEvent, None]:
-        async with aclosing(self._answers.follow(log_id, after)) as frames:
+    async def _build_events(self, frames: Frames) -> AsyncGenerator[ServerSentEvent, None]:
+        async with aclosing(frames):
             async for id, frame in frames:
                 data = "" if frame.data is None else dumps(frame.data).decode()
                 yield ServerSentEvent(data, event=frame.name, id=id, sep=_SEPARATOR)

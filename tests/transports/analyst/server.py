@@ -24,9 +24,13 @@ async def sign_in(connection: HTTPConnection) -> str | None:
 
 
 def build_runtime(
-    folder: Path, *turns: Any, telemetry: Telemetry | None = None, **settings: Any
+    folder: Path,
+    *turns: Any,
+    telemetry: Telemetry | None = None,
+    store: str = "memory",
+    **settings: Any,
 ) -> CopilotRuntime:
-    """Return a runtime whose analyst's model says these turns."""
+    """Return a runtime whose analyst's model says these turns, with such a store of threads."""
     (folder / "orders.csv").write_text(ORDERS)
     analyst: dict[str, Any] = {
         "name": "analyst",
@@ -42,7 +46,7 @@ def build_runtime(
         authenticate=sign_in,
         telemetry=telemetry,
         settings=Settings(
-            threads="memory",
+            threads=store,
             analyst=AnalystSettings(**analyst),
             telemetry=TelemetrySettings(store="memory"),
         ),

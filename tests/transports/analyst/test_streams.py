@@ -50,6 +50,21 @@ def test_a_client_that_comes_back_gets_the_rest(tmp_path: Path) -> None:
     assert stranger.status_code == 404
 
 
+def test_a_client_that_comes_back_to_another_server_gets_the_rest(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 'threads.db'}"
+    with (
+        serve(tmp_path, SUM, say("It is 30."), store=store) as client,
+        serve(tmp_path, store=store) as other,
+    ):
+        whole = client.post("/copilot/stream", json={"message": "What is the sum?"}).text
+        after = {"Last-Event-ID": read_ids(whole)[1]}
+        rest = other.post("/copilot/stream", headers=after)
+        stranger = other.post("/copilot/stream", headers={**after, "x-user": "bob"})
+
+    assert read_events(rest.text) == read_events(whole)[2:]
+    assert stranger.status_code == 404
+
+
 def test_a_failure_is_an_error_event_without_details(tmp_path: Path) -> None:
     with serve(tmp_path, RuntimeError("secret in /srv/app.py")) as client:
         answer = client.post("/copilot/stream", json={"message": "What is the sum?"})

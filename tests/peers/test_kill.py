@@ -54,9 +54,13 @@ async def test_readers_elsewhere_see_the_end_of_the_runs_of_a_killed_server(
         await kill_amid(owner, begun, [follower.read(owner, other) for follower in followers])
         seen = {thread: frames for one in followers for thread, frames in one.seen.items()}
         replays: Mapping[str, list[Frame]] = {thread: await other.replay(thread) for thread in seen}
+        again: dict[str, list[Frame]] = {thread: [] for thread in seen if by_run(replays[thread])}
+        for thread, frames in again.items():
+            await other.read("run", thread, f"r-{thread}", frames)
 
     for thread, frames in seen.items():
         if not frames or not by_run(replays[thread]):
             continue  # the server was killed before it had accepted the question
         assert frames[-1]["type"] in ("RUN_FINISHED", "RUN_ERROR"), thread
         assert Content.of(frames) == Content.of(replays[thread]), frames
+        assert Content.of(again[thread]) == Content.of(replays[thread]), "it was answered anew"

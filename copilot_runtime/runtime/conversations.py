@@ -375,13 +375,15 @@ class Conversations:
                 log_id, log = current.log_id, await _follow(current)
             else:
                 log_id, log = await self._follow_elsewhere(thread, elsewhere)
-            runs = await self.runs(thread)
+            runs = await self._reader.read(thread, only_ended=True)
             if log is not None:
                 return _runs_before(log_id, runs), log
             # one that began, or even ended, while the store was read
             unfinished = next((run.log_id for run in runs if not run.ended), None)
-            if unfinished in (None, elsewhere):
+            if unfinished is None:
                 return runs, None
+            if unfinished == elsewhere:  # nobody has its log
+                return await self.runs(thread), None
             elsewhere = unfinished
 
     async def _follow_elsewhere(

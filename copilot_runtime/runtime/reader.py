@@ -18,40 +18,44 @@ class ThreadReader:
 
     def __init__(self, store: ThreadStore) -> None:
         self._store = store
-        self._next: dict[ThreadKey, asyncio.Task[Sequence[StoredRun]]] = {}
-        """Readings that have not begun."""
+        self._next: dict[tuple[ThreadKey, bool], asyncio.Task[Sequence[StoredRun]]] = {}
+        """Readings that have not begun, by thread and whether they are `only_ended`."""
         self._locks: WeakValueDictionary[ThreadKey, asyncio.Lock] = WeakValueDictionary()
         self._readings: WeakValueDictionary[ThreadKey, _Reading] = WeakValueDictionary()
         self._runs: WeakValueDictionary[tuple[ThreadKey, str], StoredRun] = WeakValueDictionary()
         """Ended runs that somebody holds."""
 
-    async def read(self, key: ThreadKey) -> Sequence[StoredRun]:
-        """Return the runs of a thread, as they are after the call at the earliest."""
-        reading = self._next.get(key)
+    async def read(self, key: ThreadKey, *, only_ended: bool = False) -> Sequence[StoredRun]:
+        """Return the runs of a thread, as they are after the call at the earliest.
+
+        With `only_ended`, one that goes on may have no events.
+        """
+        reading = self._next.get((key, only_ended))
         if reading is None:
-            reading = self._next[key] = asyncio.create_task(self._read_in_turn(key))
+            reading = asyncio.create_task(self._read_in_turn(key, only_ended))
+            self._next[key, only_ended] = reading
             reading.add_done_callback(retrieve_exception)
         return await asyncio.shield(reading)
 
-    async def _read_in_turn(self, key: ThreadKey) -> Sequence[StoredRun]:
+    async def _read_in_turn(self, key: ThreadKey, only_ended: bool) -> Sequence[StoredRun]:
         lock = self._locks.setdefault(key, asyncio.Lock())
         try:
             await lock.acquire()
         finally:
-            del self._next[key]
+            del self._next[key, only_ended]
         try:
-            return await contain(self._read(key))
+            return await contain(self._read(key, only_ended))
         finally:
             lock.release()
 
-    async def _read(self, key: ThreadKey) -> Sequence[StoredRun]:
+    async def _read(self, key: ThreadKey, only_ended: bool) -> Sequence[StoredRun]:
         thread = await self._store.get(key)  # before its runs, which may be more by then
         last = self._readings.get(key)
         if last is not None and last.thread == thread and all(run.ended for run in last):
             return last  # each run that begins changes the thread
+        runs = await (self._store.ended_runs(key) if only_ended else self._store.runs(key))
         reading = _Reading(
-            self._runs.setdefault((key, run.log_id), run) if run.ended else run
-            for run in await self._store.runs(key)
+            self._runs.setdefault((key, run.log_id), run) if run.ended else run for run in runs
         )
         reading.thread = thread
         self._readings[key] = reading

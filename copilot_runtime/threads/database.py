@@ -223,6 +223,13 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
             return []
         return await self._do(partial(transactions.read_runs, key=key), reading=True)
 
+    async def ended_runs(self, key: ThreadKey) -> Sequence[StoredRun]:
+        """Return the runs of a thread as `runs` does; one that goes on has no events."""
+        if not is_valid_key(key):
+            return []
+        read = partial(transactions.read_runs, key=key, only_ended=True)
+        return await self._do(read, reading=True)
+
     async def update(
         self, key: ThreadKey, *, name: str | None = None, archived: bool | None = None
     ) -> Thread | None:

@@ -174,6 +174,13 @@ class ThreadStore:
         """Return the runs of a thread, the oldest first; none for a thread that is not there."""
         raise NotImplementedError
 
+    async def ended_runs(self, key: ThreadKey) -> Sequence[StoredRun]:
+        """Return the runs of a thread as `runs` does; one that goes on may have no events.
+
+        For those who have its log: to collect what is stored of a run that goes on may take long.
+        """
+        return await self.runs(key)
+
     async def update(
         self, key: ThreadKey, *, name: str | None = None, archived: bool | None = None
     ) -> Thread | None:

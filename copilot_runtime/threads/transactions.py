@@ -266,8 +266,10 @@ async def _list_logs(db: Transaction, thread: int, run_id: str) -> Sequence[LogS
     return [LogStatus(log_id, ended is not None) for log_id, ended in rows]
 
 
-async def read_runs(db: Transaction, *, key: ThreadKey) -> Sequence[StoredRun]:
-    """Return the runs of a thread, the oldest first."""
+async def read_runs(
+    db: Transaction, *, key: ThreadKey, only_ended: bool = False
+) -> Sequence[StoredRun]:
+    """Return the runs of a thread, the oldest first; with `only_ended`, others have no events."""
     rows = await db.fetch(
         "SELECT copilot_threads.id, server, copilot_runs.id, key, run_id, copilot_runs.agent,"  # noqa: S608  # ours
         " began, ended, log FROM copilot_threads JOIN copilot_runs"
@@ -279,7 +281,8 @@ async def read_runs(db: Transaction, *, key: ThreadKey) -> Sequence[StoredRun]:
     # a database that puts them in order copies the logs, twice
     for thread, server, run, *row, log in sorted(rows, key=_get_beginning):
         place, has_ended = (thread, run), row[-1] is not None
-        events = {} if has_ended else await db.read_events(server, [place])
+        is_whole = has_ended or only_ended
+        events = {} if is_whole else await db.read_events(server, [place])
         head = decode(log, _describe(db, place))
         runs.append(build_run(row, prepend_head(head, events.get(place, ()))))
     return runs

@@ -12,7 +12,7 @@ WORKERS ?= 6
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system run test test-quick suite check style types packages format docs docs-site protos lock wheel bench bench-streaming bench-agui bench-threads bench-adapters bench-knowledge bench-planner bench-telemetry bench-analyst clean
+.PHONY: help setup system run test test-quick suite check style types packages format docs docs-site protos lock wheel bench bench-streaming bench-agui bench-threads bench-adapters bench-knowledge bench-planner bench-telemetry bench-analyst bench-scale bench-simulation clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ —/' | awk -F' — ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -108,7 +108,7 @@ lock: .venv/ready  ## Choose versions anew
 wheel: setup  ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build -t wheel
 
-bench: bench-streaming bench-agui bench-threads bench-adapters bench-knowledge bench-planner bench-telemetry bench-analyst  ## Run all benchmarks
+bench: bench-streaming bench-agui bench-threads bench-adapters bench-knowledge bench-planner bench-telemetry bench-analyst bench-scale  ## Run all benchmarks
 
 bench-streaming: setup  ## Measure streaming beside the Node runtime 1.10.6 (ARGS=--quick)
 	$(BIN)/python -m benchmarks.streaming.runner $(ARGS)
@@ -133,6 +133,12 @@ bench-telemetry: setup  ## Measure the stores of traces (ARGS=--quick)
 
 bench-analyst: setup  ## Measure questions about data beside LangChain's SQL toolkit (ARGS=--quick)
 	$(BIN)/python -m benchmarks.analyst $(ARGS)
+
+bench-scale: setup  ## Measure several processes (ARGS="--cases workers", or --quick)
+	$(BIN)/python -m benchmarks.scale $(ARGS)
+
+bench-simulation: setup  ## Say what breaks first at 100 machines and a million open threads
+	$(BIN)/python -m benchmarks.scale.simulation $(ARGS)
 
 clean:  ## Remove what was made
 	rm -rf .venv dist .pytest_cache .ruff_cache .hypothesis .copilot examples/*/node_modules examples/*/dist tests/conformance/*/node_modules tests/adapters/*/node_modules benchmarks/*/targets/*/node_modules benchmarks/*/targets/*/.venv

@@ -16,6 +16,7 @@ from copilot_runtime.cli.codegen import codegen
 from copilot_runtime.cli.events import events
 from copilot_runtime.cli.ingest import ingest
 from copilot_runtime.cli.keys import keys
+from copilot_runtime.cli.migrate import migrate
 from copilot_runtime.cli.plan.commands import plans
 from copilot_runtime.cli.policy import policy
 from copilot_runtime.cli.scenarios import test
@@ -333,6 +334,7 @@ def settings(config: ConfigOption = None) -> None:
 
 cli.command()(backup)
 cli.command()(restore)
+cli.command()(migrate)
 cli.command()(codegen)
 cli.command()(test)
 cli.command()(events)

@@ -35,16 +35,16 @@ from copilot_runtime.agents.planner.plan import OVER, Status
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, StoreFailed
 from copilot_runtime.private_file import create_private_file
 from copilot_runtime.threads.server_locks import Server, is_alive, remove_stale_locks
-from copilot_runtime.threads.sqlite.file import Durability, build_failure
+from copilot_runtime.threads.sqlite.file import Durability, build_failure, build_later_error
 from copilot_runtime.threads.sqlite.workers import Work, Writer
 from copilot_runtime.threads.store import ThreadKey
 
 T = TypeVar("T")
 
-_APPLICATION = 0x436F7050
+APPLICATION = 0x436F7050
 """The `application_id` of our files: `CopP`."""
 
-_VERSION = 2
+SCHEMA_VERSION = 2
 _SCHEMA = """
 CREATE TABLE plans (
     id TEXT PRIMARY KEY,
@@ -432,7 +432,9 @@ def open_plan_file(path: Path, durability: Durability) -> sqlite3.Connection:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if (application, version) != (_APPLICATION, _VERSION):
+        if (application, version) != (APPLICATION, SCHEMA_VERSION):
+            if application == APPLICATION and version > SCHEMA_VERSION:
+                raise build_later_error(path, public=PUBLIC)
             if application or tables:
                 raise ConfigurationFailed(
                     f"{str(path)!r} is no database of plans of this version.",
@@ -441,8 +443,8 @@ def open_plan_file(path: Path, durability: Durability) -> sqlite3.Connection:
                 )
             for statement in _SCHEMA.split(";"):
                 connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
     except BaseException:
         connection.close()

@@ -32,15 +32,15 @@ from copilot_runtime.knowledge.events.log import (
     parse_cursor,
 )
 from copilot_runtime.private_file import create_private_file
-from copilot_runtime.threads.sqlite.file import Durability
+from copilot_runtime.threads.sqlite.file import Durability, build_later_error
 from copilot_runtime.threads.sqlite.workers import Readers, Writer
 
 T = TypeVar("T")
 
-_APPLICATION = 0x436F7045
+APPLICATION = 0x436F7045
 """The `application_id` of our files: `CopE`."""
 
-_VERSION = 1
+SCHEMA_VERSION = 1
 _SCHEMA = """
 CREATE TABLE log (id TEXT NOT NULL, floor INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE events (
@@ -260,7 +260,9 @@ def _prepare(connection: sqlite3.Connection, path: Path, durability: Durability)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     connection.execute("ROLLBACK")
     is_new = not (application or tables)
-    if not is_new and (application, version) != (_APPLICATION, _VERSION):
+    if application == APPLICATION and version > SCHEMA_VERSION:
+        raise build_later_error(path, public=_PUBLIC)
+    if not is_new and (application, version) != (APPLICATION, SCHEMA_VERSION):
         raise ConfigurationFailed(
             f"{str(path)!r} is no log of events of this version.",
             hint="Name another file.",
@@ -280,8 +282,8 @@ def _make_tables(connection: sqlite3.Connection) -> None:
             for statement in _SCHEMA.split(";"):
                 connection.execute(statement)
             connection.execute("INSERT INTO log (id) VALUES (?)", (make_log_id(),))
-            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     finally:
         connection.execute("COMMIT")
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from copilot_runtime.errors import MissingPackage, StoreFailed
+from copilot_runtime.errors import ConfigurationFailed, MissingPackage, StoreFailed
 from copilot_runtime.security.api_keys.key import ApiKey
 from copilot_runtime.security.api_keys.store import COLUMNS, KeyStore, decode_key, encode_key
 
@@ -27,6 +27,10 @@ CREATE TABLE IF NOT EXISTS {_TABLE} (
     hash BYTEA NOT NULL
 )
 """
+_VERSIONS = "copilot_api_key_schema"
+SCHEMA_VERSION = 1
+"""The version that this program reads and writes."""
+
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM {_TABLE}"  # noqa: S608 - our own names
 _MARKS = ", ".join(f"${number}" for number in range(1, len(COLUMNS) + 1))
 _INSERT = f"INSERT INTO {_TABLE} VALUES ({_MARKS})"  # noqa: S608
@@ -124,7 +128,16 @@ class PostgresKeys(KeyStore):
 
 
 async def prepare(connection: Any) -> None:
-    """Make the table if it is not there; one server at a time."""
+    """Make the table if it is not there; one server at a time. Raises `ConfigurationFailed`."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-        await connection.execute(_SCHEMA)
+        await connection.execute(f"CREATE TABLE IF NOT EXISTS {_VERSIONS} (version integer)")
+        version = await connection.fetchval(f"SELECT max(version) FROM {_VERSIONS}") or 0  # noqa: S608
+        if version > SCHEMA_VERSION:
+            raise ConfigurationFailed(
+                "The API keys were written by a later version of copilot-runtime.",
+                hint="Install that version, or name another database.",
+            )
+        await connection.execute(_SCHEMA)  # it may be there from before versions were noted
+        if version < SCHEMA_VERSION:
+            await connection.execute(f"INSERT INTO {_VERSIONS} VALUES ($1)", SCHEMA_VERSION)  # noqa: S608

@@ -15,7 +15,7 @@ from copilot_runtime.security.api_keys.store import COLUMNS, KeyStore, decode_ke
 
 T = TypeVar("T")
 
-_VERSION = 1
+SCHEMA_VERSION = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS api_keys (
     id TEXT PRIMARY KEY,
@@ -132,14 +132,14 @@ def open_key_file(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
     try:
         found = db.execute("PRAGMA user_version").fetchone()[0]
-        if found > _VERSION:
+        if found > SCHEMA_VERSION:
             raise sqlite3.DatabaseError(
                 f"it was written by a later copilot-runtime (version {found})"
             )
         db.execute("PRAGMA journal_mode = WAL")
         with db:
             db.execute(_SCHEMA)
-            db.execute(f"PRAGMA user_version = {_VERSION}")
+            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     except BaseException:
         db.close()
         raise

@@ -172,7 +172,7 @@ _BUSY_MILLISECONDS = 3_000
 _RETRY_MILLISECONDS = 50
 _MOST_AT_ONCE = 8_000
 """Most spans that are read at one time: as many as that, or those of one trace."""
-_APPLICATION_ID = 0x54524143
+APPLICATION = 0x54524143
 """Written into the file, so that nobody's other database is taken for a store of traces."""
 _HAS_LABEL: Mapping[str, str] = {
     kind: f"{column}id IN (SELECT trace FROM labels WHERE kind = '{kind}' AND value = ?)"  # noqa: S608
@@ -463,9 +463,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
             if not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
                 for statement in _SCHEMA.split(";\n"):
                     connection.execute(statement)
-                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute("INSERT INTO schema_version VALUES (?)", (SCHEMA_VERSION,))
-    if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise _foreign(path, "it is the database of something else")
     version = _read_version(connection)
     if version == _UNRATED:

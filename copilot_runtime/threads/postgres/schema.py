@@ -69,6 +69,9 @@ _MIGRATIONS = (
 )
 """Each brings the tables from one version to the next. They are used as those of SQLite are."""
 
+SCHEMA_VERSION = len(_MIGRATIONS)
+"""The version that this program reads and writes."""
+
 _SECRET_SINCE = 2
 """The version that brought the secret from which agents' ids of threads are derived."""
 
@@ -84,7 +87,7 @@ async def prepare(connection: Any) -> None:
         await connection.execute("SELECT pg_advisory_xact_lock($1, 0)", LOCKS)
         await connection.execute("CREATE TABLE IF NOT EXISTS copilot_schema (version integer)")
         version = await connection.fetchval("SELECT max(version) FROM copilot_schema") or 0
-        if version > len(_MIGRATIONS):
+        if version > SCHEMA_VERSION:
             raise ConfigurationFailed(
                 "The threads were written by a later version of copilot-runtime.",
                 hint="Install that version, or name another database.",

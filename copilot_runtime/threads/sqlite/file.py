@@ -2,6 +2,7 @@
 
 import sqlite3
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from secrets import token_hex
 from typing import Literal
@@ -11,7 +12,7 @@ from copilot_runtime.private_file import create_private_file
 
 Durability = Literal["NORMAL", "FULL"]
 
-_APPLICATION = 0x436F7054
+APPLICATION = 0x436F7054
 """The `application_id` of our files: `CopT`."""
 
 _PATIENCE = 5.0
@@ -73,6 +74,18 @@ Each transaction writes every page it touched, so there are few tables and index
 goes on (`threads.running`) has its first events in its `log` and what follows in the `journal` of
 its server; an ended one has its whole log in `log`.
 """
+
+_JOURNAL = (
+    "CREATE TABLE journal (id INTEGER PRIMARY KEY, server TEXT NOT NULL, data BLOB NOT NULL)",
+    "INSERT OR IGNORE INTO journal SELECT number, server, CAST('[[' || run || ','"
+    " || substr(CAST(data AS TEXT), 2, length(CAST(data AS TEXT)) - 2) || ']]' AS BLOB)"
+    " FROM events JOIN threads ON threads.id = events.thread AND running = run",
+    "DROP TABLE events",
+)
+"""Bring files of the first day to the tables of the first version: events had one of their own."""
+
+SCHEMA_VERSION = len(_MIGRATIONS)
+"""The version that this program reads and writes."""
 
 _SECRET_SINCE = 2
 """The version that brought the secret from which agents' ids of threads are derived."""
@@ -140,6 +153,15 @@ def build_failure(path: Path, error: Exception, *, content: str = "threads") -> 
     )
 
 
+def build_later_error(path: Path, *, public: str) -> ConfigurationFailed:
+    """Return the error for a file whose tables are of a version that is not known yet."""
+    return ConfigurationFailed(
+        f"{str(path)!r} was written by a later version of copilot-runtime.",
+        hint="Install that version, or name another file.",
+        public=public,
+    )
+
+
 _PUBLIC = "The threads cannot be used."
 """What clients get in place of a message with a path."""
 
@@ -168,7 +190,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     connection.execute("ROLLBACK")
-    if application != _APPLICATION and (application or tables):
+    if application != APPLICATION and (application or tables):
         raise ConfigurationFailed(
             f"{str(path)!r} is a database of another program.",
             hint="Name another file.",
@@ -177,32 +199,36 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    newest = len(_MIGRATIONS)
+    newest = SCHEMA_VERSION
     if _version(connection) == newest:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = _version(connection)  # another process may have been first
         if version > newest:
-            raise ConfigurationFailed(
-                f"{str(path)!r} was written by a later version of copilot-runtime.",
-                hint="Install that version, or name another file.",
-                public=_PUBLIC,
-            )
-        for migration in _MIGRATIONS[version:]:
-            for statement in migration.split(";"):
-                connection.execute(statement)
+            raise build_later_error(path, public=_PUBLIC)
+        for statement in _list_statements(connection, version):
+            connection.execute(statement)
         if version < _SECRET_SINCE:  # agents know the threads that there are by other ids
             connection.execute(
                 "INSERT INTO secret SELECT ? WHERE NOT EXISTS (SELECT 1 FROM threads)",
                 (token_hex(32),),
             )
-        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {newest}")
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def _list_statements(connection: sqlite3.Connection, version: int) -> Iterator[str]:
+    """Yield what brings a file of a version up to date."""
+    names = "SELECT 1 FROM sqlite_master WHERE name = 'journal'"
+    if version and not connection.execute(names).fetchall():
+        yield from _JOURNAL
+    for migration in _MIGRATIONS[version:]:
+        yield from migration.split(";")
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -51,6 +51,9 @@ _MIGRATIONS = (
 something, and `instance` the start of the PostgreSQL that knew its lock: another one knows none.
 """
 
+SCHEMA_VERSION = len(_MIGRATIONS)
+"""The version that this program reads and writes."""
+
 
 async def prepare(connection: Any) -> None:
     """Make the tables, or bring them up to date; one server at a time."""
@@ -58,7 +61,7 @@ async def prepare(connection: Any) -> None:
         await connection.execute("SELECT pg_advisory_xact_lock($1, 0)", LOCKS)
         await connection.execute("CREATE TABLE IF NOT EXISTS copilot_plan_schema (version integer)")
         version = await connection.fetchval("SELECT max(version) FROM copilot_plan_schema") or 0
-        if version > len(_MIGRATIONS):
+        if version > SCHEMA_VERSION:
             raise ConfigurationFailed(
                 "The plans were written by a later version of copilot-runtime.",
                 hint="Install that version, or name another database.",

@@ -1,0 +1,20 @@
+PRAGMA application_id = 0;
+PRAGMA user_version = 1;
+BEGIN TRANSACTION;
+CREATE TABLE api_keys (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    roles TEXT NOT NULL,
+    scopes TEXT,
+    created_at REAL NOT NULL,
+    expires_at REAL,
+    revoked_at REAL,
+    used_at REAL,
+    salt BLOB NOT NULL,
+    hash BLOB NOT NULL
+) WITHOUT ROWID
+;
+INSERT INTO "api_keys" VALUES('acdbba45d0660367','ci','ann','','["user"]',NULL,1.79573078689570832253e+09,NULL,NULL,NULL,X'973A63D8654F670072535B4EF4960D90',X'297F7AC3FF47DF6B91CE164DA526009FC7B176E80CCBED54FAB1906C0F96805A');
+COMMIT;

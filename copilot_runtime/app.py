@@ -475,7 +475,7 @@ class CopilotRuntime:
         )
 
     def app(self, path: str | None = None, *, console: bool | None = None) -> "FastAPI":
-        """Return an application: every client's URL at `path`, `/health` and `/health/ready`.
+        """Return an application: every client's URL at `path`, and health at `/health/…`.
 
         With `console`, there are a page to try it at `/`, and the description of its routes at
         `/docs` and `/openapi.json`, also of those that you add. Its lifespan also makes Python's
@@ -593,7 +593,8 @@ class CopilotRuntime:
         below = [f"/{item}" for part in self.transports for item in part.paths if item]
         self._note_dependencies(bool(asked or app.router.dependencies))
         health = self._health()
-        app.router.routes.append(Route(f"{path}/health", health.live))
+        app.router.routes.append(Route(f"{path}/health", health.open))
+        app.router.routes.append(Route(f"{path}/health/live", health.live))
         app.router.routes.append(Route(f"{path}/health/ready", health.ready))
         if (metrics := self._metrics_endpoint()) is not None:
             app.router.routes.append(metrics.route(f"{path}/metrics"))
@@ -671,6 +672,7 @@ class CopilotRuntime:
 
         return asgi.Health(
             is_closing=lambda: self.runtime.is_closing,
+            is_draining=lambda: self.runtime.is_draining,
             can_reach=partial(can_reach, self.threads),
             warning=lambda: self._guard.warning,
             knowledge=self.knowledge.status if self.knowledge else None,
@@ -679,7 +681,10 @@ class CopilotRuntime:
 
     def _find_problems(self) -> Sequence[str]:
         agents = [problem for agent in self._list_agents() for problem in agent.find_problems()]
-        return [*self.telemetry.find_problems(), *dict.fromkeys(agents)]
+        peers = self.conversations.peers
+        carrier = () if peers is None or peers.is_reachable else ("carrier",)
+        provider = self.adapter.find_problems()
+        return [*self.telemetry.find_problems(), *carrier, *dict.fromkeys((*provider, *agents))]
 
     def _metrics_endpoint(self) -> MetricsEndpoint | None:
         settings, metrics = self.settings.telemetry, self.telemetry.metrics

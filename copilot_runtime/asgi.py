@@ -3,9 +3,11 @@
 Importing FastAPI takes a while, so this module is imported by those who make an application.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import FastAPI
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 _OPENAPI_PATH = "/openapi.json"
 
+_FRESH = 1.0
+"""Seconds for which an answer about the store is good: strangers may ask for it."""
+
 
 class KnowledgeReadiness(BaseModel):
     """Whether knowledge is up to date. How much there is, and what failed, is in the log."""
@@ -39,7 +44,8 @@ class Readiness(BaseModel):
 
     `knowledge` is there if the runtime has some. Questions are answered while it is updated, and
     while telemetry fails: `failing` names `traces`, which cannot be kept, and `exporter`, whose
-    receiver does not take what it gets. It names `plans`, too, which wait until they can be stored.
+    receiver does not take what it gets. It names `plans`, too, which wait until they can be stored,
+    the `carrier` to other processes, and the `provider` that has not answered the latest requests.
     """
 
     status: Literal["ready", "not ready"]
@@ -52,7 +58,8 @@ class Readiness(BaseModel):
 class Health:
     """Answers those who watch a server.
 
-    `is_closing` says whether it takes no more questions, `can_reach` whether its threads can be
+    `is_closing` says whether it takes no more questions, `is_draining` whether it soon will take
+    none, so that nobody should send it new ones, `can_reach` whether its threads can be
     used, `warning` what its operator should know, `knowledge` what is loaded, and `find_problems`
     which parts fail without which questions can be answered.
     """
@@ -61,35 +68,45 @@ class Health:
         self,
         *,
         is_closing: Callable[[], bool],
+        is_draining: Callable[[], bool] = lambda: False,
         can_reach: Callable[[], Awaitable[bool]],
         warning: Callable[[], str | None],
         knowledge: "Callable[[], KnowledgeStatus] | None" = None,
         find_problems: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._is_closing = is_closing
-        self._can_reach = can_reach
+        self._is_draining = is_draining
+        self._can_reach = _remember(can_reach)
         self._warning = warning
         self._knowledge = knowledge
         self._find_problems = find_problems
 
     def routes(self, path: str) -> Sequence[BaseRoute]:
         """Return the routes below a path, of which those with GET are described."""
-        live, ready = _make_health_routes(path)
+        answers = (self.open, self.live, self.ready)
+        routes = _make_health_routes(path)
         heads = [
-            Route(live.path, self.live, methods=["HEAD"]),
-            Route(ready.path, self.ready, methods=["HEAD"]),
+            Route(route.path, answer, methods=["HEAD"])
+            for route, answer in zip(routes, answers, strict=True)
         ]
-        answers = [request_response(self.live), request_response(self.ready)]
-        return [live.bind(answers[0]), ready.bind(answers[1]), *heads]
+        bound = [
+            route.bind(request_response(answer))
+            for route, answer in zip(routes, answers, strict=True)
+        ]
+        return [*bound, *heads]
 
     async def live(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
+        """Answer that the process goes on: also while it ends, for nothing else repairs it."""
+        return Response()
+
+    async def open(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
         """Answer that the server is there: 503 once it takes no more questions."""
         return Response(status_code=503 if self._is_closing() else 200)
 
     async def ready(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
         """Answer whether questions can be answered now: 503 if not."""
         is_reachable = await self._can_reach()
-        is_ready = is_reachable and not self._is_closing()
+        is_ready = is_reachable and not self._is_closing() and not self._is_draining()
         warning = self._warning()
         found = Readiness(
             status="ready" if is_ready else "not ready",
@@ -108,10 +125,29 @@ class Health:
         return KnowledgeReadiness(state=self._knowledge().state)
 
 
+def _remember(can_reach: Callable[[], Awaitable[bool]]) -> Callable[[], Awaitable[bool]]:
+    """Return what asks a store once a second at most, however often and by whom it is called."""
+    lock, found = asyncio.Lock(), (-1.0, False)
+
+    async def find() -> bool:
+        nonlocal found
+        async with lock:
+            if monotonic() > found[0]:
+                is_reachable = await can_reach()
+                found = monotonic() + _FRESH, is_reachable
+            return found[1]
+
+    return find
+
+
 @lru_cache(maxsize=16)
-def _make_health_routes(path: str) -> tuple[SharedRoute, SharedRoute]:
+def _make_health_routes(path: str) -> Sequence[SharedRoute]:
     async def health() -> Response:
         """Answer that the server is there: 503 once it takes no more questions."""
+        return answer_by_app()
+
+    async def live() -> Response:
+        """Answer that the process goes on, also while it ends."""
         return answer_by_app()
 
     async def ready() -> Response:
@@ -120,6 +156,7 @@ def _make_health_routes(path: str) -> tuple[SharedRoute, SharedRoute]:
 
     return (
         SharedRoute(f"{path}/health", health, tags=["server"], response_class=Response),
+        SharedRoute(f"{path}/health/live", live, tags=["server"], response_class=Response),
         SharedRoute(
             f"{path}/health/ready",
             ready,

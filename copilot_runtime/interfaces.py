@@ -548,6 +548,10 @@ class Adapter:
         """Return which model a request is for. Raises nothing."""
         return ModelEndpoint(model=request.parameters.model or "")
 
+    def find_problems(self) -> Sequence[str]:
+        """Return what does not work at the moment, a word each: `/health/ready` has them."""
+        return ()
+
     async def aclose(self) -> None:
         """Release what the adapter holds, when the server ends."""
 

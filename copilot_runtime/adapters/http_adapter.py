@@ -7,6 +7,7 @@ from functools import partial
 from typing import TypedDict
 
 from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedPolicy
+from copilot_runtime.adapters.provider_health import ProviderHealth
 from copilot_runtime.adapters.streaming import ProviderRequest, stream_response
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.events import Event
@@ -60,6 +61,7 @@ class HTTPAdapter(Adapter, ABC):
         self.first_token_timeout = first_token_timeout
         self._adapter = adapter
         self._service = service
+        self._health = ProviderHealth()
         self._headers = {
             "content-type": "application/json",
             "accept": accept,
@@ -92,8 +94,15 @@ class HTTPAdapter(Adapter, ABC):
         """
         prepare = partial(self._prepare_request, request)
         return stream_response(
-            prepare, first_token_timeout=self.first_token_timeout, span=request.span
+            prepare,
+            first_token_timeout=self.first_token_timeout,
+            span=request.span,
+            health=self._health,
         )
+
+    def find_problems(self) -> Sequence[str]:
+        """Return whether the provider has not answered the latest requests."""
+        return ("provider",) if self._health.is_failing else ()
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
         """Return which model a request is for."""

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 import orjson
 
 from copilot_runtime.adapters.errors import Service, find_request_id, read_response_error
+from copilot_runtime.adapters.provider_health import ProviderHealth
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.adapters.sent_parameters import describe_body
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
@@ -97,12 +98,14 @@ async def stream_response(
     *,
     first_token_timeout: float | None = None,
     span: Span = NO_SPAN,
+    health: ProviderHealth | None = None,
 ) -> Events:
     """Prepare a request, yield its warnings, send it, and yield the events of its response.
 
     After an error that is `retryable` the request is sent again, as long as no event has been
     yielded. `first_token_timeout` limits the seconds until the first event, retries included.
-    The `span` of the request is told what was sent, what came back, and each retry.
+    The `span` of the request is told what was sent, what came back, and each retry; `health` gets
+    the outcome.
     Raises the error that the status or the body of the response stands for, `RunStalled` when a
     time limit has passed, and `NetworkError` for a response that ended too early.
     """
@@ -135,6 +138,8 @@ async def stream_response(
                 response.finished = reader.done
             error = error or _find_error(reader, frames, request.service, response.headers)
             if error is None:
+                if health is not None:
+                    health.record_success()
                 for event in reader.end():
                     if isinstance(event, Usage):
                         request.on_usage(event)
@@ -144,6 +149,10 @@ async def stream_response(
                 raise error
             span.add_event(semconv.EVENT_RETRY, {semconv.ERROR_TYPE: error.code})
             await limit.within_deadline(asyncio.sleep(backoff(attempt)))
+    except CopilotError as error:
+        if health is not None:
+            health.record_failure(error)
+        raise
     finally:
         if span.is_recording and reader is not None:
             reader.describe(span)

@@ -34,6 +34,11 @@ class Carrier(ABC):
     async def send(self, to: str, message: bytes) -> None:
         """Send a message, and wait while too many are under way. Raises `PeerLost`."""
 
+    @property
+    def is_reachable(self) -> bool:
+        """Whether messages can be sent, as far as is known."""
+        return True
+
     @abstractmethod
     async def aclose(self) -> None:
         """Take no more messages."""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import ceil
+from types import FrameType
 from typing import Any
 
 import typer
@@ -87,7 +88,7 @@ def serve(
     with listener:
         origin = _origin(settings.host, listener.getsockname()[1])
         banner = _banner(name, _addresses(found, origin, path))
-        server = _Server(config, banner, life, worker)
+        server = _Server(config, banner, life, worker, settings.drain_timeout)
         try:
             server.run(sockets=[listener, *(listener.dup() for _ in range(_LISTENERS - 1))])
         except KeyboardInterrupt:
@@ -130,7 +131,7 @@ def _serve_by_workers(name: str, settings: Settings, path: str | None) -> None:
             words,
             settings.workers,
             environ=_list_shared_stores(settings),
-            grace=2 * settings.stop_timeout + 5,
+            grace=settings.drain_timeout + 2 * settings.stop_timeout + 5,
             banner=banner,
         )
         if code := asyncio.run(workers.run()):
@@ -185,6 +186,11 @@ class _LifespanApp:
             if not self._is_stopping:
                 raise  # and uvicorn logs it; of a server that stops it is no error
 
+    def drain(self) -> None:
+        """Let every runtime in the application say that it is not ready."""
+        for conversations in self._opened:
+            conversations.runtime.is_draining = True
+
     async def stop_runs(self) -> None:
         """Stop what still runs in a while, of every runtime in the application.
 
@@ -225,12 +231,19 @@ class _Server(uvicorn.Server):
     """A server that prints its addresses once it listens, and stops all runs when it stops."""
 
     def __init__(
-        self, config: uvicorn.Config, banner: str, life: _LifespanApp, worker: WorkerPipe | None
+        self,
+        config: uvicorn.Config,
+        banner: str,
+        life: _LifespanApp,
+        worker: WorkerPipe | None,
+        drain_timeout: float = 0.0,
     ) -> None:
         super().__init__(config)
         self._banner = banner
         self._worker = worker
         self._life = life
+        self._drain_timeout = drain_timeout
+        self._is_hurried = asyncio.Event()
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until the server ends.
@@ -257,7 +270,19 @@ class _Server(uvicorn.Server):
         elif self.started and self._worker is not None:
             self._worker.report_ready()
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Note a signal to stop; the second one ends the time to drain."""
+        if self.should_exit:
+            self._is_hurried.set()
+        super().handle_exit(sig, frame)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._drain_timeout and not self.force_exit:
+            logger.info("Draining for %g seconds", self._drain_timeout)
+            self._life.drain()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._drain_timeout):
+                    await self._is_hurried.wait()
         stopping = asyncio.create_task(self._life.stop_runs())
         try:
             await super().shutdown(sockets)

@@ -216,6 +216,11 @@ class Settings(Section):
     stop_timeout: Seconds = Field(
         default=5, description="Seconds that running answers have to end when the server stops."
     )
+    drain_timeout: SecondsOrNone = Field(
+        default=0,
+        description="Seconds for which a server that is to stop still takes requests, while "
+        "/health/ready says that it is not ready: until load balancers know.",
+    )
     bus: str = Field(
         default="memory", description="Where the logs of runs are: memory, or a name of a plugin."
     )

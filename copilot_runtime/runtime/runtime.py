@@ -142,6 +142,8 @@ class Runtime:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._old_logs = ExpiryQueue(_LOG_TTL, self._drop_log)
         self.is_closing = False
+        self.is_draining = False
+        """Whether it soon takes no more questions: load balancers should send none."""
 
     def open(self) -> None:
         """Take runs again, after `aclose`."""

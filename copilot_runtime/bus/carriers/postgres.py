@@ -56,6 +56,10 @@ class PostgresCarrier(Carrier):
         self._parts: defaultdict[tuple[str, str], dict[int, bytes]] = defaultdict(dict)
         """What has come of messages in several parts, by their sender and number."""
 
+    @property
+    def is_reachable(self) -> bool:
+        return self._connecting is None or self._connecting.done()
+
     async def open(self, address: str, receive: Receive, lose: Lose) -> None:
         """Connect and listen. Raises what the database raises."""
         del lose  # the end of another process is not noticed here

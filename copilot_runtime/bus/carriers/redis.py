@@ -66,6 +66,10 @@ class RedisCarrier(Carrier):
         self._room = asyncio.Event()
         self._is_reachable = True
 
+    @property
+    def is_reachable(self) -> bool:
+        return self._is_reachable
+
     async def open(self, address: str, receive: Receive, lose: Lose) -> None:
         """Connect, and read the inbox. Raises `ConfigurationFailed` if Redis does not answer."""
         del lose  # the end of another process is not noticed here

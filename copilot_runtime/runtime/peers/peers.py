@@ -86,6 +86,11 @@ class Peers:
         self._address = address
         self._store.on_renewal = self._renew
 
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the other processes can be reached, as far as is known."""
+        return self._carrier.is_reachable
+
     def _renew(self) -> None:
         """Listen at the new address of this process; nobody asks at the old one."""
         self._start(self._open_again())

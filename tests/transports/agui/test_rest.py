@@ -105,7 +105,8 @@ def test_all_that_is_offered_is_a_typed_route_with_a_description() -> None:
         for path, operations in app.openapi()["paths"].items()
         for method in operations
     }
-    health = {("GET", f"{path}/health{end}") for path in ("", "/api") for end in ("", "/ready")}
+    ends = ("", "/live", "/ready")
+    health = {("GET", f"{path}/health{end}") for path in ("", "/api") for end in ends}
 
     assert typed == described == offered | health | list_others(served, "/api")
 

@@ -132,7 +132,7 @@ def test_without_agui_there_is_nothing_of_it_to_describe() -> None:
     served = runtime(transports=["graphql"])
     app = served.app()
 
-    health = {f"{path}/health{end}" for path in ("", "/graphql") for end in ("", "/ready")}
+    health = {f"{path}/health{end}" for path in ("", "/graphql") for end in ("", "/live", "/ready")}
     others = {path for _, path in list_others(served, "/graphql")}
     assert app.openapi()["paths"].keys() == health | others
     assert TestClient(app).get("/graphql/threads").status_code == 404

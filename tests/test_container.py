@@ -62,7 +62,7 @@ async def test_a_server_that_is_gone_is_not_healthy() -> None:
 
 
 def test_dependencies_are_installed_before_the_code_is_there() -> None:
-    dependencies = DOCKERFILE.index('".${EXTRAS:+[$EXTRAS]}"')
+    dependencies = DOCKERFILE.index('".${extras:+[$extras]}"')
     code = DOCKERFILE.index("COPY copilot_runtime copilot_runtime")
 
     assert dependencies < code

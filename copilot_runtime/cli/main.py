@@ -13,6 +13,7 @@ from copilot_runtime.cli.analyst.commands import analyst
 from copilot_runtime.cli.audit import audit
 from copilot_runtime.cli.backup import backup, restore
 from copilot_runtime.cli.codegen import codegen
+from copilot_runtime.cli.doctor import doctor
 from copilot_runtime.cli.events import events
 from copilot_runtime.cli.ingest import ingest
 from copilot_runtime.cli.keys import keys
@@ -335,6 +336,7 @@ def settings(config: ConfigOption = None) -> None:
 cli.command()(backup)
 cli.command()(restore)
 cli.command()(migrate)
+cli.command()(doctor)
 cli.command()(codegen)
 cli.command()(test)
 cli.command()(events)

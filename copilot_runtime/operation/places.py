@@ -1,9 +1,10 @@
 """Where a server with some settings keeps what it keeps."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from copilot_runtime.config.settings import Settings
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.operation.database import Place
 from copilot_runtime.threads.url import build_store
 
@@ -66,3 +67,26 @@ def find_trace_place(settings: Settings) -> tuple[str, Path]:
 
 _WORKERS_EVENTS, _WORKERS_TRACES = ".copilot/events.db", ".copilot/traces.db"
 """Files that several workers share in place of their memory."""
+
+
+def list_paths(settings: Settings) -> Sequence[Path]:
+    """Return the files and folders of this machine into which a server writes."""
+    places = (_try_find(find, settings) for find in (find_threads, find_plans, find_keys))
+    kind, traces = find_trace_place(settings)
+    local, _, folder = settings.knowledge.address.partition("?")[0].partition(":")
+    events = find_event_file(settings)
+    return [
+        *(place.path for place in places if place is not None and place.path is not None),
+        *([traces] if kind in ("sqlite", "jsonl") else []),
+        *([events] if events else []),
+        *([Path(settings.audit.file)] if settings.audit.file else []),
+        *([Path(folder)] if local == "local" else []),
+    ]
+
+
+def _try_find(find: Callable[[Settings], Place | None], settings: Settings) -> Place | None:
+    """Return a place; None for one that cannot be understood, which others say."""
+    try:
+        return find(settings)
+    except CopilotError:
+        return None

@@ -1,0 +1,99 @@
+"""Asks all checks at once, each for some seconds, and hides secrets in what they find."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from copilot_runtime.app import CopilotRuntime
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.operation.doctor.finding import Finding, explain_error, good, problem
+from copilot_runtime.operation.doctor.machine import (
+    check_disks,
+    check_files,
+    check_limits,
+    check_packages,
+    check_ports,
+)
+from copilot_runtime.operation.doctor.secrets import collect_secrets, hide_secrets
+from copilot_runtime.operation.doctor.stores import (
+    check_audit,
+    check_carrier,
+    check_clock,
+    check_objects,
+    check_schemas,
+)
+from copilot_runtime.operation.doctor.upstream import (
+    check_access,
+    check_embeddings,
+    check_mcp_servers,
+    check_provider,
+    check_telemetry,
+)
+
+Check = Callable[[], Awaitable[Sequence[Finding]]]
+
+_SECONDS = 20.0
+"""That one check may take."""
+
+
+async def examine(
+    settings: Settings,
+    make_runtime: Callable[[], CopilotRuntime],
+    *,
+    config: Path | None = None,
+    environ: Mapping[str, str],
+    calls: bool = False,
+    seconds: float = _SECONDS,
+) -> Sequence[Finding]:
+    """Look at everything that a server with some settings needs. Raises nothing.
+
+    `make_runtime` builds it, without opening anything. `calls` asks the model and the embedder.
+    """
+    found = [good("configuration", f"read from '{config}'" if config else "defaults, environment")]
+    checks: dict[str, Check] = {
+        "packages": _in_thread(check_packages),
+        "open files": _in_thread(check_limits),
+        "disk": _in_thread(partial(check_disks, settings)),
+        "files": _in_thread(partial(check_files, settings, config)),
+        "port": _in_thread(partial(check_ports, settings)),
+        "clock": partial(check_clock, settings),
+        "stores": partial(check_schemas, settings),
+        "carrier": partial(check_carrier, settings),
+        "knowledge": partial(check_objects, settings),
+        "audit log": partial(check_audit, settings),
+        "mcp server": partial(check_mcp_servers, settings),
+        "telemetry": partial(check_telemetry, settings),
+    }
+    try:
+        runtime = make_runtime()
+    except Exception as error:  # what keeps a server from starting is found, not raised
+        found = [explain_error("configuration", error)]
+    else:
+        checks["access"] = _in_thread(partial(check_access, runtime))
+        checks["provider"] = partial(check_provider, runtime, calls=calls)
+        checks["embeddings"] = partial(check_embeddings, runtime, calls=calls)
+    results = await asyncio.gather(*(_run(name, one, seconds) for name, one in checks.items()))
+    secrets = collect_secrets(settings, environ)
+    return [_hide(one, secrets) for one in [*found, *(one for part in results for one in part)]]
+
+
+async def _run(name: str, check: Check, seconds: float) -> Sequence[Finding]:
+    try:
+        async with asyncio.timeout(seconds):
+            return await check()
+    except TimeoutError:
+        hint = "Something does not answer: see whether it runs, and what firewalls allow."
+        return [problem(name, f"It took longer than {seconds:g} seconds.", hint)]
+    except Exception as error:  # a check that fails has found something
+        return [explain_error(name, error)]
+
+
+def _in_thread(check: Callable[[], Sequence[Finding]]) -> Check:
+    return partial(asyncio.to_thread, check)
+
+
+def _hide(finding: Finding, secrets: frozenset[str]) -> Finding:
+    text, hint = (hide_secrets(part, secrets) for part in (finding.text, finding.hint))
+    return replace(finding, text=text, hint=hint)

@@ -1,0 +1,106 @@
+"""Stores and what connects servers: threads, plans, keys, the carrier, objects, and clocks."""
+
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+from secrets import token_hex
+
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.operation.database import Place, open_snapshot
+from copilot_runtime.operation.doctor.finding import Finding, good, problem, warning
+from copilot_runtime.operation.places import find_threads
+from copilot_runtime.operation.schemas import Schema, list_schemas
+from copilot_runtime.parts import build_carrier
+from copilot_runtime.storage.url import open_storage
+from copilot_runtime.threads.postgres.schema import LEASE
+from copilot_runtime.threads.url import build_store
+
+_MOST_DRIFT = 2.0
+"""Seconds between two clocks that are usual."""
+
+
+async def check_schemas(settings: Settings) -> Sequence[Finding]:
+    """See whether each store can be reached, and is of a version that this program knows."""
+    found = [await _check_schema(schema) for schema in list_schemas(settings)]
+    if settings.threads.partition(":")[0] == "memory":
+        hint = "Set threads to sqlite:PATH or postgresql://... unless they may be lost."
+        found.insert(0, warning("threads", "They are in memory, and end with the server.", hint))
+    return found
+
+
+async def _check_schema(schema: Schema) -> Finding:
+    status = await schema.inspect()
+    match status.state:
+        case "current":
+            return good(status.name, f"{status.address}, version {status.version}")
+        case "new":
+            return good(status.name, f"{status.address} is made when it is needed")
+        case "old":
+            text = f"{status.address} is of version {status.version}, and {status.newest} is new."
+            return warning(
+                status.name, text, "The next server migrates it; so does `copilot-runtime migrate`."
+            )
+        case "later" | "unusable":
+            return problem(status.name, f"{status.address} cannot be used.", status.problem)
+
+
+async def check_carrier(settings: Settings) -> Sequence[Finding]:
+    """See whether this process can reach others by the carrier."""
+    if settings.carrier == "none" or settings.threads.partition(":")[0] == "memory":
+        return []
+    store = build_store(settings.threads)
+    if store.shared_file is not None and not store.shared_file.exists():
+        return []  # no server has been here
+    if (carrier := build_carrier(settings, store)) is None:
+        return []
+    kind = type(carrier).__name__.removesuffix("Carrier")
+    async with aclosing(carrier):
+        await carrier.open(f"doctor{token_hex(4)}", _ignore, _ignore)
+    return [good("carrier", f"messages go by {kind}")]
+
+
+def _ignore(*_: object) -> None:
+    """Do nothing: nobody sends this process anything."""
+
+
+async def check_objects(settings: Settings) -> Sequence[Finding]:
+    """See whether the storage of knowledge can be reached."""
+    address = settings.knowledge.address
+    if address in ("", "memory"):
+        return []
+    async with aclosing(open_storage(address)) as storage:
+        await storage.find_etags("doctor")
+    return [good("knowledge", f"{address.partition('?')[0]} can be read")]
+
+
+async def check_clock(settings: Settings) -> Sequence[Finding]:
+    """Compare the clock of this machine with that of the database: leases depend on both."""
+    place = None if settings.threads.partition(":")[0] == "memory" else find_threads(settings)
+    if place is None or place.path is not None:
+        return [good("clock", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()))]
+    drift = abs(await _read_clock(place) - time.time())
+    text = f"{drift:.1f} seconds between this machine and the database"
+    hint = "Let both keep time by NTP: timedatectl."
+    if drift >= LEASE:
+        return [problem("clock", text, hint)]
+    return [warning("clock", text, hint) if drift > _MOST_DRIFT else good("clock", text)]
+
+
+async def _read_clock(place: Place) -> float:
+    async with open_snapshot(place) as db:
+        [(seconds,)] = await db.fetch("SELECT extract(epoch FROM clock_timestamp())::float8")
+    return seconds
+
+
+async def check_audit(settings: Settings) -> Sequence[Finding]:
+    """See whether the audit log is as it was written."""
+    if not settings.audit.file or not Path(settings.audit.file).exists():  # noqa: ASYNC240  # quick
+        return []
+    from copilot_runtime.security.audit.verify import verify
+
+    found = verify(Path(settings.audit.file), settings.audit.key)
+    if found.problems:
+        hint = "`copilot-runtime audit verify` lists all that is wrong with it."
+        return [problem("audit log", found.problems[0], hint)]
+    return [good("audit log", f"{found.lines} lines are as they were written")]

@@ -1,0 +1,106 @@
+"""What is elsewhere: the provider of the model, embeddings, MCP servers, receivers of telemetry."""
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from time import monotonic
+from urllib.parse import urlsplit
+
+from copilot_runtime.app import CopilotRuntime
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.interfaces import ChatRequest, Parameters
+from copilot_runtime.messages import TextMessage
+from copilot_runtime.operation.doctor.finding import (
+    Finding,
+    explain_error,
+    good,
+    problem,
+    warning,
+)
+
+
+async def check_provider(runtime: CopilotRuntime, *, calls: bool) -> Sequence[Finding]:
+    """See whether there is a key, and whether the provider can be reached; ask it, if wanted."""
+    adapter, name = runtime.adapter, "provider"
+    try:
+        await adapter.check_key()
+    except CopilotError as error:
+        return [explain_error(name, error)]
+    request = ChatRequest(
+        messages=[TextMessage(id="doctor", role="user", content="Answer with the word: well")],
+        parameters=Parameters(max_tokens=16),
+    )
+    if calls:
+        return [await _call(runtime, request)]
+    endpoint = adapter.endpoint(request)
+    if not endpoint.url:
+        return [good(name, f"{type(adapter).__name__}: not asked, for it costs tokens (--call)")]
+    return [await _reach(name, endpoint.url, "Not asked, for it costs tokens: --call asks it.")]
+
+
+async def _call(runtime: CopilotRuntime, request: ChatRequest) -> Finding:
+    begin = monotonic()
+    try:
+        async with aclosing(runtime.adapter.stream(request)) as events:
+            async for _ in events:
+                pass
+    except Exception as error:  # of any adapter
+        return explain_error("provider", error)
+    return good("provider", f"answered in {monotonic() - begin:.1f} seconds")
+
+
+async def check_embeddings(runtime: CopilotRuntime, *, calls: bool) -> Sequence[Finding]:
+    """See whether embeddings can be made."""
+    if runtime.knowledge is None:
+        return []
+    embedder = runtime.knowledge.embedder
+    await embedder.check_key()
+    if not calls:
+        return [good("embeddings", f"{type(embedder).__name__}: not asked, --call asks it")]
+    [vector] = await embedder.embed(["doctor"])
+    return [good("embeddings", f"{len(vector)} numbers for a text")]
+
+
+async def check_mcp_servers(settings: Settings) -> Sequence[Finding]:
+    """See whether MCP servers can be reached."""
+    return [await _reach("mcp server", url) for url in settings.mcp.servers]
+
+
+async def check_telemetry(settings: Settings) -> Sequence[Finding]:
+    """See whether the receiver of telemetry can be reached."""
+    telemetry = settings.telemetry
+    urls = {*telemetry.endpoints.values(), *([telemetry.endpoint] if telemetry.endpoint else [])}
+    return [await _reach("telemetry", url) for url in sorted(urls)]
+
+
+def check_access(runtime: CopilotRuntime) -> Sequence[Finding]:
+    """See whether people have to sign in."""
+    settings = runtime.settings
+    if runtime.authenticate is not None or runtime.schemes is not None:
+        return [good("access", "people and programs sign in")]
+    is_local = settings.host in ("127.0.0.1", "::1", "localhost")
+    text = "Nobody has to sign in, and all share their threads."
+    hint = "Set access.authenticate, such as [api_keys] or [jwt]."
+    return [good("access", text) if is_local else warning("access", text, hint)]
+
+
+async def _reach(name: str, url: str, more: str = "") -> Finding:
+    """Connect to the server of an address, and send it nothing."""
+    parts = urlsplit(url if "//" in url else f"//{url}")
+    is_encrypted = parts.scheme in ("https", "grpcs", "wss")
+    host, port = parts.hostname or "", parts.port or (443 if is_encrypted else 80)
+    where = f"{host}:{port}"
+    try:
+        context = ssl.create_default_context() if is_encrypted else None
+        _, writer = await asyncio.open_connection(host, port, ssl=context)
+    except ssl.SSLError as error:
+        return problem(name, f"The certificate of {where} is not trusted: {error.reason}.")
+    except OSError as error:
+        hint = "See whether it runs, and what proxies and firewalls allow."
+        return problem(name, f"{where} cannot be reached: {error.strerror or error}.", hint)
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return good(name, " ".join(filter(None, (f"{where} can be reached.", more))))

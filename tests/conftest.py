@@ -41,6 +41,8 @@ WHOLE = (
     "knowledge/ingestion/test_ingest_beside_a_server.py",
     "knowledge/ingestion/test_kill.py",
     "knowledge/vectors/test_kill.py",
+    "operation/test_backup.py",
+    "operation/test_health.py",
     "site",
     "test_cli.py",
     "test_trip_examples.py",

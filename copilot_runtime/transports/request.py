@@ -1,5 +1,6 @@
 """One request, as the router gives it to a transport, and the ways to answer it."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from ipaddress import IPv6Address, IPv6Network, ip_address
@@ -15,6 +16,10 @@ from copilot_runtime.transports.body import BadRequest, check_values, read_body
 from copilot_runtime.transports.streaming import PIECE, UNBUFFERED, Stream, share
 
 _NOBODY = Caller()
+
+_PEEKED = 64 * 1024
+"""Bytes of a body that may be looked at of somebody who is not known."""
+_PEEK_SECONDS = 5.0
 
 
 class Request:
@@ -144,6 +149,22 @@ class Request:
         if isinstance(self._body, BadRequest):
             raise self._body
         return self._body
+
+    async def peek(self) -> bytes:
+        """Return the beginning of the body, of which no more is read than comes at once.
+
+        It is empty for a WebSocket, and where nothing comes in time. The body cannot be read then.
+        """
+        if self.is_websocket or self._body is not None:
+            return self._body if isinstance(self._body, bytes) else b""
+        try:
+            async with asyncio.timeout(min(self._read_timeout, _PEEK_SECONDS)):
+                message = await self.receive()
+        except TimeoutError:
+            return b""
+        beginning: bytes = message.get("body", b"")
+        self._body = BadRequest("Only the beginning of the body was read.")
+        return beginning[:_PEEKED]
 
     async def json(self) -> Any:
         """Return the value of a JSON body, which is decoded only once.

@@ -18,7 +18,7 @@ from copilot_runtime.identity import set_current_identity
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.limits.limiter import Limiter
 from copilot_runtime.security.loopback import LoopbackGuard
-from copilot_runtime.transports.auth import Authenticator
+from copilot_runtime.transports.auth import Authenticator, Unauthorized
 from copilot_runtime.transports.body import BadRequest, ClientGone
 from copilot_runtime.transports.request import Request, decode_headers
 from copilot_runtime.transports.request_audit import RequestAudit
@@ -123,7 +123,7 @@ class Router:
         except (ClientGone, WriteTimeout):
             pass  # nobody is left who could read an answer
         except Refusal as refusal:
-            await _refuse(request, refusal)
+            await _refuse(request, await self._show(request, refusal))
             return refusal
         except Exception as error:  # also of hooks, stores and agents
             if transport is None or request.is_answered or request.is_websocket:
@@ -136,6 +136,13 @@ class Router:
             await _refuse(request, transport.refuse(error))
             return error
         return None
+
+    async def _show(self, request: Request, refusal: Refusal) -> Refusal:
+        """Return the answer to somebody who is not let in, as clients at this path show it."""
+        if isinstance(refusal, Unauthorized):
+            for transport in self._fixed.get(request.path, ()):
+                refusal = await transport.show(request, refusal)
+        return refusal
 
     async def _count(self, request: Request) -> LimitExceeded | None:
         """Count a request, and return why it is one too many."""

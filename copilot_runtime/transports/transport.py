@@ -126,6 +126,13 @@ class Transport:
         """Answer a request that is one too many, by the words of `error`: a 429 by default."""
         raise error
 
+    async def show(self, request: Request, refusal: Refusal) -> Refusal:  # noqa: ARG002
+        """Return the answer to somebody who is not let in; nothing is known of who that is.
+
+        For clients that show it only in a form of their own. By default it is the refusal.
+        """
+        return refusal
+
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:  # noqa: ARG002  # may be overridden
         """Return typed routes for some of `paths`, which `/docs` then describes; none by default.
 

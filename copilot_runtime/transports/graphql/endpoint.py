@@ -3,10 +3,13 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from copilot_runtime.errors import LimitExceeded
+from copilot_runtime.errors import ErrorReport, LimitExceeded
 from copilot_runtime.gc_tuning import freeze_imports
 from copilot_runtime.transports.request import Request
-from copilot_runtime.transports.transport import Services, Transport
+from copilot_runtime.transports.transport import Refusal, Services, Transport
+
+CLIENT_VERSION = "x-copilotkit-runtime-client-gql-version"
+"""The header by which the client of v1 says that it asks."""
 
 if TYPE_CHECKING:
     from copilot_runtime.transports.graphql.server import GraphQLServer
@@ -29,14 +32,31 @@ class GraphQLEndpoint(Transport):
         return not await request.is_envelope()
 
     async def limit(self, request: Request, error: LimitExceeded) -> None:
-        """Answer by an error of GraphQL: clients show none that has another status."""
+        """Answer a question by its failure, and all else by an error of GraphQL."""
         if request.is_websocket:
             closing = {"code": 1013, "reason": "Try again later"}
             await request.send({"type": "websocket.close", **closing})
             return
-        from copilot_runtime.transports.graphql.errors import build_root_error  # as below
+        from copilot_runtime.transports.graphql.response import GraphQLResponse  # as below
 
-        await request.respond_json(200, build_root_error(error, None))
+        await GraphQLResponse(request).fail(error, None)
+
+    async def show(self, request: Request, refusal: Refusal) -> Refusal:
+        """Return an answer that a page of v1 shows to whoever could not sign in."""
+        if CLIENT_VERSION not in request.headers:
+            return refusal
+        from copilot_runtime.transports.graphql import refusal as failures  # as below
+
+        beginning = await request.peek()
+        if not failures.is_chat(request, beginning):
+            return refusal
+        report = ErrorReport(
+            code=refusal.body["errors"][0]["extensions"]["code"],
+            message=str(refusal),
+            status_code=refusal.status,
+            visibility="banner",
+        )
+        return Refusal(200, failures.build_failed_response(report, beginning))
 
     async def __call__(self, request: Request) -> None:
         await self._server(request)

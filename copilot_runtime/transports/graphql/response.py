@@ -11,17 +11,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from copilot_runtime.errors import CopilotError
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.transports import trace_ids
 from copilot_runtime.transports.body import BadRequest
+from copilot_runtime.transports.graphql.endpoint import CLIENT_VERSION
+from copilot_runtime.transports.graphql.errors import build_root_error
+from copilot_runtime.transports.graphql.refusal import build_failed_response, is_chat
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import Stream
 
 _GRAPHQL_JSON = "application/graphql-response+json"
 _ANY_MULTIPART = ("multipart/mixed", "multipart/*", "*/*")
 
-_CLIENT_VERSION = "x-copilotkit-runtime-client-gql-version"
 _VERSION = re.compile(r"[\w.+-]{1,64}")
 
 
@@ -73,6 +76,19 @@ class GraphQLResponse:
             content_type=f"{media_type}; charset=utf-8",
             headers={**self._headers, **(headers or {})},
         )
+
+    async def fail(self, error: CopilotError, key: str | None) -> None:
+        """Answer a question that somebody may not ask, or not now, so that their page shows it.
+
+        All but pages get an error of GraphQL; `key` is where it has happened.
+        """
+        request = self._request
+        request.set_retry_after(error)
+        body = await request.body()
+        if is_chat(request, body):
+            await self.json(build_failed_response(error.report(), body))
+        else:
+            await self.json(build_root_error(error, key))
 
     async def refuse(self, error: BadRequest) -> None:
         """Answer a request that cannot be read."""
@@ -134,5 +150,5 @@ EVENT_STREAM = Framing("text/event-stream", b":\n\n", _event, b"event: complete\
 
 def _version_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
     """Echo the client's version: with any other, v1 clients show a banner of mismatch."""
-    version = headers.get(_CLIENT_VERSION, "")
+    version = headers.get(CLIENT_VERSION, "")
     return {"x-copilotkit-runtime-version": version} if _VERSION.fullmatch(version) else {}

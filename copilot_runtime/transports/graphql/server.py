@@ -124,13 +124,13 @@ class GraphQLServer:
                 require_scopes(document.node, request.operation_name, context.caller.identity)
             except Forbidden as error:
                 context.request.refusal = error
-                await response.json(build_root_error(error, plan.key if plan else None))
+                await response.fail(error, plan.key if plan else None)
                 return
         if request.size > _LARGE and document.node is not None:
             try:
                 context.check_size(document.node, request.operation_name, request.variables)
             except LimitExceeded as error:
-                await response.json(build_root_error(error, plan.key if plan else None))
+                await response.fail(error, plan.key if plan else None)
                 return
         if plan is not None:
             data = read_input(request.variables.get(plan.data))
@@ -153,6 +153,9 @@ class GraphQLServer:
         try:
             run = await start_run(context, data, properties)
             log = run.follow()
+        except (Forbidden, LimitExceeded) as error:
+            await response.fail(error, plan.key)
+            return
         except Exception as error:  # also of hooks and agents: the client gets it without details
             context.request.set_retry_after(error)
             await response.json(build_root_error(error, plan.key))

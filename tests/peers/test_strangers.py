@@ -122,7 +122,9 @@ def test_a_message_is_one_line_whatever_is_in_it() -> None:
 async def test_only_the_user_of_the_server_may_speak_to_it() -> None:
     with TemporaryDirectory() as folder:  # whose path is short enough for sockets
         path = Path(folder)
-        async with two_servers(path, Parrot()):
+        async with two_servers(path, Parrot()) as servers:
+            for one in servers:  # which has started once it answers
+                await one.browser().ask("GET", "/info")
             modes = read_modes(path)
 
     assert modes == [0o600, 0o600]

@@ -40,7 +40,15 @@ def _check_rates(texts: tuple[str, ...]) -> tuple[str, ...]:
     return texts
 
 
+def _check_counts(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        if not parse_rate(text)[0].is_integer():
+            raise ValueError(f"{text!r} has a fraction: only whole ones are counted")
+    return texts
+
+
 Rates = Annotated[Words, AfterValidator(_check_rates)]
+Counts = Annotated[Words, AfterValidator(_check_rates), AfterValidator(_check_counts)]
 AtOnce = Annotated[int, Field(ge=0)]
 
 
@@ -54,11 +62,11 @@ class LimitSettings(Section):
             repr=False,  # it may hold a password
         )
     )
-    requests_per_user: Rates = Field(
+    requests_per_user: Counts = Field(
         default=(), description="Requests of a user, such as 120/minute, 5000/day."
     )
-    requests_per_tenant: Rates = Field(default=(), description="Requests of all of a tenant.")
-    requests_per_key: Rates = Field(default=(), description="Requests with one API key.")
+    requests_per_tenant: Counts = Field(default=(), description="Requests of all of a tenant.")
+    requests_per_key: Counts = Field(default=(), description="Requests with one API key.")
     runs_at_once_per_user: AtOnce = Field(
         default=0, description="Runs of a user at one time; 0 for any number."
     )
@@ -68,11 +76,11 @@ class LimitSettings(Section):
     runs_at_once_per_key: AtOnce = Field(
         default=0, description="Runs with one API key at one time."
     )
-    tokens_per_user: Rates = Field(
+    tokens_per_user: Counts = Field(
         default=(), description="Tokens of models for a user, such as 200000/day."
     )
-    tokens_per_tenant: Rates = Field(default=(), description="Tokens for all of a tenant.")
-    tokens_per_key: Rates = Field(default=(), description="Tokens with one API key.")
+    tokens_per_tenant: Counts = Field(default=(), description="Tokens for all of a tenant.")
+    tokens_per_key: Counts = Field(default=(), description="Tokens with one API key.")
     dollars_per_user: Rates = Field(
         default=(), description="US dollars for models for a user, such as 2.50/day."
     )

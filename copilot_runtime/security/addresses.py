@@ -1,4 +1,4 @@
-"""Public IP addresses: the only ones that a client may make this server connect to (SSRF)."""
+"""IP addresses: the public ones, to which a client may have us connect (SSRF), and networks."""
 
 import asyncio
 import socket
@@ -26,6 +26,20 @@ https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-
 """
 _ISATAP = (0x00005EFE, 0x02005EFE)
 """What stands before an IPv4 address in one of IPv6: https://www.rfc-editor.org/rfc/rfc5214"""
+
+
+def find_network(address: str) -> str:
+    """Return the network of a client's address: of IPv6, one client has any number of addresses.
+
+    An address of IPv4, and what is none at all, comes back as it is.
+    """
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if not isinstance(found, IPv6Address) or found.ipv4_mapped is not None:
+        return address
+    return str(IPv6Network((found.packed, 64), strict=False))
 
 
 def is_public(address: str) -> bool:

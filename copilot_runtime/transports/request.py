@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -11,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.security.addresses import find_network
 from copilot_runtime.security.cors import RawHeaders
 from copilot_runtime.transports.body import BadRequest, check_values, read_body
 from copilot_runtime.transports.streaming import PIECE, UNBUFFERED, Stream, share
@@ -91,14 +91,7 @@ class Request:
 
         Of IPv6 it is the network, of which one client has any number of addresses.
         """
-        host: str = (self.scope.get("client") or ("",))[0] or ""
-        try:
-            address = ip_address(host)
-        except ValueError:
-            return host
-        if not isinstance(address, IPv6Address) or address.ipv4_mapped is not None:
-            return host
-        return str(IPv6Network((address.packed, 64), strict=False))
+        return find_network((self.scope.get("client") or ("",))[0] or "")
 
     @property
     def query_string(self) -> str:

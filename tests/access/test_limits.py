@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import tracemalloc
 from collections.abc import AsyncGenerator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -100,7 +101,7 @@ async def test_limits_of_a_tenant_and_of_a_key_count_for_all_who_share_them() ->
 
     key = limiter_of(Clock(), requests_per_key="1/hour")
     await count(key, ADA, 1)
-    with pytest.raises(TooMuch, match=r"^This API key has sent more than 1 requests in 1 hour"):
+    with pytest.raises(TooMuch, match=r"^This API key has sent more than 1 request in 1 hour"):
         await key.check_request(ADA)
 
 
@@ -151,7 +152,7 @@ async def test_places_are_given_back() -> None:
     limiter = limiter_of(Clock(), runs_at_once_per_user=1, runs_at_once_per_tenant=2)
     release = await limiter.admit_run(ADA, ADA.owner, "r1")
     await limiter.admit_run(EVE, EVE.owner, "r2")
-    with pytest.raises(TooMuch, match=r"^You have 1 answers under way"):
+    with pytest.raises(TooMuch, match=r"^You have 1 answer under way"):
         await limiter.admit_run(ADA, ADA.owner, "r3")
     with pytest.raises(TooMuch, match=r"^Your organization has 2 answers under way"):
         await limiter.admit_run(Identity(user="bob", tenant="acme"), "bob", "r4")
@@ -386,6 +387,80 @@ async def test_runs_at_once_are_limited_until_one_ends(tmp_path: Path) -> None:
             await answer.rest()
         again = await ada.run(thread="t2", run="r3")
 
-    assert error["message"].startswith("You have 1 answers under way")
+    assert error["message"].startswith("You have 1 answer under way")
     assert headers["retry-after"] == "5"
     assert again.types()[-1] == "RUN_FINISHED"
+
+
+def test_two_rates_for_the_same_time_are_counted_once() -> None:
+    clock = Clock()
+    limiter = limiter_of(clock, requests_per_user="5/minute, 3/60 seconds, 4/minute")
+
+    asyncio.run(count(limiter, ADA, 3))
+    with pytest.raises(TooMuch, match="more than 3 requests in 1 minute"):
+        asyncio.run(count(limiter, ADA, 1))
+
+
+def test_large_amounts_are_written_out() -> None:
+    limiter = limiter_of(Clock(), tokens_per_user="2000000/day", dollars_per_user="2.5/day")
+    usage = Usage(model="gpt", input_tokens=2_000_000)
+
+    asyncio.run(limiter.count_usage(ADA, ADA.owner, [usage]))
+    with pytest.raises(TooMuch, match=r"^You have used up 2,000,000 tokens in 1 day"):
+        asyncio.run(limiter.admit_run(ADA, ADA.owner, "r"))
+
+
+async def test_the_addresses_of_one_network_of_ipv6_are_one() -> None:
+    limiter = limiter_of(Clock(), requests_per_user="2/minute")
+    await count(limiter, Identity(address="2001:db8::1"), 1)
+    await count(limiter, Identity(address="2001:db8::2"), 1)
+    with pytest.raises(TooMuch):
+        await count(limiter, Identity(address="2001:db8::ffff:ffff"), 1)
+    await count(limiter, Identity(address="2001:db8:0:1::1"), 2)
+
+
+async def test_nobody_is_counted_for_the_address_of_somebody_else_by_their_name() -> None:
+    limiter = limiter_of(Clock(), requests_per_user="1/minute")
+    await count(limiter, Identity(user="address:10.0.0.1"), 1)
+
+    await count(limiter, Identity(address="10.0.0.1"), 1)
+
+
+@pytest.mark.parametrize("text", ["0.5/day", "1.5/minute"])
+def test_a_fraction_of_a_request_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationFailed, match="only whole ones are counted"):
+        Settings.model_validate({"limits": {"requests_per_user": text}})
+
+
+async def test_ten_thousand_users_are_counted_each_and_take_little_memory() -> None:
+    counters = MemoryCounters()
+    limiter = Limiter(LimitSettings.model_validate({"requests_per_user": "1/minute"}), counters)
+    people = [Identity(user=f"user-{number}") for number in range(10_000)]
+    tracemalloc.start()
+    for one in people:
+        await limiter.check_request(one)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    with pytest.raises(TooMuch):
+        await limiter.check_request(people[0])
+
+    assert size < 10_000_000
+
+
+async def test_redis_that_is_away_makes_a_request_wait_once(tmp_path: Path) -> None:
+    pytest.importorskip("limits")
+    pytest.importorskip("redis")
+    from copilot_runtime.security.limits.redis import RedisCounters
+
+    clock = Clock()
+    counters = RedisCounters(f"unix://{tmp_path}/nobody.sock", clock)
+    messages: list[str] = []
+    for seconds in (0.0, 0.5, 0.6):
+        clock.now += seconds
+        with pytest.raises(CountersFailed) as failed:
+            await counters.add("x", 1, 60)
+        messages.append(str(failed.value))
+    await counters.aclose()
+
+    pause = "Redis did not answer a moment ago"
+    assert [message == pause for message in messages] == [False, True, False]

@@ -15,7 +15,7 @@ from tests.wire_agui.server import PATH
 pytestmark = pytest.mark.anyio
 
 V1 = {"x-copilotkit-runtime-client-gql-version": "1.10.6", "origin": "http://localhost:3000"}
-WAIT = "This API key has sent more than 1 requests in 1 hour. Please try again in 60 minutes."
+WAIT = "This API key has sent more than 1 request in 1 hour. Please try again in 60 minutes."
 
 
 async def credentials(server: Entrance) -> dict[str, Browser]:

@@ -29,7 +29,7 @@ SENTENCES = {
     "nobody": "Sign in to use this server.",
     "unscoped": "You may not do this: it needs the scope 'runs:start'.",
     "unknown": "Nobody can sign in at the moment: keys cannot be read.",
-    "limited": "You have used up 1 tokens in 1 hour. Please try again in",
+    "limited": "You have used up 1 token in 1 hour. Please try again in",
 }
 
 

@@ -12,6 +12,7 @@ from copilot_runtime.config.limits import LimitSettings, parse_rate
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.events import Usage
 from copilot_runtime.identity import Identity, split_owner
+from copilot_runtime.security.addresses import find_network
 from copilot_runtime.security.limits.counters import Counters, CountersFailed, MemoryCounters
 from copilot_runtime.security.limits.throttle import Throttle
 
@@ -90,7 +91,7 @@ class Limiter:
             for level in _LEVELS:
                 texts: Sequence[str] = getattr(settings, f"{kind}_per_{level}")
                 if texts:
-                    self._rules[kind, level] = [Rule(*parse_rate(text), text) for text in texts]
+                    self._rules[kind, level] = _build_rules(texts)
         self._at_once: dict[Level, int] = {
             level: most
             for level in _LEVELS
@@ -128,8 +129,9 @@ class Limiter:
                 if count is not None and count[0] > rule.amount:
                     await self._refuse(
                         subject,
-                        f"{_SUBJECTS[subject.level]} sent more than {rule.amount:,g} requests "
-                        f"in {_spell(rule.seconds)}. Please try again in {_spell(count[1])}.",
+                        f"{_SUBJECTS[subject.level]} sent more than "
+                        f"{_spell_amount(rule.amount, 'request')} in {_spell(rule.seconds)}. "
+                        f"Please try again in {_spell(count[1])}.",
                         retry_after=count[1],
                         hint=f"The setting limits.requests_per_{subject.level} is {rule.text}.",
                     )
@@ -151,8 +153,8 @@ class Limiter:
                 release()
                 await self._refuse(
                     subject,
-                    f"{_SUBJECTS[subject.level]} {most} answers under way, and no more are "
-                    "possible at one time. Please wait for one to end, or stop it.",
+                    f"{_SUBJECTS[subject.level]} {_count(most, 'answer')} under way, and no more "
+                    "are possible at one time. Please wait for one to end, or stop it.",
                     retry_after=_RUN_RETRY,
                     hint=f"The setting limits.runs_at_once_per_{subject.level} is {most}.",
                 )
@@ -209,10 +211,10 @@ class Limiter:
                 used = amount / _MICRO if kind == "dollars" else amount
                 if used < rule.amount:
                     continue
-                what = "tokens" if kind == "tokens" else "US dollars"
+                what = "token" if kind == "tokens" else "US dollar"
                 await self._refuse(
                     subject,
-                    f"{_SUBJECTS[subject.level]} used up {rule.amount:,g} {what} in "
+                    f"{_SUBJECTS[subject.level]} used up {_spell_amount(rule.amount, what)} in "
                     f"{_spell(rule.seconds)}. Please try again in {_spell(left)}.",
                     retry_after=left,
                     hint=f"The setting limits.{kind}_per_{subject.level} is {rule.text}.",
@@ -282,11 +284,21 @@ _SUBJECTS = {
 
 def find_subjects(identity: Identity, owner: str | None) -> Iterator[Subject]:
     """Yield whose limits count for somebody; for nobody, it is their address."""
-    yield Subject("user", f"address:{identity.address}" if owner is None else owner)
+    name = f"owner:{owner}" if owner is not None else f"address:{find_network(identity.address)}"
+    yield Subject("user", name)
     if identity.tenant:
         yield Subject("tenant", identity.tenant)
     if identity.key:
         yield Subject("key", identity.key)
+
+
+def _build_rules(texts: Sequence[str]) -> Sequence[Rule]:
+    """Return the rules of rates. Of several for the same time, which is counted once, the least."""
+    found: dict[int, Rule] = {}
+    for rule in (Rule(*parse_rate(text), text) for text in texts):
+        if rule.seconds not in found or rule.amount < found[rule.seconds].amount:
+            found[rule.seconds] = rule
+    return [*found.values()]
 
 
 def _name(kind: str, subject: Subject, rule: Rule) -> str:
@@ -299,6 +311,12 @@ def _spell(seconds: float) -> str:
         if seconds >= unit and (seconds >= 2 * unit or seconds % unit == 0):
             return _count(ceil(seconds / unit), name)
     return _count(max(1, ceil(seconds)), "second")
+
+
+def _spell_amount(amount: float, name: str) -> str:
+    """Return an amount in words: `2,000,000 tokens`, `0.01 US dollars`."""
+    digits = f"{amount:,.6f}".rstrip("0").rstrip(".")
+    return f"{digits} {name}{'' if amount == 1 else 's'}"
 
 
 def _count(number: int, name: str) -> str:

@@ -11,23 +11,30 @@ from copilot_runtime.security.limits.counters import Count, Counters, CountersFa
 
 _PREFIX = "copilot-runtime:limits"
 _ENTER = """
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[1])
-local is_new = not redis.call('ZSCORE', KEYS[1], ARGV[2])
-if is_new and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[3]) then return 0 end
-redis.call('ZADD', KEYS[1], ARGV[4], ARGV[2])
-redis.call('PEXPIREAT', KEYS[1], math.ceil(ARGV[4] * 1000))
+local time = redis.call('TIME')
+local now = time[1] + time[2] / 1000000
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+local is_new = not redis.call('ZSCORE', KEYS[1], ARGV[1])
+if is_new and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
+redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1])
+redis.call('PEXPIRE', KEYS[1], math.ceil(ARGV[3] * 1000))
 return 1
 """
-"""Drops places whose time is over, and takes one if there is one, in one step."""
+"""Drops places whose time is over, and takes one if there is one, in one step.
+
+By the clock of Redis: those of two machines differ, and one that jumps would free all places.
+"""
 
 _TIMEOUT = 2.0
 """Seconds: a request waits for it."""
+_PAUSE = 1.0
+"""Seconds after a failure in which Redis is not asked: each limit would wait again."""
 
 
 class RedisCounters(Counters):
     """Windows by the package `limits`, places by a sorted set. It fails soon if Redis is away."""
 
-    def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         try:
             storage = import_module("limits.aio.storage")
             redis = import_module("redis.asyncio")
@@ -45,42 +52,53 @@ class RedisCounters(Counters):
         self._redis: Any = redis.from_url(url, **options)
         self._enter: Any = self._redis.register_script(_ENTER)
         self._clock = clock
+        self._paused_until = float("-inf")
 
     async def add(self, name: str, amount: int, seconds: int) -> Count:
         """Add to a window."""
+        self._check_pause()
         try:
             total = await self._storage.incr(name, seconds, amount)
             ends_at = await self._storage.get_expiry(name) if total > 0 else 0
         except self._errors as error:
-            raise CountersFailed(str(error)) from error
+            raise self._fail(error) from error
         return Count(total, max(0.0, ends_at - time.time()))
 
     async def read(self, name: str) -> Count:
         """Return what a window has."""
+        self._check_pause()
         try:
             total = await self._storage.get(name)
             ends_at = await self._storage.get_expiry(name) if total else 0
         except self._errors as error:
-            raise CountersFailed(str(error)) from error
+            raise self._fail(error) from error
         return Count(total, max(0.0, ends_at - time.time()))
 
     async def enter(self, name: str, holder: str, most: int, seconds: float) -> bool:
         """Take a place."""
-        now = self._clock()
+        self._check_pause()
         try:
-            found = await self._enter(
-                keys=[f"{_PREFIX}:{name}"], args=[now, holder, most, now + seconds]
-            )
+            found = await self._enter(keys=[f"{_PREFIX}:{name}"], args=[holder, most, seconds])
         except self._errors as error:
-            raise CountersFailed(str(error)) from error
+            raise self._fail(error) from error
         return bool(found)
 
     async def leave(self, name: str, holder: str) -> None:
         """Give a place back."""
+        self._check_pause()
         try:
             await self._redis.zrem(f"{_PREFIX}:{name}", holder)
         except self._errors as error:
-            raise CountersFailed(str(error)) from error
+            raise self._fail(error) from error
+
+    def _check_pause(self) -> None:
+        """Raise `CountersFailed` where Redis was away a moment ago: none waits for it twice."""
+        if self._clock() < self._paused_until:
+            raise CountersFailed("Redis did not answer a moment ago")
+
+    def _fail(self, error: BaseException) -> CountersFailed:
+        self._paused_until = self._clock() + _PAUSE
+        return CountersFailed(str(error) or type(error).__name__)
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -105,7 +105,8 @@ from copilot_runtime.parts import (
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.page_policy import PagePolicy
-from copilot_runtime.runtime.peers import Peers
+from copilot_runtime.runtime.knowledge_changes import CHANGED, KnowledgeChanges
+from copilot_runtime.runtime.peers import Peers, TakeNotice
 from copilot_runtime.runtime.prepare import HandoffPolicy
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
 from copilot_runtime.security.cors import Cors
@@ -302,8 +303,11 @@ class CopilotRuntime:
         self.transcriber = transcriber or build_transcriber(self.settings, http_client)
         self.threads = build_thread_store(threads, self.settings)
         self.knowledge = knowledge or build_knowledge(self.settings)
+        self.knowledge_changes: KnowledgeChanges | None = None
         self.telemetry = telemetry or build_runtime_telemetry(self.settings)
         if self.knowledge is not None:
+            self.knowledge_changes = KnowledgeChanges(self.threads, self.knowledge.expire)
+            self.knowledge.on_change = self.knowledge_changes.tell
             self.knowledge.threads, self.knowledge.telemetry = self.threads, self.telemetry
             self.knowledge.summarize = self.knowledge.summarize or partial(summarize, self.adapter)
         named = build_allowlist(mcp_servers, mcp_allowed, self.settings, http_client)
@@ -419,7 +423,10 @@ class CopilotRuntime:
                     "find": self.conversations.answer_find,
                     "stop log": self.conversations.answer_stop_log,
                 },
+                self._list_notices(),
             )
+            if self.knowledge_changes is not None:
+                self.knowledge_changes.peers = self.conversations.peers
         self.program_runs = ProgramRuns(
             conversations=self.conversations,
             action_timeout=self.settings.action_timeout,
@@ -799,6 +806,12 @@ class CopilotRuntime:
             for transport in self.transports:
                 await call_quietly(transport.aclose)
             await self.aclose()
+
+    def _list_notices(self) -> Mapping[str, TakeNotice]:
+        """Return what other processes may tell, and who takes it."""
+        if self.knowledge_changes is None:
+            return {}
+        return {CHANGED: self.knowledge_changes.take_notice}
 
     async def _forget(self, thread: ThreadKey) -> None:
         """Delete the plans of a thread, and what knowledge has of it."""

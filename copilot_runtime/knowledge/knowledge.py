@@ -136,6 +136,8 @@ class Knowledge:
         """What takes note of updates and of files; set by the runtime that serves."""
         self.summarize: Summarize | None = None
         """What summarises the oldest of a window; set by the runtime that serves."""
+        self.on_change: Callable[[], None] | None = None
+        """Called when the indexes were changed here; set by the runtime that serves."""
         self._storage = storage or self.settings.address or "local:.copilot/knowledge"
         self._embedder = embedder or self.settings.embedder
         self._policy = policy or self.settings.policy or None
@@ -262,6 +264,12 @@ class Knowledge:
     def status(self) -> KnowledgeStatus:
         """Return what is loaded. Opens nothing."""
         return self._updater.status()
+
+    def expire(self) -> None:
+        """Look at what is stored before the next search: another process has changed it."""
+        for name in ("vectors", "graph"):
+            if (index := self.__dict__.get(name)) is not None:
+                index.expire()
 
     def start(self) -> None:
         """Begin an update in the background, unless one goes on: of the sources and the indexes."""
@@ -579,6 +587,12 @@ class Knowledge:
             await self.graph.remove(uris)
         except CopilotError as error:
             logger.warning("Resources are deleted, and an index still names them: %s", error)
+        self.report_change()
+
+    def report_change(self) -> None:
+        """Let other processes know that the indexes were changed here."""
+        if self.on_change is not None:
+            self.on_change()
 
     async def forget_old_files(self, before: float) -> int:
         """Delete the files that came before a time to threads that are no more.

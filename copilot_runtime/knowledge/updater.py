@@ -108,6 +108,7 @@ class Updater:
         with trace_block(start_ingest_step_span("link")) as span:
             graph = await knowledge.graph.update(knowledge.resources, _step("link", progress))
             _describe_step(span, graph)
+            self._report(graph)
         await self.count()
         return KnowledgeUpdate(sources=report, vectors=vectors, graph=graph)
 
@@ -125,7 +126,13 @@ class Updater:
             step = _step("embed", progress)
             report = await knowledge.vectors.update(knowledge.resources, step, only=only)
             _describe_step(span, report)
+            self._report(report)
             return report
+
+    def _report(self, update: UpdateReport) -> None:
+        """Let other processes know of an update that has changed an index."""
+        if update.added or update.changed or update.removed:
+            self._knowledge.report_change()
 
     async def update_all(self) -> None:
         """Update what may have changed while no server ran."""

@@ -92,6 +92,8 @@ class GraphIndex(Index[GraphItem, Pattern]):
         self._ontologies: dict[object, Ontology] = {}
         self._lock = asyncio.Lock()
         self._next_refresh = 0.0
+        self._expiries = 0
+        """How often others have written, as far as they told."""
 
     async def update(
         self, resources: ResourceIndex, progress: Progress | None = None
@@ -290,6 +292,12 @@ class GraphIndex(Index[GraphItem, Pattern]):
             lambda snapshot, visibility: len(snapshot.distinct_rows(visibility.all_rows())),
         )
 
+    def expire(self) -> None:
+        """Read what is stored before the next query: another process has written."""
+        self._expiries += 1
+        if self._next_refresh:
+            self._next_refresh = -1.0
+
     async def aclose(self) -> None:
         """End the processes that answer SPARQL."""
         await concurrency.call(self._evaluator.close)
@@ -331,10 +339,11 @@ class GraphIndex(Index[GraphItem, Pattern]):
 
     async def _look(self) -> None:
         """Read what others have written."""
-        now = time.monotonic()
+        now, expiries = time.monotonic(), self._expiries
         async with self._lock:
             await self._log.refresh(self._table)
-            self._next_refresh = now + _REFRESH_SECONDS
+            is_current = expiries == self._expiries
+            self._next_refresh = now + _REFRESH_SECONDS if is_current else -1.0
 
     def _compare(self, versions: Mapping[str, Entry]) -> tuple[list[str], list[str], list[str]]:
         """Return which resources are new, which ones are other than before, and which are gone."""

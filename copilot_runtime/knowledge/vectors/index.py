@@ -173,6 +173,10 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
             await self._usage.clear_others()
         return report
 
+    def expire(self) -> None:
+        """Look at what is stored before the next search: another process has written."""
+        self.table.expire()
+
     async def aclose(self) -> None:
         """Let go of the embedder's connections. All vectors are written already."""
         await self.embedder.aclose()

@@ -20,6 +20,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from time import monotonic
 from zlib import crc32
 
@@ -80,6 +81,10 @@ class VectorTable:
             return
         async with self._lock:
             await self._look()
+
+    def expire(self) -> None:
+        """Read what is stored at the next refresh, however long ago the last one was."""
+        self._checked_at = -inf
 
     async def write(self, rows: Sequence[Row], removed: Iterable[str] = ()) -> None:
         """Take in rows and remove others, so that both stay. Raises `Misuse` for a wrong length."""

@@ -4,6 +4,7 @@
 |---|---|---|
 | `["ask", number, question, values]` | a question | |
 | `["answer", number, value]` | its answer | |
+| `["tell", name, values]` | what needs no answer | |
 | `["follow", log, position]` | send the events of a log from a position on | |
 | `["check", [[log, position], ...]]` | how far logs are here: what was lost is sent again | |
 | `["leave", log]` | send no more of it | |

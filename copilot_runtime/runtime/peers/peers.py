@@ -23,6 +23,9 @@ from copilot_runtime.threads.store import RunningRun, ThreadKey, ThreadStore
 Answer = Callable[[Mapping[str, Any]], Awaitable[Any]]
 """Answers a question of another process, with a value that JSON has."""
 
+TakeNotice = Callable[[str, Mapping[str, Any]], None]
+"""Gets the address of another process, and what it tells. It neither waits nor raises."""
+
 _PATIENCE = 5.0
 """Seconds to wait for an answer, and for the beginning of a log."""
 
@@ -42,7 +45,7 @@ class Peers:
     """Asks other processes for what only they know: their runs, as long as these go on.
 
     `open_log` returns the logs of this process. What others ask of it is answered by `answers`,
-    by name.
+    by name, and what they tell it is taken by `notices`.
     """
 
     def __init__(
@@ -51,10 +54,12 @@ class Peers:
         store: ThreadStore,
         open_log: OpenLog,
         answers: Mapping[str, Answer],
+        notices: Mapping[str, TakeNotice] | None = None,
     ) -> None:
         self._carrier = carrier
         self._store = store
         self._answers = answers
+        self._notices = notices or {}
         self._copies = MemoryBus(max_events=2**31, max_bytes=256 * 1024 * 1024, ttl=_LINGER)
         self._mirrors: dict[tuple[str, str], Mirror] = {}
         """Logs of other processes, by their address and the id of the log."""
@@ -69,6 +74,11 @@ class Peers:
         self._others = 0
         self._counted_at = -_STALE
         self._address = ""
+
+    @property
+    def address(self) -> str:
+        """Where others reach this process; empty while they cannot."""
+        return self._address
 
     async def open(self) -> None:
         """Take messages; where that cannot be, others cannot follow what this process does.
@@ -182,6 +192,10 @@ class Peers:
             return None
         return None if answer is None else (server, answer)
 
+    def tell(self, server: str, name: str, **values: Any) -> None:
+        """Tell another process something. Nobody learns here whether it arrives."""
+        self._start(capture(self._send(server, encode_message("tell", name, values))))
+
     async def follow(
         self, thread: ThreadKey, run: RunningRun, after: Cursor = START
     ) -> AsyncGenerator[Batch, None] | None:
@@ -251,6 +265,9 @@ class Peers:
                 _, waiting = self._questions.get(number, ("", None))
                 if waiting is not None and not waiting.done():
                     waiting.set_result(value)
+            case "tell", [str(name), dict(values)]:
+                if (notice := self._notices.get(name)) is not None:
+                    notice(sender, values)
             case _:
                 logger.warning("The server process %s says what is not known here", sender)
 

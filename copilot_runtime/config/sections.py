@@ -568,6 +568,11 @@ class AnalystSettings(Section):
     download_ttl: Seconds = Field(
         default=3600, description="Seconds for which a download can be fetched."
     )
+    files: str = Field(
+        default="",
+        description="Where charts and links to downloads are, for servers that share them: "
+        "local:PATH or s3://BUCKET/PREFIX. Empty: in the memory of the server that made them.",
+    )
     share_tools: bool = Field(
         default=False, description="Whether other agents and the plain chat get its tools as well."
     )

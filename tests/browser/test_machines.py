@@ -3,11 +3,9 @@
 The servers share what servers on several machines share: PostgreSQL, Redis, and a bucket of S3.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page, expect

@@ -9,8 +9,10 @@ from pathlib import Path
 from time import monotonic
 
 from copilot_runtime.agents.analyst.charts.image import ChartRenderer
+from copilot_runtime.agents.analyst.charts.store import MOST_OF_ONE as MOST_CHARTS_OF_ONE
 from copilot_runtime.agents.analyst.charts.store import ChartStore
 from copilot_runtime.agents.analyst.datasets import choose_dataset
+from copilot_runtime.agents.analyst.downloads import MOST_OF_ONE as MOST_DOWNLOADS_OF_ONE
 from copilot_runtime.agents.analyst.downloads import Downloads
 from copilot_runtime.agents.analyst.engine.datasets import Dataset, quote_name
 from copilot_runtime.agents.analyst.engine.engine import Engine
@@ -27,6 +29,7 @@ from copilot_runtime.agents.analyst.prompt.layers import compose_system_prompt
 from copilot_runtime.agents.analyst.prompt.prepare import PreparedRequest, prepare_request
 from copilot_runtime.agents.analyst.prompt.schema_context import SchemaExtras, build_schema_context
 from copilot_runtime.agents.analyst.question import Question, is_safe
+from copilot_runtime.agents.analyst.result_storage import ResultStorage
 from copilot_runtime.agents.analyst.scope import Scope
 from copilot_runtime.agents.analyst.scope_rules import ScopeRules
 from copilot_runtime.agents.analyst.semantic.catalog import MetricCatalog
@@ -103,9 +106,16 @@ class Analyst:
             DuckDbMemoryStore(Path(settings.store) / "memory.duckdb"),
             is_enabled=settings.memory_enabled,
         )
-        self.charts = ChartStore()
+        charts = downloads = None
+        if settings.files:
+            charts = ResultStorage(settings.files, "charts", MOST_CHARTS_OF_ONE)
+            downloads = ResultStorage(settings.files, "downloads", MOST_DOWNLOADS_OF_ONE)
+        self._storages = [one for one in (charts, downloads) if one is not None]
+        self.charts = ChartStore(charts)
         self.renderer = ChartRenderer()
-        self.downloads = Downloads(self.engine, self.guard_sql, seconds=settings.download_ttl)
+        self.downloads = Downloads(
+            self.engine, self.guard_sql, downloads, seconds=settings.download_ttl
+        )
         self.contexts.files = ContextFiles(catalog=MetricCatalog.load(Path(settings.folder)))
         self.upkeep = Upkeep(self.engine, self.rules, self.contexts, interval=settings.refresh)
         self.services = Services(
@@ -188,6 +198,8 @@ class Analyst:
         await self.problems.aclose()
         await self.memory.aclose()
         await self.engine.aclose()
+        for storage in self._storages:
+            await storage.aclose()
 
     def find_problems(self) -> Sequence[str]:
         """Return `data` if none could be loaded, or else `data:NAME` of what cannot be asked."""

@@ -5,11 +5,12 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
+from copilot_runtime.agents.analyst.result_storage import ResultStorage
 from copilot_runtime.agents.analyst.results import Download
 from copilot_runtime.agents.analyst.scope import Scope
 from copilot_runtime.agents.analyst.tools.values import number_names, to_plain
@@ -48,7 +49,8 @@ class _Entry:
     download: Download
     sql: str
     """As a person may read it: it is guarded again, by the rules of the day."""
-    scope: Scope
+    owner: str | None
+    agent_name: str | None
     expires_at: float
 
 
@@ -62,7 +64,7 @@ class DownloadStream:
 
 
 class Downloads:
-    """Downloads by their tokens, in memory.
+    """Downloads by their tokens, in memory; in a `storage`, other processes find them as well.
 
     Args:
         engine: Runs the query when somebody fetches the file.
@@ -75,6 +77,7 @@ class Downloads:
         self,
         engine: "Engine",
         guard: GuardSql,
+        storage: ResultStorage | None = None,
         *,
         seconds: float = SECONDS,
         url: str = "analyst/downloads/",
@@ -82,12 +85,13 @@ class Downloads:
     ) -> None:
         self._engine = engine
         self._guard = guard
+        self._storage = storage
         self._seconds = seconds
         self._url = url
         self._clock = clock
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
 
-    def create(
+    async def create(
         self,
         query: "GuardedQuery",
         scope: Scope,
@@ -110,12 +114,15 @@ class Downloads:
             expires_at=datetime.fromtimestamp(expires_at, UTC).isoformat(timespec="seconds"),
             url=self._url + token,
         )
-        self._entries[token] = _Entry(download, query.display_sql, scope, expires_at)
-        own = [id for id, one in self._entries.items() if one.scope.owner == scope.owner]
+        entry = _Entry(download, query.display_sql, scope.owner, scope.agent_name, expires_at)
+        self._entries[token] = entry
+        own = [id for id, one in self._entries.items() if one.owner == scope.owner]
         for id in own[:-MOST_OF_ONE]:
             del self._entries[id]
         while len(self._entries) > MOST_DOWNLOADS:
             self._entries.popitem(last=False)
+        if self._storage is not None:
+            await self._storage.put(scope.owner, token, asdict(entry), expires_at)
         return download
 
     async def open(self, id: str, scope: Scope) -> DownloadStream:
@@ -123,10 +130,8 @@ class Downloads:
 
         The rows are those that `scope` may see now, of the agent that was asked for.
         """
-        entry = self._entries.get(id)
-        if entry is None or entry.scope.owner != scope.owner or entry.expires_at < self._clock():
-            raise NotFound("There is no such download any more.", hint="Ask for it again.")
-        scope = replace(scope, agent_name=entry.scope.agent_name)
+        entry = await self._find(id, scope.owner)
+        scope = replace(scope, agent_name=entry.agent_name)
         query = self._guard(entry.sql, scope)
         await self._engine.explain(query)
         batches = self._engine.stream(query, limit=MOST_ROWS, batch_rows=_BATCH)
@@ -138,10 +143,24 @@ class Downloads:
             chunks=write(download.columns, batches),
         )
 
+    async def _find(self, id: str, owner: str | None) -> _Entry:
+        entry = self._entries.get(id)
+        if entry is None and self._storage is not None:
+            entry = _decode_entry(await self._storage.get(owner, id))
+        if entry is None or entry.owner != owner or entry.expires_at < self._clock():
+            raise NotFound("There is no such download any more.", hint="Ask for it again.")
+        return entry
+
     def _expire(self) -> None:
         now = self._clock()
         for id in [id for id, one in self._entries.items() if one.expires_at < now]:
             del self._entries[id]
+
+
+def _decode_entry(stored: Any) -> _Entry | None:
+    if stored is None:
+        return None
+    return _Entry(**(stored | {"download": Download(**stored["download"])}))
 
 
 def choose_filename(name: str, format: Format) -> str:

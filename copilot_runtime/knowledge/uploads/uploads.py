@@ -69,6 +69,8 @@ _WHOLE_TOKENS = 1500
 """A file of no more is read whole by a model; of others, so much is their beginning."""
 _MOST_JOBS = 20
 """Files of one user on their way, of which nearly all wait; more are refused."""
+_ARRIVAL = 600
+"""Seconds after which the bytes of a file that have not arrived are not on their way any more."""
 _MOST_REFUSALS = 1000
 """Refused files that are remembered, so that nobody looks at them again with each question."""
 
@@ -265,7 +267,8 @@ class Uploads:
             if upload.state != "reading" or upload.uri in self._jobs:
                 continue
             if not await knowledge.storage.exists(_BYTES + upload.uri):
-                await knowledge.resources.delete(upload.id)
+                if upload.created < time.time() - _ARRIVAL:  # else another server may store it
+                    await knowledge.resources.delete(upload.id)
                 continue
             logger.info("The file %s was not read to its end: it is read again.", upload.uri)
             self._start(Job(upload), self._read)

@@ -149,7 +149,7 @@ class Resources:
         id, _, ending = name.rpartition(".")
         if ending not in ("png", "svg", "json"):
             raise NotFound("A chart ends in .png, .svg or .json.")
-        chart = self._analyst.charts.get(id, self._scope)
+        chart = await self._analyst.charts.get(id, self._scope)
         if ending == "json":
             await self._respond(describe_chart(chart))
             return

@@ -23,6 +23,7 @@ from copilot_runtime.knowledge.policies import (
     conversation_identifier,
 )
 from copilot_runtime.knowledge.resources import Resource
+from copilot_runtime.knowledge.uploads import uploads
 from copilot_runtime.knowledge.uploads.queue import TooManyFiles
 from copilot_runtime.knowledge.uploads.uploads import Upload
 from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage
@@ -225,7 +226,10 @@ class Stuck(MemoryStorage):
             raise OSError("killed")
 
 
-async def test_a_file_whose_bytes_did_not_arrive_is_forgotten_by_the_next_start() -> None:
+async def test_a_file_whose_bytes_did_not_arrive_is_forgotten_by_the_next_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(uploads, "_ARRIVAL", -1)  # long ago
     storage = Stuck("uploads/")
     storage.killed.set()
     knowledge = knowledge_in(storage)
@@ -238,6 +242,18 @@ async def test_a_file_whose_bytes_did_not_arrive_is_forgotten_by_the_next_start(
 
     assert await list_stored(storage) == []
     assert (await add(knowledge)).state == "searchable"
+    await knowledge.aclose()
+
+
+async def test_a_file_that_another_server_is_storing_stays_when_one_starts() -> None:
+    storage = Stuck("uploads/")
+    storage.killed.set()
+    knowledge = knowledge_in(storage)
+    with pytest.raises(OSError, match="killed"):
+        await add(knowledge)
+    await knowledge.uploads.resume()
+
+    assert len(await list_stored(storage)) == 1
     await knowledge.aclose()
 
 

@@ -3,8 +3,10 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, cast
 
+from copilot_runtime.agents.analyst.result_storage import ResultStorage
 from copilot_runtime.agents.analyst.results import Chart
 from copilot_runtime.agents.analyst.scope import Scope
 from copilot_runtime.errors import NotFound
@@ -26,14 +28,24 @@ class _Entry:
 
 
 class ChartStore:
-    """Charts by their ids, in memory: the oldest are dropped."""
+    """Charts by their ids, in memory: the oldest are dropped.
 
-    def __init__(self, *, seconds: float = SECONDS, clock: Callable[[], float] = time.time) -> None:
+    In a `storage`, other processes find them as well.
+    """
+
+    def __init__(
+        self,
+        storage: ResultStorage | None = None,
+        *,
+        seconds: float = SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._storage = storage
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._seconds = seconds
         self._clock = clock
 
-    def add(self, chart: Chart, scope: Scope) -> None:
+    async def add(self, chart: Chart, scope: Scope) -> None:
         """Keep a chart for the person who asked for it."""
         entry = _Entry(chart, scope.owner, self._clock() + self._seconds)
         self._entries[chart.id] = entry
@@ -42,10 +54,15 @@ class ChartStore:
             del self._entries[id]
         while len(self._entries) > MOST_CHARTS:
             self._entries.popitem(last=False)
+        if self._storage is not None:
+            await self._storage.put(scope.owner, chart.id, asdict(chart), entry.expires_at)
 
-    def get(self, id: str, scope: Scope) -> Chart:
+    async def get(self, id: str, scope: Scope) -> Chart:
         """Return a chart. Raises `NotFound` also for one of somebody else."""
         entry = self._entries.get(id)
-        if entry is None or entry.owner != scope.owner or entry.expires_at < self._clock():
+        if entry is not None and entry.owner == scope.owner and entry.expires_at >= self._clock():
+            return entry.chart
+        stored = await self._storage.get(scope.owner, id) if self._storage is not None else None
+        if stored is None:
             raise NotFound("There is no such chart any more.")
-        return entry.chart
+        return Chart(**cast("dict[str, Any]", stored))

@@ -58,7 +58,7 @@ async def download_data(session: "Session", arguments: DownloadArguments) -> Too
         )
         return ToolResult(output={}, approval=approval)
     names = number_names([column.name for column in table.columns])
-    download = services.downloads.create(
+    download = await services.downloads.create(
         execution.query,
         session.scope,
         filename=arguments.filename,

@@ -121,7 +121,7 @@ async def plot_data(session: "Session", arguments: PlotArguments) -> ToolResult:
         plotly=plotly,
         vega_lite=build_vega_lite(data),
     )
-    session.services.charts.add(chart, session.scope)
+    await session.services.charts.add(chart, session.scope)
     return ToolResult(
         output=_describe_chart(data, plotly, execution),
         title=title or f"A {kind} chart of {data.x.name}",

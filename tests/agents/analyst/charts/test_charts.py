@@ -142,17 +142,18 @@ def test_a_sparkline_is_as_long_as_it_may_be() -> None:
     assert draw_sparkline([]) == ""
 
 
-def test_a_store_drops_the_oldest_of_one_person_and_what_has_expired() -> None:
+@pytest.mark.anyio
+async def test_a_store_drops_the_oldest_of_one_person_and_what_has_expired() -> None:
     now = [0.0]
     store = ChartStore(seconds=10, clock=lambda: now[0])
     ann, bob = Scope(user="ann"), Scope(user="bob")
     chart = draw(build_chart_data("bar", SALES, Roles(), "", is_ordered=False))
-    store.add(replace(chart, id="bob"), bob)
+    await store.add(replace(chart, id="bob"), bob)
     for number in range(MOST_OF_ONE + 1):
-        store.add(replace(chart, id=str(number)), ann)
-    assert store.get("1", ann).id == "1"
-    assert store.get("bob", bob).id == "bob"
+        await store.add(replace(chart, id=str(number)), ann)
+    assert (await store.get("1", ann)).id == "1"
+    assert (await store.get("bob", bob)).id == "bob"
     now[0] = 11
     for id, scope in (("0", ann), ("1", ann), ("bob", bob)):
         with pytest.raises(NotFound):
-            store.get(id, scope)
+            await store.get(id, scope)

@@ -130,9 +130,9 @@ async def test_a_chart_has_the_rows_and_the_title(session: Session) -> None:
     assert (trace["type"], trace["x"]) == ("bar", ["dev", "production", "staging"])
     assert result.chart.plotly["layout"]["title"]["text"] == "T"
     charts = session.services.charts
-    assert charts.get(result.chart.id, session.scope) is result.chart
+    assert await charts.get(result.chart.id, session.scope) is result.chart
     with pytest.raises(NotFound):
-        charts.get(result.chart.id, Scope(user="eve"))
+        await charts.get(result.chart.id, Scope(user="eve"))
 
 
 async def test_traces_of_plotly_are_filled_and_lose_what_could_load(session: Session) -> None:

@@ -104,8 +104,8 @@ from copilot_runtime.parts import (
 )
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
-from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.knowledge_changes import CHANGED, KnowledgeChanges
+from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.peers import Peers, TakeNotice
 from copilot_runtime.runtime.prepare import HandoffPolicy
 from copilot_runtime.runtime.thread_policy import ThreadPolicy

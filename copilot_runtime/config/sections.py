@@ -302,6 +302,12 @@ class KnowledgeSettings(Section):
         description="How vectors are searched: exact compares all; faiss, an extra, only those in "
         "the nearest clusters, for millions.",
     )
+    vector_database: str = Field(
+        default="",
+        description="Where vectors are, if not with the resources: postgresql://..., a database "
+        "with the extension pgvector.",
+        repr=False,  # an address may hold a password
+    )
     tools: Words = Field(
         default=KNOWLEDGE_TOOLS,
         description="Actions by which models and agents use knowledge; an empty list for none.",

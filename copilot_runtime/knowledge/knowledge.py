@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from copilot_runtime.knowledge.uploads.chat import ChatFiles
     from copilot_runtime.knowledge.uploads.uploads import Scan, Upload, Uploads
     from copilot_runtime.knowledge.vectors import VectorIndex
+    from copilot_runtime.knowledge.vectors.pgvector import PgVectorIndex
     from copilot_runtime.threads.store import ThreadStore
 
 Pattern = tuple[str, str, str]
@@ -184,8 +185,12 @@ class Knowledge:
         return create(self._embedder, **self.settings.embedder_options)
 
     @cached_property
-    def vectors(self) -> "VectorIndex":
+    def vectors(self) -> "VectorIndex | PgVectorIndex":
         """Finds resources by meaning."""
+        if self.settings.vector_database:
+            from copilot_runtime.knowledge.vectors.pgvector import PgVectorIndex
+
+            return PgVectorIndex(self.settings.vector_database, self.embedder)
         from copilot_runtime.knowledge.vectors import VectorIndex
 
         return VectorIndex(self.storage, self.embedder, engine=self.settings.vector_engine)
@@ -660,6 +665,7 @@ class Knowledge:
                     f"(looked in {Path.cwd()}).",
                     hint="Correct knowledge.sources in copilot.yml, or the argument sources.",
                 )
+        self._check_vector_database()
         if self.settings.graph_options:
             _ = self._graph_options
         if self._policy is not None:
@@ -669,6 +675,19 @@ class Knowledge:
             table = Registry("copilot_runtime.embedders", _embeddings().EMBEDDERS)
             if kind not in table:
                 raise UnknownName("embedder", kind, table)
+
+    def _check_vector_database(self) -> None:
+        url = self.settings.vector_database
+        if url and url.partition(":")[0] not in ("postgresql", "postgres"):
+            raise ConfigurationFailed(
+                "knowledge.vector_database is no address of PostgreSQL.",
+                hint="It looks like postgresql://user:password@host/database.",
+            )
+        if url and self.settings.vector_engine != "exact":
+            raise ConfigurationFailed(
+                f"Vectors in a database are not searched by {self.settings.vector_engine}.",
+                hint="Leave knowledge.vector_engine out: the database has indexes of its own.",
+            )
 
 
 def _check_sources(sources: object) -> Sequence[str | Path]:

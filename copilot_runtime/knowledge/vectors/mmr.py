@@ -4,13 +4,27 @@ Carbonell and Goldstein, 1998: https://dl.acm.org/doi/10.1145/290941.291025
 """
 
 from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 import numpy as np
 
-from copilot_runtime.knowledge.vectors.ranking import Hit
+from copilot_runtime.knowledge.vectors.quantized import Floats
 
 
-def diversify(hits: Sequence[Hit], diversity: float, limit: int) -> list[Hit]:
+class Scored(Protocol):
+    """A row that answers, with its vector."""
+
+    @property
+    def score(self) -> float: ...
+
+    @property
+    def vector(self) -> Floats: ...
+
+
+HitT = TypeVar("HitT", bound=Scored)
+
+
+def diversify(hits: Sequence[HitT], diversity: float, limit: int) -> list[HitT]:
     """Return hits so that each is relevant, and unlike those before it; at most `limit`, if not 0.
 
     With a diversity of 0 they stay as they are; with 1, only what is unlike counts after the first.

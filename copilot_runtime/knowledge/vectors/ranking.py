@@ -14,7 +14,8 @@ from copilot_runtime.knowledge.vectors.quantized import Floats, bound_scores, sc
 DIGITS = 6
 """Digits of scores behind the point: more cannot be told from float32."""
 
-_TOLERANCE = 0.5 * 10.0**-DIGITS
+TOLERANCE = 0.5 * 10.0**-DIGITS
+"""So much below a threshold counts as at it."""
 _FEW = 1000
 """As many rows are scored at once, without bounds first."""
 
@@ -53,7 +54,7 @@ def rank(
     order in which their rows were first added. The results are those of a full comparison, unless
     `narrow` leaves out rows of what is limited.
     """
-    floor = (filter.threshold or 0.0) - _TOLERANCE
+    floor = (filter.threshold or 0.0) - TOLERANCE
     selections = [(block, block.select(filter)) for block in blocks]
     candidates: list[_Candidates] = []
     for block, mask in selections:
@@ -65,7 +66,7 @@ def rank(
         lowest = np.concatenate([one.lowest for one in candidates])
         floor = max(floor, float(np.partition(lowest, -limit)[-limit]))
     found = [_score(one, queries, floor) for one in candidates]
-    return _sort(found, (filter.threshold or 0.0) - _TOLERANCE, limit)
+    return _sort(found, (filter.threshold or 0.0) - TOLERANCE, limit)
 
 
 @dataclass(frozen=True, slots=True)

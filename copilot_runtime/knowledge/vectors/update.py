@@ -1,10 +1,11 @@
 """Keep a vector index in step with the resources: embed what is new, forget what is gone."""
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from time import monotonic
+from typing import Protocol
 
 import numpy as np
 
@@ -25,7 +26,6 @@ from copilot_runtime.knowledge.update import Progress, UpdateReport, is_indexed
 from copilot_runtime.knowledge.vectors.normalize import normalize
 from copilot_runtime.knowledge.vectors.quantized import Floats
 from copilot_runtime.knowledge.vectors.segment import Row
-from copilot_runtime.knowledge.vectors.table import VectorTable
 from copilot_runtime.knowledge.vectors.text import cut_to_tokens
 
 _SHORT = 500
@@ -46,6 +46,38 @@ class EmbeddingReport(UpdateReport):
     """Their price; None where it is not known."""
 
 
+class RowState(Protocol):
+    """The rows of a table at one moment."""
+
+    @property
+    def dimensions(self) -> int | None: ...
+
+    def __contains__(self, uri: str) -> bool: ...
+
+    def find_version(self, uri: str) -> str:
+        """Return the version of which a URI has the vector; empty if there is none."""
+        ...
+
+    def versions(self) -> Mapping[str, str]:
+        """Return the version of which each URI has the vector."""
+        ...
+
+
+class RowTable(Protocol):
+    """Where vectors are: `state` has the rows as they were last read or written."""
+
+    @property
+    def state(self) -> RowState: ...
+
+    async def refresh(self) -> None:
+        """Read what other processes have written."""
+        ...
+
+    async def write(self, rows: Sequence[Row], removed: Iterable[str] = ()) -> None:
+        """Take in rows and remove others, so that both stay."""
+        ...
+
+
 class Updater:
     """One update: batches of resources are read, embedded and written, four at a time.
 
@@ -60,7 +92,7 @@ class Updater:
 
     def __init__(
         self,
-        table: VectorTable,
+        table: RowTable,
         embedder: Embedder,
         resources: ResourceIndex,
         progress: Progress | None = None,

@@ -3,6 +3,7 @@
 The servers share what servers on several machines share: PostgreSQL, Redis, and a bucket of S3.
 """
 
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from tests.browser.desk import Desk
 from tests.browser.fake_model import FakeModel, Turn, running_model
 from tests.browser.profile import keep_picture, new_profile
 from tests.browser.test_react_v2 import Pieces, endless
+from tests.documents import blocks
 from tests.knowledge.ingestion.pdf import make_pdf
 from tests.peers.balancer import Balancer, balancing
 from tests.peers.machines import Machine, running_machines
@@ -28,14 +30,6 @@ from tests.wire_agui.server import serving
 __all__ = ["s3_server"]
 
 pytestmark = pytest.mark.anyio
-
-CONFIG = """
-threads: {threads}
-carrier: {redis}
-stop_timeout: 1
-knowledge:
-  storage: s3://{bucket}/site?region=us-east-1&endpoint={s3}
-"""
 
 RUN = "POST /graphql/agent/trip/run"
 
@@ -61,9 +55,8 @@ async def site(
         cluster = stack.enter_context(running_cluster())
         redis = stack.enter_context(redis_server())
         stack.enter_context(redis.running())
-        config = CONFIG.format(
-            threads=cluster.url, redis=redis.url, bucket=make_bucket(s3_server), s3=s3_server
-        )
+        bucket = f"s3://{make_bucket(s3_server)}/site?region=us-east-1&endpoint={s3_server}"
+        config = write_config(threads=cluster.url, carrier=redis.url, storage=bucket)
         environ = {"AWS_ACCESS_KEY_ID": "someone", "AWS_SECRET_ACCESS_KEY": "a secret"}
         folder = tmp_path_factory.mktemp("machines")
         machines = await stack.enter_async_context(
@@ -78,6 +71,16 @@ async def site(
         ]
         v1, v2 = [await stack.enter_async_context(balancing(ports, page)) for page in pages]
         yield Site(model, machines, v1, v2)
+
+
+def write_config(**addresses: str) -> str:
+    """Return the `copilot.yml` of the page about several machines, with addresses of ours."""
+    config = blocks("yaml", "run/several-machines")[0].code
+    addresses |= {"host": "127.0.0.1", "stop_timeout": "1"}
+    for name, address in addresses.items():
+        config, count = re.subn(rf"(?m)\b{name}: .*$", f"{name}: {address}", config)
+        assert count == 1
+    return config
 
 
 @asynccontextmanager

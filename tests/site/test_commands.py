@@ -129,7 +129,7 @@ def test_every_file_of_settings_is_valid(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_nginx_passes_chats_and_sockets_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    [block] = blocks("nginx")
+    [block] = blocks("nginx", "run/nginx")
     location = block.code.replace("{", "{{").replace("}", "}}")
     location = location.replace("8000/graphql", f"{{port}}{PATH}")
     theirs = "location / {{ proxy_pass http://127.0.0.1:{port}; }}"

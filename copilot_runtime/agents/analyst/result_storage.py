@@ -4,7 +4,7 @@ import hashlib
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property
 
 from copilot_runtime.errors import CopilotError
@@ -93,10 +93,7 @@ class ResultStorage:
             return
         self._cleared_at = self._clock()
         keys = await self._storage.find_by_prefix(f"{self._kind}/")
-        await self._storage.delete_many(self._list_expired(keys))
-
-    def _list_expired(self, keys: Iterable[str]) -> list[str]:
-        return [key for key in keys if self._has_expired(key)]
+        await self._storage.delete_many(key for key in keys if self._has_expired(key))
 
     def _has_expired(self, key: str) -> bool:
         expires_at = key.rpartition("~")[2].removesuffix(".json")

@@ -11,7 +11,7 @@ import numpy as np
 from copilot_runtime.knowledge.vectors.quantized import Floats
 
 
-class Scored(Protocol):
+class RankedRow(Protocol):
     """A row that answers, with its vector."""
 
     @property
@@ -21,7 +21,7 @@ class Scored(Protocol):
     def vector(self) -> Floats: ...
 
 
-HitT = TypeVar("HitT", bound=Scored)
+HitT = TypeVar("HitT", bound=RankedRow)
 
 
 def diversify(hits: Sequence[HitT], diversity: float, limit: int) -> list[HitT]:

@@ -410,16 +410,16 @@ class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
         """Return the best rows that a filter lets through, as many as can be in the results."""
         floor = (filter.threshold or 0.0) - TOLERANCE
         most = max(filter.limit, _POOL) if whole else filter.limit
-        size, seen, hits = max(_FIRST_PAGE, 2 * most), 0, list[_Hit]()
+        size, start, hits = max(_FIRST_PAGE, 2 * most), 0, list[_Hit]()
         while True:
             rows = await self.table.search(query, filter, size, whole=whole)
-            new = [row for row in rows[seen:] if row["score"] >= floor]
+            new = [row for row in rows[start:] if row["score"] >= floor]
             allowed = await judge(filter.access, [row["uri"] for row in new])
             hits += [_read_hit(row) for row, may in zip(new, allowed, strict=True) if may]
-            is_last = len(rows) < size or len(new) < len(rows) - seen
+            is_last = len(rows) < size or len(new) < len(rows) - start
             if is_last or 0 < most <= len(hits) or _is_full(hits, filter):
                 return hits[:most] if most > 0 else hits
-            seen, size = len(rows), size * _GROWTH
+            start, size = len(rows), size * _GROWTH
 
 
 def _is_full(hits: Iterable[_Hit], filter: Filter) -> bool:

@@ -12,7 +12,7 @@ from copilot_runtime.operation.backup.record import DamagedRecord, Record, Row
 from copilot_runtime.operation.backup.source import BackupSource, Replacement, Snapshot
 from copilot_runtime.operation.backup.threads import build_running_error
 from copilot_runtime.operation.database import Place, open_snapshot, open_transaction
-from copilot_runtime.threads.server_locks import count_other_locks, remove_stale_locks
+from copilot_runtime.threads.server_locks import list_other_locks, remove_stale_locks
 from copilot_runtime.threads.transactions import Transaction
 
 _PLANS_AT_ONCE = 200
@@ -54,7 +54,7 @@ class PlanSource(BackupSource):
 
     async def _has_servers(self, db: Transaction) -> bool:
         if self._place.path is not None:
-            return count_other_locks(self._place.path, "") > 0
+            return bool(list_other_locks(self._place.path, ""))
         return bool(
             await db.fetch(
                 "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND database ="

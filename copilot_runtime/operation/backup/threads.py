@@ -52,7 +52,7 @@ class ThreadSource(BackupSource):
             open_database(self._place.path, "NORMAL").close()
             remove_stale_locks(self._place.path)
         async with open_transaction(self._place, prepare) as db:
-            if await db.count_other_servers():
+            if await db.list_other_servers():
                 raise build_running_error(self.address)
             yield _ThreadReplacement(db)
 

@@ -111,7 +111,7 @@ def _list_log_settings(settings: Settings) -> tuple[str, str, Sequence[str]]:
 
 
 def _check_workers(settings: Settings) -> None:
-    check_workers(settings.workers, settings.threads, serves_mcp=settings.serve_mcp)
+    check_workers(settings.workers, settings.threads)
 
 
 def _serve_by_workers(name: str, settings: Settings, path: str | None) -> None:

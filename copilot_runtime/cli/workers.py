@@ -241,7 +241,7 @@ def _name_code(code: int) -> str:
     return f"signal {-code}"
 
 
-def check_workers(count: int, threads: str, *, serves_mcp: bool) -> None:
+def check_workers(count: int, threads: str) -> None:
     """Raise `ConfigurationFailed` where several processes cannot do what one does."""
     if count == 1:
         return
@@ -254,9 +254,4 @@ def check_workers(count: int, threads: str, *, serves_mcp: bool) -> None:
         raise ConfigurationFailed(
             f"{count} workers cannot share threads that are in the memory of one process.",
             hint="Set threads to sqlite:.copilot/threads.db, or to postgresql://...",
-        )
-    if serves_mcp:
-        raise ConfigurationFailed(
-            f"{count} workers cannot share the sessions of MCP clients (serve_mcp).",
-            hint="Serve MCP clients by a process of its own, with one worker.",
         )

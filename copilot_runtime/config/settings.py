@@ -127,13 +127,6 @@ class Settings(Section):
         pattern=r"^(https?://\S+)?$",
         description="URL of path for A2A clients, in the cards. Empty: the one they ask at.",
     )
-    mcp_sessions: Count = Field(
-        default=1000, description="Sessions of MCP clients at one time; one more is answered 503."
-    )
-    mcp_sessions_per_user: Count = Field(
-        default=100,
-        description="Sessions of one user who has signed in; one more is answered 429.",
-    )
     log_level: Literal["critical", "error", "warning", "info", "debug"] = Field(
         default="info", description="How much is logged."
     )

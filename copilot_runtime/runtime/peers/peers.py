@@ -58,7 +58,7 @@ class Peers:
     ) -> None:
         self._carrier = carrier
         self._store = store
-        self._answers = answers
+        self._answers = {**answers}
         self._notices = notices or {}
         self._copies = MemoryBus(max_events=2**31, max_bytes=256 * 1024 * 1024, ttl=_LINGER)
         self._mirrors: dict[tuple[str, str], Mirror] = {}
@@ -160,6 +160,10 @@ class Peers:
             if not await self._is_alive(server):
                 raise _build_loss(server)
         return answer.result()
+
+    def add_answer(self, question: str, answer: Answer) -> None:
+        """Answer another question of other processes."""
+        self._answers[question] = answer
 
     async def ask_all(
         self, question: str, *, timeout: float = _PATIENCE, **values: Any

@@ -1,14 +1,17 @@
-"""The MCP server over streamable HTTP, at a path of its own below our URL."""
+"""The MCP server over streamable HTTP, at a path of its own below our URL.
+
+It keeps no sessions: each request has all that it needs, so any process may answer it. Clients of
+the protocol before 2026-07-28 get an id of a session all the same, by which they give calls up.
+"""
 
 import asyncio
-import logging
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from starlette.types import Message, Receive
 
-from copilot_runtime.config.settings import Settings
-from copilot_runtime.errors import Interrupted, LimitExceeded
+from copilot_runtime.errors import Interrupted
+from copilot_runtime.transports.mcp.calls import SESSION, Calls
 from copilot_runtime.transports.mcp.server import CALLER, build_server
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services, Transport
@@ -16,140 +19,114 @@ from copilot_runtime.transports.transport import Services, Transport
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-logger = logging.getLogger(__name__)
-
-_SESSION_LIFETIME = 1800.0
-"""Seconds without a request after which a session ends; its id is then answered 404."""
-
-_WAY_OUT = "End one by DELETE, or wait: one that nobody uses ends after 30 minutes."
-
-_LARGEST_GREETING = 16 * 1024
-"""Bytes of an `initialize`: its session keeps what it says of the client. More are answered 413."""
+_LARGEST = 16 * 1024
+"""Bytes of a message about a session. A larger one begins none, and ends no call."""
 
 
 class McpEndpoint(Transport):
-    """Answers MCP clients between `open` and `aclose`. Sessions belong to who began them."""
+    """Answers MCP clients between `open` and `aclose`."""
 
     paths = ("mcp",)
     for_programs = True
 
     def __init__(self, services: Services) -> None:
         self._server = build_server(services.program_runs)
+        self._calls = Calls(services.runs)
+        self._server.middleware.append(self._calls)
         self._settings = services.settings
-        self._sessions: StreamableHTTPSessionManager | None = None
+        self._manager: StreamableHTTPSessionManager | None = None
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Take requests. The sessions live in a task of their own, whoever ends it."""
+        """Take requests. They are answered in a task of its own, whoever ends it."""
+        self._calls.open()
         began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._over = asyncio.Event()
-        self._task = asyncio.create_task(self._live(began), name="mcp sessions")
+        self._task = asyncio.create_task(self._live(began), name="mcp requests")
         await asyncio.wait((began, self._task), return_when=asyncio.FIRST_COMPLETED)
         if not began.done():
             self._task.result()
 
     async def aclose(self) -> None:
-        """End all sessions."""
+        """End all requests."""
         self._over.set()
         if self._task is not None:
             await asyncio.wait((self._task,))
 
     async def __call__(self, request: Request) -> None:
-        if self._sessions is None:
+        if self._manager is None:
             error = Interrupted("The server does not take requests now.")
             await request.respond_json(error.status_code, {"error": error.message})
             return
+        match request.method:
+            case "POST":
+                await self._answer(self._manager, request)
+            case "DELETE":
+                await self._cancel(request)
+                await request.respond_json(200, {})
+            case _:  # there is nothing to tell beside answers
+                await request.respond_json(405, _REFUSAL, {"allow": "POST, DELETE"})
+
+    async def _answer(self, manager: "StreamableHTTPSessionManager", request: Request) -> None:
+        body = await request.body()
+        request.check_json(body)
+        headers = [*request.response_headers]
+        match _read_message(body):
+            case {"method": "initialize"}:
+                headers.append((SESSION.encode(), uuid4().hex.encode()))
+            case {
+                "method": "notifications/cancelled",
+                "params": {"requestId": int() | str() as id},
+            }:
+                await self._cancel(request, id)
+            case _:
+                pass
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = [*message["headers"], *request.response_headers]
-                message = {**message, "headers": headers}
+                # whether the connection stays open, the server decides
+                own = [one for one in message["headers"] if one[0].lower() != b"connection"]
+                message = {**message, "headers": [*own, *headers]}
             await request.send(message)
 
-        body = await request.body()  # of any method: it may have been read already
-        if request.method == "POST":
-            request.check_json(body)
-            if (refusal := _refuse_greeting(body)) is not None:
-                await request.respond_json(413, refusal)
-                return
-        receive = _repeat(body, request)
         owner = _owner(request.caller.user)
         scope = {**request.scope, CALLER: request.caller, "user": owner}
-        try:
-            await self._sessions.handle_request(scope, receive, send)
-        except _TooManySessions as refusal:
-            logger.warning("Refused a session of MCP: %s", refusal.message)
-            await request.respond_json(refusal.status_code, _encode_error(refusal))
+        await manager.handle_request(scope, _repeat(body, request), send)
+
+    async def _cancel(self, request: Request, request_id: int | str | None = None) -> None:
+        """End a call of the session of a request, or all of them."""
+        session = request.headers.get(SESSION, "")
+        await self._calls.cancel(request.caller.user or "", session, request_id)
 
     async def _live(self, began: "asyncio.Future[None]") -> None:
-        sessions = _build_sessions(self._server, self._settings)
-        async with sessions.run():
-            self._sessions = sessions
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        manager = StreamableHTTPSessionManager(
+            self._server, stateless=True, max_request_body_size=self._settings.max_body_bytes
+        )
+        async with manager.run():
+            self._manager = manager
             began.set_result(None)
             await self._over.wait()
-            self._sessions = None
+            self._manager = None
 
 
-class _TooManySessions(LimitExceeded):
-    """There is no place for another session."""
+_REFUSAL = {
+    "jsonrpc": "2.0",
+    "id": None,
+    "error": {"code": -32000, "message": "Method Not Allowed: requests are sent by POST."},
+}
 
 
-def _build_sessions(server: Any, settings: Settings) -> "StreamableHTTPSessionManager":
-    """Return the sessions, which raise `_TooManySessions` for one more than the settings allow."""
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+def _read_message(body: bytes) -> Any:
+    """Return what a short body says, as the package reads it; None for any other."""
+    from pydantic_core import from_json
 
-    most, of_user = settings.mcp_sessions, settings.mcp_sessions_per_user
-
-    class Sessions(StreamableHTTPSessionManager):
-        def _admit_session(self, requestor: Any) -> Any:
-            """Open a session: called under a lock. No public method decides about one."""
-            owners = self._session_owners.values()
-            if len(owners) >= most:
-                raise _TooManySessions(
-                    f"All {most} sessions are taken. {_WAY_OUT}", status_code=503
-                )
-            user = requestor["client_id"]
-            if user and sum(owner["client_id"] == user for owner in owners) >= of_user:
-                raise _TooManySessions(
-                    f"You have {of_user} sessions, and may have no more. {_WAY_OUT}",
-                    status_code=429,
-                )
-            return super()._admit_session(requestor)
-
-    return Sessions(
-        server,
-        session_idle_timeout=_SESSION_LIFETIME,
-        max_request_body_size=settings.max_body_bytes,
-        max_sessions=None,
-    )
-
-
-def _encode_error(error: _TooManySessions) -> Mapping[str, Any]:
-    """Return an error of JSON-RPC for a request whose id was not looked at."""
-    from mcp_types import INTERNAL_ERROR
-
-    fields = {"code": INTERNAL_ERROR, "message": error.message}
-    return {"jsonrpc": "2.0", "id": None, "error": fields}
-
-
-def _refuse_greeting(body: bytes) -> Mapping[str, Any] | None:
-    """Return the error for an `initialize` that is too large to keep, or None for all else."""
-    from mcp_types import INVALID_PARAMS
-    from pydantic_core import from_json  # as the sessions read it, whatever they take for JSON
-
-    if len(body) <= _LARGEST_GREETING:
-        return None
     try:
-        value = from_json(body)
-    except ValueError:  # the sessions say so
+        return from_json(body) if len(body) <= _LARGEST else None
+    except ValueError:  # the package says so
         return None
-    if not isinstance(value, dict) or value.get("method") != "initialize":
-        return None
-    message = f"An initialize request may have {_LARGEST_GREETING} bytes, and this one has more."
-    logger.warning("Refused a session of MCP: %s", message)
-    error = {"code": INVALID_PARAMS, "message": message}
-    return {"jsonrpc": "2.0", "id": value.get("id"), "error": error}
 
 
 def _repeat(body: bytes, request: Request) -> Receive:
@@ -163,7 +140,7 @@ def _repeat(body: bytes, request: Request) -> Receive:
 
 
 def _owner(user: str | None) -> Any:
-    """Return a user in the form in which the sessions compare users."""
+    """Return a user in the form in which the package knows users."""
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from mcp.server.auth.provider import AccessToken
 

@@ -70,7 +70,7 @@ class SpanMiddleware:
         else:
             if _is_failure(result):
                 span.fail(_TOOL_ERROR)
-            if ctx.method == "initialize":
+            if ctx.method == "initialize" and ctx.request is None:
                 self._measure_session(ctx)
             return result
         finally:
@@ -92,15 +92,14 @@ class SpanMiddleware:
         )
 
     def _measure_session(self, context: "ServerRequestContext[Any, Any]") -> None:
-        """Record how long a session lasts, once it has ended."""
+        """Record how long a session behind pipes lasts, once it has ended: HTTP knows none."""
         start, telemetry = perf_counter(), self._telemetry
-        transport = "pipe" if context.request is None else "tcp"
 
         def record() -> None:
             telemetry.record(
                 semconv.MCP_SERVER_SESSION_DURATION,
                 perf_counter() - start,
-                {semconv.NETWORK_TRANSPORT: transport},
+                {semconv.NETWORK_TRANSPORT: "pipe"},
             )
 
         # no public name leads from a request to its connection

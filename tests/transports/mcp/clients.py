@@ -19,12 +19,16 @@ from tests.wire_agui.http import Browser
 
 @asynccontextmanager
 async def over_http(
-    browser: Browser, headers: Mapping[str, str] | None = None, *, modern: bool = False
+    browser: Browser,
+    headers: Mapping[str, str] | None = None,
+    *,
+    modern: bool = False,
+    **options: Any,
 ) -> AsyncGenerator[ClientSession, None]:
     """Ask the server at that place, in a session or in the newer way, which knows none."""
     url = f"http://127.0.0.1:{browser.where}{browser.base}/mcp"
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=30) as http,
+        httpx2.AsyncClient(headers=headers, timeout=30, **options) as http,
         streamable_http_client(url, http_client=http) as (read, write),
         ClientSession(read, write) as session,
     ):

@@ -1,10 +1,7 @@
 """The actions and agents of a runtime, as tools for MCP clients."""
 
 import asyncio
-import json
-import logging
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
@@ -150,124 +147,78 @@ GREETING: dict[str, Any] = {
 }
 LISTING = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
 ACCEPT = {"accept": "application/json, text/event-stream"}
-JSON = {"content-type": "application/json"}
 
 
-async def test_the_session_of_one_user_is_none_for_another() -> None:
-    async with at_work(authenticate=by_token) as browser:
-        url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
-        async with httpx2.AsyncClient(headers=ACCEPT) as http:
-            ann = {"authorization": "Bearer ann"}
-            begun = await http.post(url, json=GREETING, headers=ann)
-            session = {"mcp-session-id": begun.headers["mcp-session-id"]}
-            users = (ann, {"authorization": "Bearer bob"})
-            answers = [
-                await http.post(url, json=LISTING, headers={**session, **user}) for user in users
-            ]
-    assert [answer.status_code for answer in answers] == [200, 404]
-
-
-async def test_a_server_has_so_many_sessions_and_no_more() -> None:
-    async with at_work(settings={"mcp_sessions": 2}) as browser:
-        url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
-        async with httpx2.AsyncClient(headers=ACCEPT) as http:
-            begun = [await http.post(url, json=GREETING) for _ in range(3)]
-            session = {"mcp-session-id": begun[0].headers["mcp-session-id"]}
-            await http.delete(url, headers=session)
-            begun.append(await http.post(url, json=GREETING))
-        async with over_http(browser, modern=True) as client:  # which knows no sessions
-            assert (await client.list_tools()).tools
-    assert [answer.status_code for answer in begun] == [200, 200, 503, 200]
-    assert begun[2].json()["error"]["message"].startswith("All 2 sessions are taken. End one by")
-
-
-async def test_a_user_has_so_many_sessions_and_leaves_room_for_others() -> None:
-    most = {"mcp_sessions_per_user": 2}
-    async with at_work(authenticate=by_token, settings=most) as browser:
-        url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
-        async with httpx2.AsyncClient(headers=ACCEPT) as http:
-            ann, bob = ({"authorization": f"Bearer {user}"} for user in ("ann", "bob"))
-            greetings = [http.post(url, json=GREETING, headers=ann) for _ in range(10)]
-            begun = await asyncio.gather(*greetings)
-            others = await http.post(url, json=GREETING, headers=bob)
-            [one, _] = [it.headers["mcp-session-id"] for it in begun if it.status_code == 200]
-            await http.delete(url, headers={**ann, "mcp-session-id": one})
-            again = await http.post(url, json=GREETING, headers=ann)
-    [message] = {it.json()["error"]["message"] for it in begun if it.status_code == 429}
-    assert sum(it.status_code == 429 for it in begun) == 8
-    assert message.startswith("You have 2 sessions, and may have no more. End one by DELETE")
-    assert (others.status_code, again.status_code) == (200, 200)
-
-
-async def test_who_has_not_signed_in_shares_the_sessions_of_all() -> None:
-    async with at_work(settings={"mcp_sessions_per_user": 1}) as browser:
+async def test_a_session_is_kept_nowhere() -> None:
+    async with at_work() as browser:
         url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
         async with httpx2.AsyncClient(headers=ACCEPT) as http:
             begun = [await http.post(url, json=GREETING) for _ in range(2)]
-    assert [answer.status_code for answer in begun] == [200, 200]
+            ids = [answer.headers["mcp-session-id"] for answer in begun]
+            session = {"mcp-session-id": ids[0]}
+            ended = await http.delete(url, headers=session)
+            listed = await http.post(url, json=LISTING, headers=session)
+            stream = await http.get(url, headers=session)
+    assert len({*ids}) == 2
+    assert [it.status_code for it in (*begun, ended, listed, stream)] == [200, 200, 200, 200, 405]
+    assert stream.headers["allow"] == "POST, DELETE"
 
 
-class Watch(logging.Handler):
-    """Sets `ended` when a session has ended: its client does not hear of that."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ended = asyncio.Event()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.getMessage().endswith("idle timeout"):
-            self.ended.set()
+CALLING: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 3,
+    "method": "tools/call",
+    "params": {"name": "ask_slow", "arguments": {"message": "Hi"}},
+}
+CANCELLING = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
 
 
-@pytest.fixture
-def watch(caplog: pytest.LogCaptureFixture) -> Iterator[Watch]:
-    sessions, handler = logging.getLogger("mcp.server.streamable_http_manager"), Watch()
-    caplog.set_level(logging.INFO, sessions.name)
-    sessions.addHandler(handler)
-    yield handler
-    sessions.removeHandler(handler)
-
-
-async def test_a_session_that_nobody_uses_ends(
-    monkeypatch: pytest.MonkeyPatch, watch: Watch
+@pytest.mark.parametrize(
+    ("user", "session", "request_id"),
+    [("bob", "s", 3), ("ann", "t", 3), ("ann", "s", "3"), ("ann", "s", None)],
+)
+async def test_nobody_cancels_the_call_of_somebody_else(
+    user: str, session: str, request_id: int | str | None
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.transports.mcp.endpoint._SESSION_LIFETIME", 0.05)
-    async with at_work() as browser:
+    slow = Slow()
+    async with at_work(agents={"slow": slow}, authenticate=by_token) as browser:
+        url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
+        async with httpx2.AsyncClient(headers=ACCEPT, timeout=30) as http:
+            ann = {"authorization": "Bearer ann", "mcp-session-id": "s"}
+            call = asyncio.create_task(http.post(url, json=CALLING, headers=ann))
+            await slow.gate.wait_for_event()
+            other = {"authorization": f"Bearer {user}", "mcp-session-id": session}
+            body = {**CANCELLING, "params": {"requestId": request_id}}
+            cancelled = await http.post(url, json=body, headers=other)
+            await http.delete(url, headers={**other, "mcp-session-id": "t"})
+            slow.gate.release(2)
+            answer = await call
+    assert cancelled.status_code == 202
+    assert "tick tock" in answer.text
+
+
+async def test_whoever_ends_a_session_stops_its_calls() -> None:
+    slow = Slow()
+    async with at_work(agents={"slow": slow}) as browser:
+        url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
+        async with httpx2.AsyncClient(headers={**ACCEPT, "mcp-session-id": "s"}) as http:
+            call = asyncio.create_task(http.post(url, json=CALLING))
+            await slow.gate.wait_for_event()
+            await http.delete(url)
+            await slow.left.wait()
+            answer = await call
+    assert "Request cancelled" in answer.text
+
+
+async def test_whoever_leaves_stops_the_agent() -> None:
+    slow = Slow()
+    async with at_work(agents={"slow": slow}) as browser:
         url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
         async with httpx2.AsyncClient(headers=ACCEPT) as http:
-            begun = await http.post(url, json=GREETING)
-            await watch.ended.wait()
-            session = {"mcp-session-id": begun.headers["mcp-session-id"]}
-            late = await http.post(url, json=LISTING, headers=session)
-    assert late.status_code == 404
-
-
-@pytest.mark.parametrize("method", ["initialize", "\\u0069nitialize"], ids=["plain", "escaped"])
-@pytest.mark.parametrize("is_new", [True, False], ids=["a new session", "an old session"])
-async def test_a_session_keeps_no_large_greeting(is_new: bool, method: str) -> None:
-    info = {"name": "x" * 20_000, "version": "1"}
-    large = {**GREETING, "params": {**GREETING["params"], "clientInfo": info}}
-    body = json.dumps(large).replace("initialize", method)
-    async with at_work() as browser:
-        url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
-        async with httpx2.AsyncClient(headers={**ACCEPT, **JSON}) as http:
-            begun = await http.post(url, json=GREETING)
-            session = {"mcp-session-id": begun.headers["mcp-session-id"]}
-            answer = await http.post(url, content=body, headers={} if is_new else session)
-            listed = await http.post(url, json=LISTING, headers=session)
-    assert (answer.status_code, answer.json()) == (
-        413,
-        {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "error": {
-                "code": -32602,
-                "message": "An initialize request may have 16384 bytes, and this one has more.",
-            },
-        },
-    )
-    assert "mcp-session-id" not in answer.headers
-    assert listed.status_code == 200
+            call = asyncio.create_task(http.post(url, json=CALLING))
+            await slow.gate.wait_for_event()
+            call.cancel()
+            await slow.left.wait()
 
 
 async def test_a_call_may_be_larger_than_a_greeting() -> None:

@@ -17,6 +17,7 @@ from copilot_runtime.agents.planner.engine import PlanEngine
 from copilot_runtime.agents.planner.events import (
     PlanCreated,
     PlanEntry,
+    QuestionAnswered,
 )
 from copilot_runtime.agents.planner.log import PlanQuery
 from copilot_runtime.agents.planner.plan import Plan
@@ -161,8 +162,8 @@ class PlannerAgent(Agent):
             )
         deadline = None if self.patience is None else monotonic() + self.patience
         if run.resume:
-            plan_id, is_moving = await self._answer_questions(run)
-            stream = self._follow(plan_id, run, deadline, is_moving=is_moving)
+            plan_id, answer = await self._answer_questions(run)
+            stream = self._follow(plan_id, run, deadline, answer)
         else:
             stream = self._plan_and_follow(run, deadline)
         async with aclosing(stream) as events:
@@ -269,16 +270,19 @@ class PlannerAgent(Agent):
         )
 
     async def _follow(
-        self, plan_id: str, run: RunInput, deadline: float | None, *, is_moving: bool = False
+        self, plan_id: str, run: RunInput, deadline: float | None, answer: int | None = None
     ) -> Events:
-        """Yield pictures of a plan until it is over or waits for people, or the run is too long."""
+        """Yield pictures of a plan until it is over or waits for people, or the run is too long.
+
+        `answer` is the number of the event by which a person has set something going.
+        """
         try:
             plan = await self.engine.get(plan_id)
             link_plan(run.span, plan.id, plan.created.traceparent)
             number = plan.number
             yield self._draw(plan, run)
             yield _show(plan)
-            async with aclosing(self._watch(plan, number, deadline, is_moving)) as changes:
+            async with aclosing(self._watch(plan, number, deadline, answer)) as changes:
                 async for _ in changes:
                     yield self._draw(plan, run)
                     yield _show(plan)
@@ -291,20 +295,21 @@ class PlannerAgent(Agent):
             yield event
 
     async def _watch(
-        self, plan: Plan, number: int, deadline: float | None, is_moving: bool
+        self, plan: Plan, number: int, deadline: float | None, answer: int | None
     ) -> AsyncGenerator[None, None]:
         """Yield when a picture of a plan is due: not too often, and never later than it must.
 
         `number` is the event at which it was drawn before. Ends with the plan, when it waits for
-        people, or at a moment of the clock. What an answer has set going happens soon, also if the
-        plan still waits for another one.
+        people, or at a moment of the clock. What an answer has set going happens soon, or has
+        happened where the plan is carried out, also if the plan still waits for another one.
         """
-        if plan.is_over or (plan.status == "waiting" and not is_moving):
+        if plan.is_over or (plan.status == "waiting" and answer is None):
             if plan.number != number:
                 yield
             return
         entries: asyncio.Queue[PlanEntry | None] = asyncio.Queue()
-        reader = asyncio.create_task(self._read_entries(plan.id, number, entries))
+        after = number if answer is None else answer
+        reader = asyncio.create_task(self._read_entries(plan.id, after, entries))
         drawn, is_stale = monotonic(), False
         try:
             while not _is_at_rest(plan) or not is_stale:
@@ -388,20 +393,31 @@ class PlannerAgent(Agent):
         if self._resources is not None:
             await self._resources.aclose()
 
-    async def _answer_questions(self, run: RunInput) -> tuple[str, bool]:
-        """Give the answers of a person; return the id of their plan, and whether it goes on now.
+    async def _answer_questions(self, run: RunInput) -> tuple[str, int | None]:
+        """Give the answers of a person; return the id of their plan.
+
+        And the number of the answer by which something of it goes on, or None.
 
         Raises `Misuse` or `NotFound` for an answer to no open question, or one of a wrong form.
         """
-        found, is_moving = "", False
+        found, number = "", None
         for resume in run.resume:
             plan, question = await find_question(self.engine, resume, run)
             id = question.question_id
+            before, others = plan.number, plan.tasks[question.task_id].questions.keys() - {id}
             answer, note, payload = read_answer(resume, question.kind)
             await self.engine.answer(plan.id, id, answer, note=note, user=run.user, payload=payload)
             found = plan.id
-            is_moving |= not (plan.tasks[question.task_id].questions.keys() - {id})
-        return found, is_moving
+            if not others:
+                number = await self._find_answer(plan.id, before, id)
+        return found, number
+
+    async def _find_answer(self, plan_id: str, after: int, question_id: str) -> int:
+        """Return the number of an answer; `after` if the server of the plan has not taken it."""
+        for entry in await self.engine.log.read(plan_id, after):
+            if isinstance(entry.event, QuestionAnswered) and entry.event.question_id == question_id:
+                return entry.number
+        return after
 
     async def _build_request(self, run: RunInput, last_plan: Plan | None) -> ChatRequest:
         instructions = await resolve_instructions(self.instructions, run)

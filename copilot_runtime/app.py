@@ -333,6 +333,7 @@ class CopilotRuntime:
             telemetry=self.telemetry,
             publisher=self._publisher,
             checkpoints=self.threads,
+            load_secret=self._load_shared_secret,
         )
         limit_plans(self._registry, self.limiter)
         sources += build_analyst_tools(self._registry, self.settings)
@@ -630,6 +631,12 @@ class CopilotRuntime:
     async def _load_secret(self) -> str:
         """Return the secret of all servers of this runtime: the setting, or else the store's."""
         return self.settings.secret or await contain(self.threads.secret())
+
+    async def _load_shared_secret(self) -> str:
+        """Return the secret, if servers have it that share no folder; else an empty text."""
+        if self.settings.secret or self.threads.shared_url:
+            return await self._load_secret()
+        return ""
 
     async def aclose(self) -> None:
         """Stop all runs, then close whatever has an `aclose`. One that fails is only logged."""

@@ -2,7 +2,7 @@
 
 import logging
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from importlib.util import find_spec
@@ -231,6 +231,7 @@ def build_agents(
     telemetry: Telemetry,
     publisher: "EventPublisher | None" = None,
     checkpoints: Checkpoints | None = None,
+    load_secret: Callable[[], Awaitable[str]] | None = None,
 ) -> AgentRegistry:
     """Return the agents of a program, those of the files that settings name, and the planner.
 
@@ -240,7 +241,7 @@ def build_agents(
     assistants = build_assistants(settings, adapter, knowledge)
     registry = AgentRegistry(own, assistants)
     if settings.analyst.name:
-        add_analyst(registry, settings, adapter, telemetry)
+        add_analyst(registry, settings, adapter, telemetry, load_secret)
     if settings.planner.name:
         add_planner(registry, settings, adapter, knowledge, sources, telemetry, checkpoints)
     names = () if assistants is None else assistants.folder.definitions
@@ -333,7 +334,11 @@ def add_planner(
 
 
 def add_analyst(
-    registry: AgentRegistry, settings: Settings, adapter: Adapter, telemetry: Telemetry
+    registry: AgentRegistry,
+    settings: Settings,
+    adapter: Adapter,
+    telemetry: Telemetry,
+    load_secret: Callable[[], Awaitable[str]] | None,
 ) -> None:
     """Add an agent that answers questions about data, as the settings say."""
     from copilot_runtime.agents.analyst.agent import AnalystAgent
@@ -346,7 +351,9 @@ def add_analyst(
         trace_file=path if kind == "sqlite" else "",
         telemetry=telemetry,
     )
-    registry.add_agent(settings.analyst.name, AnalystAgent(analyst, adapter))
+    registry.add_agent(
+        settings.analyst.name, AnalystAgent(analyst, adapter, load_secret=load_secret)
+    )
 
 
 def build_analyst_tools(agents: AgentRegistry, settings: Settings) -> Sequence[ActionSource]:

@@ -1,7 +1,7 @@
 """The agent that answers questions about data: guards, context, a model with tools, and memory."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +58,7 @@ class AnalystAgent(Agent):
         adapter: The model, for our own loop.
         model: That of a framework: its name, or an object of the framework; None, as set.
         description: What the agent is for.
+        load_secret: Returns the secret that all servers share; empty if they share a folder.
     """
 
     has_data = True
@@ -69,12 +70,14 @@ class AnalystAgent(Agent):
         *,
         model: object = None,
         description: str = "Answers questions about data with numbers, tables and charts.",
+        load_secret: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         self.analyst = analyst
         self.adapter = adapter
         self.model = model or analyst.settings.model or None
         self.description = description
         self.signature = Signature(Path(analyst.settings.store))
+        self._load_secret = load_secret
         self._loop: Loop = find_loop(analyst.settings)
 
     def check(self, run: RunInput) -> None:
@@ -123,6 +126,9 @@ class AnalystAgent(Agent):
 
     async def open(self) -> None:
         """Begin to load the data. Questions that come before it is there wait for it."""
+        if self._load_secret is not None:
+            folder = Path(self.analyst.settings.store)
+            self.signature = Signature(folder, await self._load_secret())
         self.analyst.start()
 
     def find_problems(self) -> Sequence[str]:

@@ -28,6 +28,9 @@ REASON = "approval"
 
 _KEY_BYTES = 32
 
+_PURPOSE = b"approvals of the analyst"
+"""What a key is derived for: the secret has other uses, too."""
+
 RESPONSE_SCHEMA: JsonObject = {
     "type": "object",
     "properties": {"approved": {"type": "boolean"}, "note": {"type": "string"}},
@@ -47,10 +50,11 @@ class Approval:
 
 
 class Signature:
-    """Signs calls with a key that stands in a folder, for all servers that share it."""
+    """Signs calls with a key of all servers: derived from their secret, or else in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, secret: str = "") -> None:
         self._file = folder / "approvals.key"
+        self._key = hmac.digest(secret.encode(), _PURPOSE, "sha256") if secret else None
 
     def sign(self, call_id: str, tool: str, arguments: Mapping[str, Any]) -> str:
         """Return the signature of a call: 32 hexadecimal digits."""
@@ -60,6 +64,8 @@ class Signature:
         ]
 
     def _read_key(self) -> bytes:
+        if self._key is not None:
+            return self._key
         if (key := self._find_key()) is not None:
             return key
         self._file.parent.mkdir(parents=True, exist_ok=True)

@@ -28,6 +28,7 @@ def build_runtime(
     *turns: Any,
     telemetry: Telemetry | None = None,
     store: str = "memory",
+    secret: str = "",
     **settings: Any,
 ) -> CopilotRuntime:
     """Return a runtime whose analyst's model says these turns, with such a store of threads."""
@@ -47,6 +48,7 @@ def build_runtime(
         telemetry=telemetry,
         settings=Settings(
             threads=store,
+            secret=secret,
             analyst=AnalystSettings(**analyst),
             telemetry=TelemetrySettings(store="memory"),
         ),

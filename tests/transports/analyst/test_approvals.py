@@ -35,6 +35,25 @@ def test_a_yes_is_to_what_was_asked_and_a_refused_one_leaves_the_question_open(
     assert [column["name"] for column in saved["columns"]][:2] == ["owner", "city"]
 
 
+def test_a_yes_at_another_server_counts_if_both_have_one_secret(tmp_path: Path) -> None:
+    shared = {"store": f"sqlite:{tmp_path / 'threads.db'}", "secret": "a key of many letters"}
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    save = call("save_as_dataset", ASKED, id="save-1")
+    with serve(tmp_path / "one", save, **shared) as client:
+        asked = _run(client, "r1", [QUESTION])[-1]["outcome"]["interrupts"][0]["id"]
+    with serve(tmp_path / "two", say("Saved."), **shared) as client:
+        done = _run(client, "r2", [QUESTION, _write_call(ASKED)], asked)
+        twice = _run(client, "r3", [QUESTION, _write_call(ASKED)], asked)
+        saved = [
+            it["is_saved"] for it in client.get("/graphql/analyst/datasets").json()["datasets"]
+        ]
+
+    assert done[-1]["type"] == "RUN_FINISHED"
+    assert twice[-1]["message"].startswith("The agent does not wait for this answer")
+    assert saved.count(True) == 1
+
+
 def _write_call(arguments: dict[str, str]) -> dict[str, Any]:
     function = {"name": "save_as_dataset", "arguments": json.dumps(arguments)}
     calls = [{"id": "save-1", "type": "function", "function": function}]

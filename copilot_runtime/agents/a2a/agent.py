@@ -7,6 +7,7 @@ from contextlib import aclosing
 from time import monotonic
 
 from copilot_runtime.a2ui.catalog import find_catalog_id
+from copilot_runtime.agents.checkpoints import AgentCheckpoints
 from copilot_runtime.agents.forwarding import (
     forward_headers,
     map_network_error,
@@ -23,6 +24,8 @@ from copilot_runtime.errors import (
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.http.errors import parse_url
 from copilot_runtime.interfaces import Agent, Events, RunInput
+from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.jsonvalue import as_object, get_text
 from copilot_runtime.telemetry.propagation import inject_context
 
 try:
@@ -33,7 +36,7 @@ try:
     from google.protobuf.json_format import ParseError
 
     from copilot_runtime.agents.a2a.card import BINDINGS, fetch_card, normalize_origin
-    from copilot_runtime.agents.a2a.contexts import ContextLog
+    from copilot_runtime.agents.a2a.contexts import Context, ContextLog
     from copilot_runtime.agents.a2a.exchange import TaskExchange, find_waiting_task, is_known
     from copilot_runtime.agents.a2a.http_client import AnswerTooLarge, open_client
     from copilot_runtime.agents.a2a.request import build_request, is_answer
@@ -43,6 +46,9 @@ except ModuleNotFoundError as error:
     raise MissingPackage("An A2aAgent", "a2a-sdk", "a2a") from error
 
 logger = logging.getLogger(__name__)
+
+_Place = tuple[str, str]
+"""The id of a conversation, and its task that waits for the next message, if any."""
 
 _CARD_TTL = 300.0
 """Seconds for which a card counts: agents are moved and changed."""
@@ -89,6 +95,7 @@ class A2aAgent(Agent):
             "Agent", connect_timeout=connect_timeout, idle_timeout=idle_timeout, max_retries=0
         )
         self._contexts = ContextLog()
+        self._checkpoints = AgentCheckpoints()
         self._card: AgentCard | None = None
         self._card_time = 0.0
         self._cancellations: set[asyncio.Task[None]] = set()
@@ -105,6 +112,7 @@ class A2aAgent(Agent):
         name = run.agent_name
         card = await self._find_card(name)
         context = self._contexts.find(run.user, run.private_thread_id)
+        place = await self._load_place(run, context)
         extension = choose_extension([one.uri for one in card.capabilities.extensions])
         request = build_request(run, context, extension)
         if not request.message.parts:  # nobody has said anything yet
@@ -122,15 +130,40 @@ class A2aAgent(Agent):
                     async for event in events:
                         yield event
         except (NetworkError, A2AError, *_UNREADABLE) as error:
+            await self._save_place(run, context, place)
             raise self._map_error(name, error, translator) from error
         finally:
             self._contexts.trim()
             if translator.is_resumable:
                 await self._cancel(card, call, translator.task_id)
+        await self._save_place(run, context, place)
         for event in translator.finish():
             yield event
         if translator.failure is not None:
             raise translator.failure
+
+    async def _load_place(self, run: RunInput, context: Context) -> _Place:
+        """Find out where the conversation is: the last run may have been one of another server."""
+        found = await self._checkpoints.find(run)
+        if found is not None:
+            fields = as_object(loads(found.data))
+            context.id = get_text(fields, "context") or context.id
+            context.task_id = get_text(fields, "task")
+            context.is_new = False
+        elif not context.is_new:
+            context.task_id = ""
+        return context.id, context.task_id
+
+    async def _save_place(self, run: RunInput, context: Context, before: _Place) -> None:
+        """Let other servers know which task waits, and what the agent calls the conversation."""
+        place = context.id, context.task_id
+        if place == before:
+            return
+        if place == (run.private_thread_id, ""):  # what a server takes it for that knows nothing
+            await self._checkpoints.delete(run)
+        else:
+            data = dumps({"context": context.id, "task": context.task_id})
+            await self._checkpoints.save(run, data)
 
     async def aclose(self) -> None:
         """Wait for cancellations under way, at most 5 seconds, and close the connections."""

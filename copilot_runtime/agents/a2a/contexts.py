@@ -26,7 +26,8 @@ class Context:
 class ContextLog:
     """Has the last conversations; the oldest are forgotten first.
 
-    The agent knows such a one by its id all the same, and can be asked which of its tasks waits.
+    What it does not know any more of one is in the checkpoint of its thread, or the agent can be
+    asked which of its tasks waits.
     """
 
     def __init__(self) -> None:

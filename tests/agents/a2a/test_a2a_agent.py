@@ -231,7 +231,8 @@ async def test_a_task_that_the_agent_has_forgotten_is_begun_anew() -> None:
     async with serve_remote(ask_for_a_city) as remote:
         agent = A2aAgent(remote.url)
         await hear(agent, asked("Weather?"))
-        agent._contexts.find(None, "thread-1").task_id = "gone"  # pyright: ignore[reportPrivateUsage]  # as after a restart over there
+        gone = agent._checkpoints.save(asked("Weather?"), b'{"task": "gone"}')  # pyright: ignore[reportPrivateUsage]  # as after a restart over there
+        await gone
         assert text_of(await hear(agent, asked("Weather?"))) == "In which city?"
 
 

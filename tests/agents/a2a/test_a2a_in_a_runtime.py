@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from a2a.server.tasks import TaskUpdater
 from a2a.types import Part
 from google.protobuf.json_format import MessageToDict
 
+from copilot_runtime import Settings
 from copilot_runtime.a2ui.operations import create_surface, update_components
 from copilot_runtime.agents.a2a import A2aAgent
 from tests.agents.a2a.remote import Remote, data_part, serve_remote
@@ -83,3 +85,36 @@ async def test_without_the_package_an_error_names_the_extra(program: str) -> Non
         subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert "pip install 'copilot-runtime[a2a]'" in done.stderr
+
+
+async def ask_twice(remote: Remote, task: TaskUpdater, context: RequestContext) -> None:
+    """Ask for a city, then for a day."""
+    said = context.get_user_input()
+    if said == "Monday":
+        await task.complete(task.new_agent_message([Part(text="Sunny.")]))
+    else:
+        question = "Which city?" if said == "Weather?" else "Which day?"
+        await task.requires_input(task.new_agent_message([Part(text=question)]))
+
+
+async def test_a_task_goes_on_at_whatever_server_its_question_is_answered(tmp_path: Path) -> None:
+    settings = Settings(threads=f"sqlite:{tmp_path / 'threads.db'}")
+    async with (
+        serve_remote(ask_twice) as remote,
+        browsing(agents={"it": A2aAgent(remote.url)}, settings=settings) as first,
+        browsing(agents={"it": A2aAgent(remote.url)}, settings=settings) as second,
+    ):
+        said = ["Weather?", "Bonn", "Monday", "Weather?"]
+        answers = [
+            await browser.run(agent="it", run=text, messages=[user(text, f"u-{number}")])
+            for number, (browser, text) in enumerate(zip([first, second] * 2, said, strict=True))
+        ]
+
+    assert [text_of(it.events()) for it in answers] == [
+        "Which city?",
+        "Which day?",
+        "Sunny.",
+        "Which city?",
+    ]
+    assert len({message.task_id for message in remote.asked[1:3]}) == 1
+    assert remote.asked[3].task_id != remote.asked[2].task_id

@@ -10,6 +10,7 @@ from anyio import Path as AsyncPath
 from copilot_runtime.agents.planner.build import build_log
 from copilot_runtime.agents.planner.log import PlanQuery, PlanSummary
 from copilot_runtime.config import Settings
+from copilot_runtime.interfaces import CheckpointKey
 from copilot_runtime.knowledge.events.event import ResourceEvent
 from copilot_runtime.knowledge.events.sqlite import SqliteEventLog
 from copilot_runtime.knowledge.identifiers import parse_identifier
@@ -28,6 +29,8 @@ from tests.threads.logs import KEY, log_of, run_of, told, user
 
 AFTER = ThreadKey("bob", "under way")
 """The thread with a run that does not end before its server dies."""
+
+CHECKPOINT = CheckpointKey(*KEY, "agent")
 
 
 def build_settings(folder: Path, *, database: str = "", storage: str = "") -> Settings:
@@ -54,6 +57,7 @@ async def fill(settings: Settings) -> None:
         await told(threads, run_of(messages=[user("u1", "What is 🏔?")]))
         await told(threads, run_of(run_id="r2", log_id="second"))
         await threads.update(KEY, name="Mountains", archived=True)
+        await threads.save_checkpoint(CHECKPOINT, b"\xff waits")
         run = run_of(AFTER, run_id="open", log_id="open")
         new = await threads.begin(run)
         await threads.write([Segment("open", log_of(run, new=new)[:-2])])
@@ -90,6 +94,7 @@ async def describe(settings: Settings) -> dict[str, Any]:
     async with aclosing(build_store(settings.threads)) as threads:
         found["secret"] = await threads.secret()
         found["threads"] = [line async for line in export_threads(threads)]
+        found["checkpoint"] = await threads.find_checkpoint(CHECKPOINT)
         again = run_of(run_id="r3", messages=[user("u1"), user("u9")])
         found["new messages"] = await threads.begin(again)
     async with aclosing(build_log(settings.planner.store)) as plans:

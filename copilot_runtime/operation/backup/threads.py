@@ -84,6 +84,8 @@ class _ThreadSnapshot(Snapshot):
                     yield row
                 async for row in self._read_names(number):
                     yield row
+                async for row in self._read_checkpoints(number):
+                    yield row
 
     async def _read_runs(self, thread: int, server: Any) -> AsyncGenerator[Row, None]:
         last = -1
@@ -116,6 +118,18 @@ class _ThreadSnapshot(Snapshot):
             last = names[-1]
             yield Row("names", {"names": names})
 
+    async def _read_checkpoints(self, thread: int) -> AsyncGenerator[Row, None]:
+        """Yield what agents need after a person's answer; without a thread, it is not kept."""
+        digests = await self._db.fetch(
+            "SELECT digest FROM copilot_checkpoints WHERE thread = ?", thread
+        )
+        for (digest,) in digests:  # one by one: each may have megabytes
+            for saved, data in await self._db.fetch(
+                "SELECT saved, data FROM copilot_checkpoints WHERE digest = ?", digest
+            ):
+                values = {"digest": bytes(digest), "saved": saved, "data": bytes(data)}
+                yield Row("checkpoint", values)
+
 
 class _ThreadReplacement(Replacement):
     def __init__(self, db: Transaction) -> None:
@@ -127,7 +141,7 @@ class _ThreadReplacement(Replacement):
 
     async def clear(self) -> None:
         # the tables below a thread by name: a file of SQLite may be open without foreign keys
-        for table in ("known", "runs", "threads"):
+        for table in ("checkpoints", "known", "runs", "threads"):
             await self._db.execute(f"DELETE FROM copilot_{table}")  # noqa: S608  # ours
 
     async def add(self, record: Record) -> None:
@@ -143,6 +157,8 @@ class _ThreadReplacement(Replacement):
                 await self._add_run(self._thread, record)
             case Row("names") if self._thread is not None:
                 await self._db.add_names(self._thread, record.texts("names"))
+            case Row("checkpoint") if self._thread is not None:
+                await self._add_checkpoint(self._thread, record)
             case _:
                 raise DamagedRecord("a record of threads is none, or before its thread")
 
@@ -167,6 +183,12 @@ class _ThreadReplacement(Replacement):
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             *(thread, row.number("id"), row.text("key"), row.text("run_id"), row.text("agent")),
             *(row.number("began"), row.number("ended"), row.data("log")),
+        )
+
+    async def _add_checkpoint(self, thread: int, row: Row) -> None:
+        await self._db.execute(
+            "INSERT INTO copilot_checkpoints (digest, thread, saved, data) VALUES (?, ?, ?, ?)",
+            *(row.data("digest"), thread, row.number("saved"), row.data("data")),
         )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
@@ -108,6 +108,8 @@ from copilot_runtime.runtime.knowledge_changes import CHANGED, KnowledgeChanges
 from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.peers import Peers, TakeNotice
 from copilot_runtime.runtime.prepare import HandoffPolicy
+from copilot_runtime.runtime.thread_changes import ThreadChanges
+from copilot_runtime.runtime.thread_changes.changes import CHANGE_NOTICE, WATCH
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
@@ -124,6 +126,9 @@ from copilot_runtime.transports.metrics import MetricsEndpoint
 from copilot_runtime.transports.otlp.environment import build_exporter_environment
 from copilot_runtime.transports.program_runs import ProgramRuns
 from copilot_runtime.transports.router import Router, RouterResponse
+from copilot_runtime.transports.thread_push.join_tokens import JoinTokens
+from copilot_runtime.transports.thread_push.open_streams import OpenStreams
+from copilot_runtime.transports.thread_push.push import ThreadPush
 from copilot_runtime.transports.traces.access import TraceAccess
 from copilot_runtime.transports.transport import (
     Services,
@@ -302,6 +307,7 @@ class CopilotRuntime:
         has_users = authenticate is not None or self.schemes is not None
         self.transcriber = transcriber or build_transcriber(self.settings, http_client)
         self.threads = build_thread_store(threads, self.settings)
+        self.changes = ThreadChanges(self.threads)
         self.knowledge = knowledge or build_knowledge(self.settings)
         self.knowledge_changes: KnowledgeChanges | None = None
         self.telemetry = telemetry or build_runtime_telemetry(self.settings)
@@ -398,7 +404,7 @@ class CopilotRuntime:
             max_runs=self.settings.max_concurrent_runs,
             grace=self.settings.stop_timeout,
             telemetry=self.telemetry,
-            listener=build_run_listener(self._publisher),
+            listener=build_run_listener(self._publisher, self.changes),
             limiter=self.limiter,
             audit=build_run_audit(self.settings, self.audit),
         )
@@ -410,10 +416,11 @@ class CopilotRuntime:
             has_users=has_users,
             secret=self.settings.secret,
             forget=self._forget,
+            changes=self.changes,
         )
         carrier = build_carrier(self.settings, self.threads)
         if carrier is not None:
-            self.conversations.peers = Peers(
+            self.conversations.peers = self.changes.peers = Peers(
                 carrier,
                 self.threads,
                 self.runtime.open_log,
@@ -423,6 +430,7 @@ class CopilotRuntime:
                     "end": self.conversations.answer_end,
                     "find": self.conversations.answer_find,
                     "stop log": self.conversations.answer_stop_log,
+                    WATCH: self.changes.answer_watch,
                 },
                 self._list_notices(),
             )
@@ -448,6 +456,13 @@ class CopilotRuntime:
         self.plans = build_plan_access(self._registry, traces)
         self.analyst = build_analyst_access(self._registry)
         events = build_event_access(self.settings, self.events, self.knowledge)
+        push = ThreadPush(
+            self.conversations,
+            OpenStreams(self.settings.limits.thread_streams_per_user),
+            JoinTokens(self._load_secret),
+            is_own_name=self._guard.is_own_name,
+            url=self.settings.realtime_url,
+        )
         services = Services(
             runs=self.conversations,
             program_runs=self.program_runs,
@@ -469,6 +484,7 @@ class CopilotRuntime:
                 limiter=self.limiter,
                 has_hook=authenticate is not None,
             ),
+            thread_push=push,
         )
         chats = build_transports(list_transports(transports, self.settings), services)
         others = build_side_endpoints(list_side_endpoints(services), services)
@@ -499,7 +515,12 @@ class CopilotRuntime:
         if path:
             typed += _root_routes(self.transports, path, router)
         app = asgi.App(
-            path, router, health=self._health(), typed=typed, lifespan=self._tuned_lifespan
+            path,
+            router,
+            health=self._health(),
+            typed=typed,
+            sockets=[f"{path}/{end}" for part in self.transports for end in part.socket_paths],
+            lifespan=self._tuned_lifespan,
         )
         setattr(app.state, STATE, self)
         if console if console is not None else self.settings.console:
@@ -619,6 +640,9 @@ class CopilotRuntime:
             )
         for url in spell_url(path):
             app.add_api_websocket_route(url, socket, dependencies=asked)
+        for part in self.transports:
+            for end in part.socket_paths if part.has_own_auth else ():
+                app.router.routes.append(WebSocketRoute(f"{path}/{end}", router))
         setattr(app.state, STATE, self)
         app.router.lifespan_context = asgi.combine_lifespans(
             app.router.lifespan_context, self._lifespan
@@ -816,9 +840,10 @@ class CopilotRuntime:
 
     def _list_notices(self) -> Mapping[str, TakeNotice]:
         """Return what other processes may tell, and who takes it."""
-        if self.knowledge_changes is None:
-            return {}
-        return {CHANGED: self.knowledge_changes.take_notice}
+        notices: dict[str, TakeNotice] = {CHANGE_NOTICE: self.changes.take_notice}
+        if self.knowledge_changes is not None:
+            notices[CHANGED] = self.knowledge_changes.take_notice
+        return notices
 
     async def _forget(self, thread: ThreadKey) -> None:
         """Delete the plans of a thread, and what knowledge has of it."""

@@ -181,6 +181,7 @@ class App(FastAPI):
         *,
         health: Health,
         typed: Sequence[BaseRoute],
+        sockets: Sequence[str] = (),
         lifespan: Lifespan[Any],
     ) -> None:
         self._chats = ChatUrls(path)
@@ -188,6 +189,7 @@ class App(FastAPI):
         self._router = router
         self._typed = [
             *typed,
+            *(WebSocketRoute(url, router) for url in sockets),
             *(route for url in dict.fromkeys((path, "")) for route in health.routes(url)),
         ]
         self._rest = Route(f"{path}/{{rest:path}}", router)

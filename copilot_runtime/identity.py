@@ -59,6 +59,8 @@ class Identity:
     """What roles and scopes allow together: the server sets it."""
     address: str = ""
     """Where the request came from: the server sets it."""
+    expires_at: float | None = None
+    """When their credential expires, in seconds since 1970: what is open then is closed."""
 
     @property
     def owner(self) -> str | None:

@@ -27,6 +27,7 @@ from copilot_runtime.bus.carriers.unix import UnixCarrier
 from copilot_runtime.config.settings import Settings, has_transcription
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage
+from copilot_runtime.events import RunFailed, RunFinished, RunStarted
 from copilot_runtime.generative_ui.options import (
     A2ui,
     GenerativeUi,
@@ -54,12 +55,14 @@ from copilot_runtime.interfaces import (
     Caller,
     Checkpoints,
     Parameters,
+    RunInput,
     SelectNames,
 )
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.registry import Registry
 from copilot_runtime.runtime.audit import RunAudit
 from copilot_runtime.runtime.run import RunListener
+from copilot_runtime.runtime.thread_changes import ThreadChanges
 from copilot_runtime.telemetry.build import TelemetryOptions, build_telemetry
 from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.threads.store import ThreadStore
@@ -578,13 +581,19 @@ def build_publisher(events: "ResourceEvents | None") -> "EventPublisher | None":
     return EventPublisher(events)
 
 
-def build_run_listener(publisher: "EventPublisher | None") -> RunListener | None:
-    """Return what publishes that runs begin and end, if events are kept."""
+def build_run_listener(publisher: "EventPublisher | None", changes: ThreadChanges) -> RunListener:
+    """Return what tells that runs begin and end: readers of threads, and events if any are kept."""
     if publisher is None:
-        return None
+        return changes.note_run
     from copilot_runtime.runtime.run_events import RunEvents
 
-    return RunEvents(publisher)
+    publish = RunEvents(publisher)
+
+    def tell(run: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
+        publish(run, event)
+        changes.note_run(run, event)
+
+    return tell
 
 
 def build_event_access(
@@ -624,6 +633,7 @@ def list_side_endpoints(services: Services) -> Sequence[str]:
         "events": services.events is not None,
         "knowledge": services.knowledge is not None,
         "plans": services.plans is not None,
+        "thread_push": services.thread_push is not None and services.thread_push.offers_sockets,
         "traces": True,
         "otlp": services.settings.telemetry.receives,
     }

@@ -109,6 +109,21 @@ def test_a_dependency_lets_a_websocket_in(where: str) -> None:
 
 
 @guarded
+def test_a_page_that_a_dependency_let_in_opens_the_socket_of_its_threads(where: str) -> None:
+    client = TestClient(mounted(where))
+    headers = {"authorization": "Bearer good"}
+    refused = client.post(f"{PATH}/threads/subscribe", json={})
+    token = client.post(f"{PATH}/threads/subscribe", json={}, headers=headers).json()["joinToken"]
+    url = f"{PATH}/realtime/websocket?vsn=2.0.0&join_token={token}"
+    with client.websocket_connect(url) as socket:  # a browser sends no login there
+        socket.send_json([None, "1", "phoenix", "heartbeat", {}])
+        answer = socket.receive_json()
+
+    assert refused.status_code == 401
+    assert answer[4]["status"] == "ok"
+
+
+@guarded
 def test_a_preflight_needs_no_login(where: str) -> None:
     headers = {"origin": "http://page.example", "access-control-request-method": "POST"}
     answer = TestClient(mounted(where)).options(PATH, headers=headers)

@@ -76,6 +76,11 @@ class LimitSettings(Section):
     runs_at_once_per_key: AtOnce = Field(
         default=0, description="Runs with one API key at one time."
     )
+    thread_streams_per_user: AtOnce = Field(
+        default=20,
+        description="Pages of a user that follow changes of threads at one time, in each "
+        "process; 0 for any number.",
+    )
     tokens_per_user: Counts = Field(
         default=(), description="Tokens of models for a user, such as 200000/day."
     )

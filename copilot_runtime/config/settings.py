@@ -127,6 +127,12 @@ class Settings(Section):
         pattern=r"^(https?://\S+)?$",
         description="URL of path for A2A clients, in the cards. Empty: the one they ask at.",
     )
+    realtime_url: str = Field(
+        default="",
+        pattern=r"^(off|wss?://\S+)?$",
+        description="URL of path for WebSockets of CopilotKit's useThreads, such as "
+        "wss://example.com/graphql; off for none. Empty: the one they ask at, on one machine.",
+    )
     log_level: Literal["critical", "error", "warning", "info", "debug"] = Field(
         default="info", description="How much is logged."
     )

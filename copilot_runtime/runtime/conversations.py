@@ -37,6 +37,7 @@ from copilot_runtime.runtime.reader import ThreadReader
 from copilot_runtime.runtime.report import report_error
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.runtime.runtime import Runtime
+from copilot_runtime.runtime.thread_changes import ThreadChanges
 from copilot_runtime.threads.log_ids import (
     DuplicateRun,
     LogStatus,
@@ -86,7 +87,7 @@ class Conversations:
 
     `has_users` is whether callers may have a user. Agents elsewhere then know a thread by an id
     that is derived with the `secret`, or with that of the store if it is empty. `forget` deletes
-    what else belongs to a thread, such as its files.
+    what else belongs to a thread, such as its files. `changes` is told what this class changes.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Conversations:
         has_users: bool = False,
         secret: str = "",
         forget: Forget | None = None,
+        changes: ThreadChanges | None = None,
     ) -> None:
         self.runtime = runtime
         self.store = store
@@ -108,6 +110,7 @@ class Conversations:
         self.patience = patience
         self.peers: Peers | None = None
         """The other processes that share the store, if they can be reached."""
+        self.changes = changes or ThreadChanges(store)
         self._forget = forget
         self._thread_ids = ThreadIds(has_users, secret.encode())
         self._needs_secret = has_users and not secret
@@ -124,6 +127,7 @@ class Conversations:
     def open(self) -> None:
         """Take runs again, after `aclose`."""
         self.runtime.open()
+        self.changes.open()
         if (opened := OPENED.get(None)) is not None:
             opened.append(self)
 
@@ -412,6 +416,7 @@ class Conversations:
         changed = await contain(self.store.update(thread, name=name, archived=archived))
         if changed is None:
             raise NotFound("There is no such thread.")
+        self.changes.note(thread)
         return changed
 
     async def delete(self, thread: ThreadKey) -> None:
@@ -436,6 +441,7 @@ class Conversations:
                 await contain(self._forget(thread))
             if not await contain(self.store.delete(thread)):
                 raise NotFound("There is no such thread.")
+            self.changes.note(thread)
         finally:
             self._deleting.discard(thread)
 
@@ -498,12 +504,14 @@ class Conversations:
     async def drain(self) -> None:
         """Refuse all further runs, and wait until those under way have ended."""
         self.runtime.close_admission()
+        self.changes.close()
         if ends := [run.ended for run in self.runtime.active_runs()]:
             await asyncio.wait(ends)
 
     async def aclose(self) -> None:
         """Stop all runs and leave no task behind. The store is closed by whoever opened it."""
         self.runtime.close_admission()
+        self.changes.close()
         for queue in self._queues.values():
             for run in queue.values():
                 run.stop()
@@ -642,6 +650,7 @@ class Conversations:
         name = await namer(await self.store.runs(thread))
         if name is not None:
             await self.store.update(thread, name=name)
+            self.changes.note(thread)
 
 
 def _is_same(run: Run, request: RunInput) -> bool:

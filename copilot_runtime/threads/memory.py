@@ -288,7 +288,8 @@ class _Thread:
     def row(self) -> Sequence[Any]:
         """Return what a database has of a thread in `COLUMNS`."""
         times = (self.created, self.updated, self.last_run)
-        return (self.number, *self.key, self.agent, self.name, self.archived, *times)
+        running = self.running and self.running.began
+        return (self.number, *self.key, self.agent, self.name, self.archived, *times, running)
 
 
 class _Latest:

@@ -15,7 +15,7 @@ from copilot_runtime.threads.recovery import complete_log
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadPage
 from copilot_runtime.threads.validation import Place
 
-COLUMNS = "id, owner, thread, agent, name, archived, created, updated, last_run"
+COLUMNS = "id, owner, thread, agent, name, archived, created, updated, last_run, running"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -53,7 +53,7 @@ def build_page(rows: Sequence[Sequence[Any]], size: int) -> ThreadPage:
 
 def build_thread(row: Sequence[Any]) -> Thread:
     """Return the thread of a row of `COLUMNS`."""
-    _, owner, thread, agent, name, archived, created, updated, last_run = row
+    _, owner, thread, agent, name, archived, created, updated, last_run, running = row
     return Thread(
         key=ThreadKey(owner, thread),
         agent=agent,
@@ -62,6 +62,7 @@ def build_thread(row: Sequence[Any]) -> Thread:
         created_at=to_datetime(created),
         updated_at=to_datetime(updated),
         last_run_at=None if last_run is None else to_datetime(last_run),
+        is_running=running is not None,
     )
 
 

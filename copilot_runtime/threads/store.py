@@ -34,6 +34,8 @@ class Thread:
     created_at: datetime
     updated_at: datetime
     last_run_at: datetime | None
+    is_running: bool = False
+    """Whether it is being answered, in whatever process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

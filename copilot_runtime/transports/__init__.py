@@ -16,6 +16,7 @@ SIDE_ENDPOINTS = {
     "knowledge": "copilot_runtime.transports.knowledge.endpoint:KnowledgeEndpoint",
     "otlp": "copilot_runtime.transports.otlp.endpoint:OtlpEndpoint",
     "plans": "copilot_runtime.transports.plans.endpoint:PlansEndpoint",
+    "thread_push": "copilot_runtime.transports.thread_push.endpoint:ThreadSocketEndpoint",
     "traces": "copilot_runtime.transports.traces.endpoint:TracesEndpoint",
 }
 """What else is answered beside any transport, and carries no chats → its import string."""

@@ -120,6 +120,10 @@ class Authenticator:
             identity=identity,
         )
 
+    def describe_stranger(self, request: Request) -> Caller:
+        """Return the caller of what decides itself who may ask: nobody, at an address."""
+        return Caller(identity=replace(NOBODY, address=self._find_address(request)))
+
     async def _recognise(self, schemes: SchemeChain, request: Request) -> Identity | None:
         """Return whose credential a request has, if any scheme knows it."""
         credentials = Credentials(
@@ -180,10 +184,13 @@ class Authenticator:
             permissions |= {OPERATE}
         if identity.scopes is not None and "*" not in identity.scopes:
             permissions &= frozenset(identity.scopes)
-        address = self._proxies.find_client(
+        address = self._find_address(request)
+        return replace(identity, roles=roles, permissions=permissions, address=address)
+
+    def _find_address(self, request: Request) -> str:
+        return self._proxies.find_client(
             read_peer(request), request.headers.get("x-forwarded-for", "")
         )
-        return replace(identity, roles=roles, permissions=permissions, address=address)
 
 
 def _read_answer(answer: Any) -> Identity | None:

@@ -113,6 +113,8 @@ class Router:
             if request.path not in self._own_auth:
                 request.caller = await self._authenticator.authenticate(request)
                 set_current_identity(request.caller.identity)
+            else:
+                request.caller = self._authenticator.describe_stranger(request)
             transport = await self._find(request)
             if scope_name := transport.find_scope(request):
                 request.caller.identity.require(scope_name)

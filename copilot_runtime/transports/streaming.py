@@ -171,21 +171,30 @@ def abort_connection(receive: Receive) -> None:
     only once everything has been sent: to a client that takes nothing, never. So the server's
     transport is looked for behind the middleware. A server that shows none does as it likes.
     """
+    cycle = find_cycle(receive)
+    if cycle is not None:
+        cycle.transport.abort()
+
+
+def find_cycle(receive: Receive) -> Any:
+    """Return what a server has of a request, with the `transport` of its connection; or None.
+
+    It is looked for behind the middleware.
+    """
     waiting: list[Any] = [receive]
     for _ in range(_MOST_WRAPPERS):
         if not waiting:
-            return
+            return None
         found = waiting.pop()
         owner = getattr(found, "__self__", None)
-        abort = getattr(getattr(owner, "transport", None), "abort", None)
-        if callable(abort):
-            abort()
-            return
+        if callable(getattr(getattr(owner, "transport", None), "abort", None)):
+            return owner
         if isinstance(owner, Request):  # as Starlette's middleware hands it on
             waiting.append(owner.receive)
         elif inspect.isfunction(found):
             with suppress(ValueError):  # a variable that has no value yet
                 waiting += filter(callable, inspect.getclosurevars(found).nonlocals.values())
+    return None
 
 
 _MOST_WRAPPERS = 100

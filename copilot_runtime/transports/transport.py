@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from copilot_runtime.transports.analyst.access import AnalystAccess
     from copilot_runtime.transports.events.access import EventAccess
     from copilot_runtime.transports.plans.access import PlanAccess
+    from copilot_runtime.transports.thread_push.push import ThreadPush
     from copilot_runtime.transports.traces.access import TraceAccess
 
 
@@ -41,7 +42,7 @@ class Services:
     is an agent that plans, `analyst` for data, if an agent answers from some, and `events` for
     events, if they are kept. `tools` are those that an operator wrote, and `generative_ui` what is
     set for interfaces that models make; `app_proxy` answers MCP apps in frames, if there are any.
-    `access` describes who may do what.
+    `access` describes who may do what, and `thread_push` tells pages of changes of threads.
     """
 
     runs: Conversations
@@ -59,6 +60,7 @@ class Services:
     serves_chat: bool = True
     telemetry: Telemetry = NO_TELEMETRY
     access: "AccessReport | None" = None
+    thread_push: "ThreadPush | None" = None
 
 
 class Refusal(Exception):
@@ -101,6 +103,9 @@ class Transport:
 
     for_programs: bool = False
     """Whether pages of browsers are refused, unless `cors_origins` names their origin."""
+
+    socket_paths: Sequence[str] = ()
+    """Those of `paths` that WebSockets are at, beside the URL itself."""
 
     has_own_auth: bool = False
     """Whether it decides itself who may ask, at paths without parameters that are only its own:

@@ -51,7 +51,7 @@ async def test_operators_see_keys_roles_and_limits_and_no_secret(tmp_path: Path)
 
     assert [key["prefix"] for key in server_report["keys"]][:2] == [text[:20] for text in texts]
     assert server_report["roles"]["guest"] == ["threads:read"]
-    assert server_report["limits"] == {"tokens_per_user": ["10/day"]}
+    assert server_report["limits"]["tokens_per_user"] == ["10/day"]
     assert server_report["is_open"] is False
     body = answer.body.decode()
     assert not any(secret in body for secret in (SECRET, texts[0][21:], "salt", "hash"))

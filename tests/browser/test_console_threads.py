@@ -202,6 +202,8 @@ async def test_a_lost_connection_can_be_taken_up_again(browser: Browser):
 async def test_a_thread_that_somebody_else_is_asking_says_so_until_it_is_free(browser: Browser):
     model = HeldAdapter("One")
     async with console(browser, model) as page:
+        await page.route("**/threads/changes?*", lambda route: route.abort())
+        await page.reload()  # into a page that is not told what others do
         model.say_one()
         await say(page, "count")
         await expect(answer(page)).to_have_text("One")

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -299,6 +299,25 @@ async def test_after_a_restart_of_the_server_the_trips_are_still_there(
         await expect(desk.questions()).to_have_text(["Weather in Oslo?"])
         await expect(desk.weather("Oslo")).to_have_text(re.compile(r"Oslo.*-?\d+°"))
         await expect(desk.trip("Weather in Oslo?")).to_be_visible()
+
+
+async def test_a_second_browser_lists_the_trips_of_the_first_without_a_reload(
+    browser: Browser, model: FakeModel, tmp_path: Path, request: pytest.FixtureRequest
+):
+    model.place = "page"
+    app = page_and_runtime(built_page("react-v2"), model.url, tmp_path / "threads.db")
+    async with serving(app) as port, AsyncExitStack() as stack:
+        address = f"http://127.0.0.1:{port}"
+        other = await stack.enter_async_context(opened(browser, address, request))
+        desk = await stack.enter_async_context(opened(browser, address, request))
+        await desk.ask("Weather in Oslo?")
+        await expect(other.trip("Weather in Oslo?")).to_be_visible()
+        await desk.is_ready()
+        await other.keep("v2_a_trip_of_another_browser")
+        await desk.press("Delete Weather in Oslo?")
+        await desk.press("Delete for good")
+
+        await expect(other.trip("Weather in Oslo?")).to_have_count(0)
 
 
 async def endless(turn: Turn) -> None:

@@ -144,10 +144,10 @@ class Browser:
             "host": "localhost",
             "content-type": "application/json",
             "accept": "text/event-stream",
+            "connection": "close",
             **self.headers,
             **(headers or {}),
             "content-length": str(len(payload)),
-            "connection": "close",
         }
         lines = [f"{method} {self.base}{path} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in fields.items()]

@@ -63,6 +63,7 @@ class ApiKeyScheme(Scheme):
             scopes=key.scopes,
             method="api_key",
             key=key.id,
+            expires_at=key.expires_at,
         )
 
     async def aclose(self) -> None:

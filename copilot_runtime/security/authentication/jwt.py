@@ -97,6 +97,7 @@ class JwtScheme(Scheme):
             roles=_list_words(_find_claim(claims, section.roles_claim)),
             scopes=scopes,
             method="jwt",
+            expires_at=_read_time(claims, "exp"),
         )
 
     async def aclose(self) -> None:

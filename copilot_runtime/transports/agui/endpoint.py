@@ -49,6 +49,7 @@ from copilot_runtime.transports.agui.routes import (
 )
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import Stream, run_until_disconnect
+from copilot_runtime.transports.thread_push.sse import answer_changes
 from copilot_runtime.transports.transport import Services, Transport
 
 logger = logging.getLogger(__name__)
@@ -87,7 +88,9 @@ class AguiEndpoint(Transport):
             dialect=self._dialect,
             transcriber=services.transcriber,
             generative_ui=services.generative_ui,
+            push=services.thread_push,
         )
+        self._push = services.thread_push
         self._app_proxy = services.app_proxy
         self._max_messages = settings.max_messages
         self._max_items = settings.max_items
@@ -143,12 +146,18 @@ class AguiEndpoint(Transport):
                 dialect = self._negotiate(operation)
                 work = self._connect(key, operation.agent, request, dialect)
                 await run_until_disconnect(work, request.receive, None)
+            case "follow threads" if self._push is not None:
+                query = threads.thread_query(request.caller, operation.query)
+                await answer_changes(self._push, query, request, keep_alive=self._keep_alive)
             case _:
-                await request.respond(*await self._answer(operation, request.caller))
+                await request.respond(*await self._answer(operation, request))
 
-    async def _answer(self, operation: Operation, caller: Caller) -> tuple[int, bytes]:
+    async def _answer(self, operation: Operation, request: Request) -> tuple[int, bytes]:
         """Return a status and a body, and hold nothing that the body was made of."""
-        status, body = await self._answers.of(operation, caller)
+        socket_url = ""
+        if operation.name in ("info", "list threads") and self._push is not None:
+            socket_url = self._push.find_url(request)
+        status, body = await self._answers.of(operation, request.caller, socket_url=socket_url)
         return status, b"" if body is None else dumps(body)
 
     def _negotiate(self, operation: Operation) -> Dialect:
@@ -306,7 +315,10 @@ KEEP_ALIVE = b": keep-alive\n\n"
 _SOON = 1.0
 """Seconds in which nearly every run has started, or is known not to."""
 
-_WITHOUT_BODY = {"info", "inspect", "list threads", "read messages", "read events", "read state"}
+_WITHOUT_BODY = {
+    *("info", "inspect", "list threads", "follow threads"),
+    *("read messages", "read events", "read state"),
+}
 
 
 def _build_encoder(key: threads.ThreadKey, first: Event, agent: str, dialect: Dialect) -> Encoder:

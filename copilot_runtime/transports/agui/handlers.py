@@ -18,6 +18,7 @@ from copilot_runtime.transports.agui import threads
 from copilot_runtime.transports.agui.encode import Dialect
 from copilot_runtime.transports.agui.errors import no_agent
 from copilot_runtime.transports.agui.routes import Name, Operation
+from copilot_runtime.transports.thread_push.push import ThreadPush
 
 if TYPE_CHECKING:
     from copilot_runtime.adapters.transcription import Transcriber
@@ -54,11 +55,11 @@ class AgentNames:
         return None if agents[requested_name] is self._chat else requested_name
 
 
-_CLOUD: Mapping[Name, str] = {
-    "subscribe": "changes of threads as they happen",
-    "annotate": "annotations",
+_REFUSALS: Mapping[Name, str] = {
+    "annotate": "This server does not offer annotations; that is a part of CopilotKit's cloud.",
+    "subscribe": "This server tells no WebSocket of changes: its setting realtime_url is off.",
 }
-"""Operations that only CopilotKit's own service has."""
+"""What is said where an operation is not offered."""
 
 _RUNS_AT_ONCE = 50
 """Runs of a thread that are written before others have their turn; some milliseconds."""
@@ -75,26 +76,38 @@ class Answers:
         dialect: Dialect,
         transcriber: "Transcriber | None",
         generative_ui: GenerativeUi,
+        push: ThreadPush | None = None,
     ) -> None:
         self._conversations = conversations
         self._names = names
         self._dialect = dialect
         self._transcriber = transcriber
         self._generative_ui = generative_ui
+        self._push = push
 
-    async def of(self, operation: Operation, caller: Caller) -> Answer:
-        """Perform an operation. Raises `Refusal` or `CopilotError`."""
+    async def of(self, operation: Operation, caller: Caller, *, socket_url: str = "") -> Answer:
+        """Perform an operation. Raises `Refusal` or `CopilotError`.
+
+        `socket_url` is where this caller is told of changes of threads; empty for nowhere.
+        """
         match operation.name:
             case "info":
                 agents = await self._names.agents(caller)
                 transcribes = self._transcriber is not None
-                return 200, build_info(agents, self._generative_ui, transcription=transcribes)
+                return 200, build_info(
+                    agents, self._generative_ui, transcription=transcribes, socket_url=socket_url
+                )
             case "stop":
                 await self._names.resolve(operation.agent, caller)
                 return 200, await self._stop(operation, caller)
             case "list threads":
                 query = threads.thread_query(caller, operation.query)
-                return 200, threads.page(await self._conversations.list(query))
+                page = threads.page(await self._conversations.list(query))
+                if self._push is not None and socket_url:
+                    page["joinCode"] = await self._push.tokens.make_code(query.owner)
+                return 200, page
+            case "subscribe" if self._push is not None and self._push.offers_sockets:
+                return 200, {"joinToken": await self._push.tokens.make_token(caller.identity)}
             case "transcribe":
                 from copilot_runtime.transports.agui.transcribe import transcribe  # loads aiohttp
 
@@ -127,11 +140,7 @@ class Answers:
                 await conversations.delete(key)
                 return 200, {"threadId": operation.thread, "deleted": True}
             case _:
-                what = _CLOUD.get(operation.name, "this")
-                message = (
-                    f"This server does not offer {what}; that is a part of CopilotKit's cloud."
-                )
-                return 422, {"error": message}
+                return 422, {"error": _REFUSALS.get(operation.name, "This is not offered.")}
 
     async def _list_events(self, key: ThreadKey, runs: Sequence[StoredRun]) -> orjson.Fragment:
         """Return what happened in a thread as a JSON list, without holding up others for long."""
@@ -171,26 +180,35 @@ def _changes(body: Any) -> tuple[str | None, bool | None]:
     return name, archived
 
 
-_THREADS = {"list": True, "inspect": True, "mutations": True, "realtimeMetadata": False}
-
-
 def build_info(
-    agents: Mapping[str, Agent], generative_ui: GenerativeUi, *, transcription: bool
+    agents: Mapping[str, Agent],
+    generative_ui: GenerativeUi,
+    *,
+    transcription: bool,
+    socket_url: str = "",
 ) -> dict[str, Any]:
     """Return the body of `/info`, which is also that of `{"method": "info"}`.
 
     It has nothing of MCP Apps, as in Node: pages always draw these.
 
-    It sends no licence status: nothing here needs a licence, and none is claimed.
+    It sends no licence status: nothing here needs a licence, and none is claimed. The name
+    `intelligence` is the client's: it opens its socket for threads at that URL, in any mode.
     """
+    threads = {
+        "list": True,
+        "inspect": True,
+        "mutations": True,
+        "realtimeMetadata": False,  # whether the chat is told of runs
+    }
     pages = generative_ui.open_generative_ui
     return {
         "version": __version__,
         "agents": {name: _describe_agent(name, agent) for name, agent in agents.items()},
         "audioFileTranscriptionEnabled": transcription,
         "mode": "sse",
-        "threadEndpoints": _THREADS,
-        "singleRoute": {"resourceOperations": True, "threadEndpoints": _THREADS},
+        **({"intelligence": {"wsUrl": socket_url}} if socket_url else {}),
+        "threadEndpoints": threads,
+        "singleRoute": {"resourceOperations": True, "threadEndpoints": threads},
         "suggestions": True,
         **_describe_a2ui(generative_ui.a2ui),
         "openGenerativeUIEnabled": pages is not None and pages.enabled,

@@ -33,6 +33,7 @@ class Thread(_Model):
     archived: bool = Field(examples=[False])
     created_at: str = Field(alias="createdAt", examples=["2026-01-01T12:00:00.000Z"])
     updated_at: str = Field(alias="updatedAt", examples=["2026-01-01T12:00:05.000Z"])
+    running: bool = Field(description="Whether it is being answered.", examples=[False])
     last_run_at: str | None = Field(
         default=None, alias="lastRunAt", examples=["2026-01-01T12:00:00.000Z"]
     )
@@ -43,6 +44,12 @@ class ThreadPage(_Model):
 
     threads: list[Thread]
     next_cursor: str | None = Field(alias="nextCursor", examples=[None])
+    join_code: str | None = Field(
+        default=None,
+        alias="joinCode",
+        description="Names the topic of the caller for POST threads/subscribe.",
+        examples=["75b8-1f2e3d4c-7hQ"],
+    )
 
 
 class ThreadChange(_Model):
@@ -276,6 +283,10 @@ def _make_routes(path: str) -> Sequence[RestRoute]:
     @streams.post("/agent/{agent}/suggest", openapi_extra=run_input)
     async def suggest(agent: AgentId) -> None:
         """Ask for suggestions; nothing is stored."""
+
+    @streams.get("/threads/changes", tags=["threads"])
+    async def follow_threads(query: Annotated[ThreadListQuery, Query()]) -> None:
+        """List threads, and tell what changes, as events: `threads`, then `thread` and `run`."""
 
     @streams.post("/agent/{agent}/ask", openapi_extra=run_input)
     async def ask(agent: AgentId) -> None:

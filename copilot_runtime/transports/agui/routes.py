@@ -19,6 +19,7 @@ Name = Literal[
     "suggest",
     "transcribe",
     "list threads",
+    "follow threads",
     "read messages",
     "read events",
     "read state",
@@ -54,6 +55,8 @@ SCOPES: Mapping[Name, str] = {
     "stop": "runs:start",
     "transcribe": "runs:start",
     "list threads": "threads:read",
+    "follow threads": "threads:read",
+    "subscribe": "threads:read",
     "read messages": "threads:read",
     "read events": "threads:read",
     "read state": "threads:read",
@@ -65,7 +68,10 @@ SCOPES: Mapping[Name, str] = {
 """What operations need. Runs are not among them: what forbids one is an event of its stream."""
 
 READS: frozenset[Name] = frozenset(
-    {"info", "inspect", "connect", "list threads", "read messages", "read events", "read state"}
+    {
+        *("info", "inspect", "connect", "list threads", "follow threads", "subscribe"),
+        *("read messages", "read events", "read state"),
+    }
 )
 """Operations that change nothing."""
 
@@ -83,6 +89,7 @@ REST_ROUTES: Mapping[str, Mapping[str, Name]] = {
     "annotate": {"POST": "annotate"},
     "inspector-metadata": {"GET": "inspect"},
     "threads": {"GET": "list threads"},
+    "threads/changes": {"GET": "follow threads"},
     "threads/subscribe": {"POST": "subscribe"},
     "threads/clear": {"POST": "clear threads"},
     "threads/{thread}": {"PATCH": "change thread", "DELETE": "delete thread"},

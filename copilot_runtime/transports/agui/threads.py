@@ -73,6 +73,7 @@ def thread(found: Thread) -> dict[str, Any]:
         "archived": found.archived,
         "createdAt": _time(found.created_at),
         "updatedAt": _time(found.updated_at),
+        "running": found.is_running,
         **last,
     }
 

@@ -4,8 +4,9 @@ import { useEffect } from "react";
 /**
  * Read the list again when a run begins or ends.
  *
- * `useThreads` reads it once: only CopilotKit's own cloud tells it of changes. So a thread that
- * was just begun, or named by the server, would be missing until the page is loaded again.
+ * The server pushes changes of the list over a WebSocket, also those of other pages. Where none gets
+ * through, as behind some proxies, `useThreads` reads it once: a thread that was just begun, or
+ * named by the server, would be missing until the page is loaded again.
  */
 export function useRefetchAfterRuns(refetch: () => void) {
   const { agent } = useAgent();

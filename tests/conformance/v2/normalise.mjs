@@ -13,6 +13,8 @@ export function normalise(value) {
     .replace(UUID, numbered)
     .replace(/\bt-[a-z]+(-[a-z0-9]+)*-\d{13}/g, "<thread>")
     .replace(/"(createdAt|updatedAt|lastRunAt)": "[^"]+"/g, '"$1": "<time>"')
+    .replace(/"(joinCode|joinToken)": "[^"]+"/g, '"$1": "<secret>"')
+    .replace(/"wsUrl": "ws:..127.0.0.1:\d+/g, '"wsUrl": "ws://<server>')
     .replace(/call_\d+/g, "call_N")
     .replace(/"msg_\d+"/g, '"msg_N"')
     .replace(/chatcmpl-\d+/g, "chatcmpl-N")

@@ -82,6 +82,8 @@ async function start() {
   dismissBanners();
   if (!(await discover())) return;
   refreshThreads();
+  leaveThreads();
+  followThreads();
   discoverTraces();
   discoverData().catch(() => {});  // the page Data says what is wrong there
   threadId = "";  // read it again even if it is the one that is shown

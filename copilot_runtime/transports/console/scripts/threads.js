@@ -74,6 +74,48 @@ function wordsOf(messages) {
   return content.find((part) => part.type === "text")?.text.trim() || "An image";
 }
 
+/* ---- what others do: other pages, other devices, other servers ---- */
+
+const FOLLOW_AGAIN = 2000;
+let following = null;      // ends the stream of changes
+const answering = new Set();
+
+/* Follows what changes, as long as somebody looks: a browser has few connections to one server. */
+async function followThreads() {
+  if (following || document.hidden) return;
+  const mine = following = new AbortController();
+  try {
+    const response = await request("GET", "/threads/changes?includeArchived=true", null, mine.signal);
+    for await (const found of framesOf(response)) found.map((data) => JSON.parse(data)).forEach(takeChange);
+  } catch {
+    // the list is read again when the page is looked at, and when it is asked for
+  }
+  if (following !== mine) return;
+  following = null;
+  setTimeout(followThreads, FOLLOW_AGAIN);
+}
+
+function leaveThreads() {
+  following?.abort();
+  following = null;
+}
+
+function takeChange({ type, ...change }) {
+  if (type === "threads") {
+    answering.clear();
+    change.threads.filter(({ running }) => running).forEach(({ id }) => answering.add(id));
+    return refreshThreads();
+  }
+  const id = change.threadId;
+  if (type === "run") answering[change.eventType === "RUN_STARTED" ? "add" : "delete"](id);
+  if (type === "thread" && change.operation === "deleted") answering.delete(id);
+  refreshThreads();
+  const isNews = type === "run" && change.eventType === "RUN_STARTED" && change.runId !== thread.run?.id;
+  if (isNews && id === threadId && !reading) open();
+}
+
+document.addEventListener("visibilitychange", () => (document.hidden ? leaveThreads() : followThreads()));
+
 const titleOf = ({ id, name }) => name || (id === threadId && wordsOf(thread.items)) || firstWords.get(id) || "Untitled";
 
 function drawThreads() {
@@ -93,17 +135,19 @@ let drawn = new Map();
 
 /* What looks the same stays the same, also under a finger that is about to press it. */
 function viewOnce(each) {
-  const { id } = each, running = id === threadId && reading !== null;
+  const { id } = each, running = isRunning(id);
   const look = JSON.stringify([each, titleOf(each), id === threadId, running, opened === id, renaming === id, agents.length]);
   const before = drawn.get(id);
   return before?.look === look ? before : { look, node: threadView(each) };
 }
 
+const isRunning = (id) => (id === threadId ? reading !== null : answering.has(id));
+
 function threadView(each) {
   const item = element("li"), here = each.id === threadId, title = titleOf(each);
   item.classList.toggle("current", here);
   item.classList.toggle("archived", each.archived);
-  item.classList.toggle("running", here && reading !== null);
+  item.classList.toggle("running", isRunning(each.id));
   if (renaming === each.id) {
     item.append(nameField(each));
     return item;

@@ -57,6 +57,19 @@ async function* events(path, body, signal) {
   const type = response.headers.get("content-type") ?? "";
   if (!type.startsWith("text/event-stream"))
     throw new Problem(`HTTP ${response.status}`, (await response.text()).slice(0, 300) || "The answer was empty.");
+  try {
+    for await (const found of framesOf(response)) {
+      found.forEach(watchWire);
+      yield found.map((data) => JSON.parse(data));
+    }
+  } catch (error) {
+    if (signal.aborted || error instanceof Problem) throw error;
+    throw new Problem("Connection lost", `The answer broke off here, but the server goes on with it. (${error.message})`, { broken: true });
+  }
+}
+
+/* Yields the data of server-sent events, those together that came together. */
+async function* framesOf(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   try {
     for (let rest = ""; ;) {
@@ -64,13 +77,8 @@ async function* events(path, body, signal) {
       if (done) return;
       const blocks = (rest + value).split(/\r?\n\r?\n/);
       rest = blocks.pop();
-      const found = blocks.map(dataOf).filter(Boolean);
-      found.forEach(watchWire);
-      yield found.map((data) => JSON.parse(data));
+      yield blocks.map(dataOf).filter(Boolean);
     }
-  } catch (error) {
-    if (signal.aborted || error instanceof Problem) throw error;
-    throw new Problem("Connection lost", `The answer broke off here, but the server goes on with it. (${error.message})`, { broken: true });
   } finally {
     reader.cancel().catch(() => {});
   }

@@ -1,0 +1,253 @@
+"""Changes of threads, in whatever process they happen, for readers in this one."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from copilot_runtime.bus.carrier import PeerLost
+from copilot_runtime.concurrency import has_running_loop
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.events import RunFailed, RunFinished, RunStarted
+from copilot_runtime.interfaces import RunInput
+from copilot_runtime.runtime.thread_changes.change import Notice, RunEvent
+from copilot_runtime.runtime.thread_changes.feed import OwnerFeed
+from copilot_runtime.runtime.thread_changes.interests import Interests
+from copilot_runtime.runtime.thread_changes.reader import ChangeReader
+from copilot_runtime.threads.store import ThreadKey, ThreadStore
+
+if TYPE_CHECKING:
+    from copilot_runtime.runtime.peers import Peers
+
+WATCH = "watch threads"
+"""The question by which a process says whose threads it has readers of."""
+
+CHANGE_NOTICE = "thread changed"
+"""What a process says of a thread to those who asked."""
+
+_PATIENCE = 1.5
+"""Seconds to wait for a process that was asked to tell."""
+
+_RENEWAL = 2.0
+"""Seconds between two questions whether all that was told has come."""
+
+_LOOK = 30.0
+"""Seconds between two looks at the lists: programs that are no server change threads, too."""
+
+_BLIND_LOOK = 2.0
+"""The same while some process cannot be asked to tell."""
+
+logger = logging.getLogger(__name__)
+
+
+class ThreadChanges:
+    """Tells readers of this process what changes in their threads.
+
+    Changes of this process are noted here; a process tells others only what they have asked for.
+    Without readers anywhere, a note is two looks at empty tables.
+    """
+
+    def __init__(
+        self,
+        store: ThreadStore,
+        *,
+        renewal: float = _RENEWAL,
+        look: float = _LOOK,
+        blind_look: float = _BLIND_LOOK,
+    ) -> None:
+        self.peers: Peers | None = None
+        """The other processes that share the store, if they can be reached."""
+        self.is_ending: Callable[[], bool] = lambda: False
+        """Whether the server waits for the readers to leave."""
+        self._store = store
+        self._renewal = renewal
+        self._look = look
+        self._blind_look = blind_look
+        self._feeds: dict[str, OwnerFeed] = {}
+        self._interests = Interests()
+        self._subscriptions: dict[str, set[str]] = {}
+        """The owners that other processes were told to have readers here."""
+        self._received: Counter[str] = Counter()
+        """Notices that came from other processes."""
+        self._is_blind = False
+        """Whether some process cannot be asked to tell."""
+        self._renewing = asyncio.Lock()
+        self._upkeep: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    def note(self, thread: ThreadKey, notice: Notice | None = None) -> None:
+        """Note that a thread of this process has changed. Never waits."""
+        if not self._feeds and not self._interests:
+            return
+        notice = notice or Notice(thread.id)
+        if (feed := self._feeds.get(thread.owner)) is not None:
+            feed.add(notice)
+        if self.peers is not None:
+            for server in self._interests.take(thread.owner):
+                self.peers.tell(server, CHANGE_NOTICE, owner=thread.owner, notice=[*notice])
+
+    def note_run(self, run: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
+        """Note that a run of this process began or ended: a `RunListener`."""
+        if not self._feeds and not self._interests:
+            return
+        if run.persist and has_running_loop():
+            notice = Notice(run.thread_id, _name(event), run.run_id, run.agent_name)
+            self.note(ThreadKey(run.user or "", run.thread_id), notice)
+
+    @asynccontextmanager
+    async def follow(self, owner: str) -> AsyncGenerator[ChangeReader, None]:
+        """Yield a reader of what changes from now on. Raises `StoreFailed`."""
+        reader = ChangeReader()
+        feed = self._feeds.get(owner)
+        if feed is None:
+            feed = self._feeds[owner] = OwnerFeed(owner, self._store)
+            self._start(self._announce(feed))
+        feed.readers.add(reader)
+        if self._is_closed:
+            reader.close()
+        elif self._upkeep is None or self._upkeep.done():
+            self._upkeep = asyncio.create_task(self._keep_up(), name="watch threads")
+        try:
+            await feed.prime()
+            yield reader
+        finally:
+            feed.readers.discard(reader)
+            if not feed.readers and self._feeds.get(owner) is feed:
+                del self._feeds[owner]
+                feed.close()
+
+    async def answer_watch(self, values: Mapping[str, Any]) -> Any:
+        """Remember for another process whose changes it wants to be told."""
+        server = str(values["address"])
+        if values["whole"]:
+            self._interests.forget(server)
+        watching, sent = self._interests.renew(server, values["added"], values["removed"])
+        return {"watching": watching, "sent": sent}
+
+    def take_notice(self, sender: str, values: Mapping[str, Any]) -> None:
+        """Take what another process says of a thread."""
+        self._received[sender] += 1
+        if (feed := self._feeds.get(str(values["owner"]))) is not None:
+            feed.add(Notice(*values["notice"]))
+
+    def open(self) -> None:
+        """Take readers again, after `close`."""
+        self._is_closed = False
+
+    def close(self) -> None:
+        """End all readers: the server ends, and they find another one."""
+        self._is_closed = True
+        for task in (self._upkeep, *self._tasks):
+            if task is not None:
+                task.cancel()
+        for feed in self._feeds.values():
+            feed.close()
+
+    async def _announce(self, feed: OwnerFeed) -> None:
+        """Let others tell of an owner, and look for what happened before they knew it."""
+        await self._renew()
+        await self._look_at([feed])
+
+    async def _keep_up(self) -> None:
+        """Renew what others were asked, and look at the lists, as long as there are readers."""
+        looked_at = monotonic()
+        while self._feeds:
+            due = looked_at + (self._blind_look if self._is_blind else self._look)
+            await asyncio.sleep(min(self._renewal, max(self._blind_look, due - monotonic())))
+            if self.is_ending():
+                self.close()
+                return
+            has_missed = await self._renew()
+            now = monotonic()
+            interval = self._blind_look if self._is_blind else self._look
+            if has_missed or now >= looked_at + interval:
+                await self._look_at([*self._feeds.values()])
+                looked_at = monotonic()
+
+    async def _look_at(self, feeds: Sequence[OwnerFeed]) -> None:
+        for feed in feeds:
+            try:
+                await feed.look()
+            except CopilotError as error:  # of the store, which the next look may find again
+                logger.warning("Threads cannot be listed for their readers: %s", error.message)
+                return
+
+    async def _renew(self) -> bool:
+        """Ask all other processes to tell. Returns whether something that they told is missing."""
+        async with self._renewing:
+            try:
+                others = await self._store.list_other_servers()
+            except CopilotError:
+                self._is_blind = True
+                return True
+            missing = self._subscriptions.keys() - others
+            for server in missing:
+                del self._subscriptions[server]
+                del self._received[server]
+            states = await asyncio.gather(*map(self._renew_at, others))
+            self._is_blind = any(state is None for state in states)
+            return bool(missing) or any(states)
+
+    async def _renew_at(self, server: str) -> bool | None:
+        """Ask one process. Returns whether notices are missing; None if it cannot be asked.
+
+        One that has died is none to ask, and has left runs that have to be ended.
+        """
+        if self.peers is None or not self.peers.address:
+            return None if await self._is_alive(server) else True
+        is_new = server not in self._subscriptions
+        previous = self._subscriptions.setdefault(server, set())
+        owners = {*self._feeds}
+        answer = await self._ask(server, owners - previous, previous - owners, whole=is_new)
+        if answer is not None and answer["watching"] != len(owners):
+            answer = await self._ask(server, owners, set(), whole=True)
+        if answer is None:
+            self._subscriptions.pop(server, None)
+            return None if await self._is_alive(server) else True
+        self._subscriptions[server] = owners
+        has_missed = is_new or answer["sent"] != self._received[server]
+        self._received[server] = answer["sent"]
+        return has_missed
+
+    async def _ask(
+        self, server: str, added: set[str], removed: set[str], *, whole: bool
+    ) -> Mapping[str, Any] | None:
+        assert self.peers is not None
+        try:
+            answer = await self.peers.ask(
+                server,
+                WATCH,
+                timeout=_PATIENCE,
+                address=self.peers.address,
+                added=[*added],
+                removed=[*removed],
+                whole=whole,
+            )
+        except PeerLost:
+            return None
+        return answer if isinstance(answer, dict) else None  # an earlier version knows it not
+
+    async def _is_alive(self, server: str) -> bool:
+        try:
+            return await self._store.is_alive(server)
+        except CopilotError:
+            return True
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _name(event: RunStarted | RunFinished | RunFailed) -> RunEvent:
+    match event:
+        case RunStarted():
+            return "RUN_STARTED"
+        case RunFinished():
+            return "RUN_FINISHED"
+        case RunFailed():
+            return "RUN_ERROR"

@@ -1,0 +1,171 @@
+"""The threads of one owner, as far as somebody here looks at them."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.runtime.thread_changes.change import (
+    Change,
+    Notice,
+    RunActivity,
+    RunEvent,
+    ThreadChange,
+    find_operation,
+)
+from copilot_runtime.runtime.thread_changes.reader import ChangeReader
+from copilot_runtime.threads.store import Thread, ThreadKey, ThreadPage, ThreadQuery, ThreadStore
+
+_DELAY = 0.05
+"""Seconds for which notices wait for others: a thread is read once for all of them."""
+
+_MOST_READ = 20
+"""Threads that are read one by one; for more, the list is read."""
+
+_WINDOW = 200
+"""The latest threads of an owner, which are compared when the list is read."""
+
+logger = logging.getLogger(__name__)
+
+
+class OwnerFeed:
+    """Compares the threads of an owner with what its readers know, and tells them what differs.
+
+    A notice says which thread may have changed, and whether a run began or ended there. `look`
+    finds out without notices, of the latest threads.
+    """
+
+    def __init__(self, owner: str, store: ThreadStore) -> None:
+        self.readers: set[ChangeReader] = set()
+        self._owner = owner
+        self._store = store
+        self._known: dict[str, Thread] = {}
+        self._runs: dict[str, str] = {}
+        """Runs under way: the id of the thread, and that of the run."""
+        self._ended: dict[str, str] = {}
+        """The last run of a thread whose end the readers know."""
+        self._notices: list[Notice] = []
+        self._lock = asyncio.Lock()
+        self._is_primed = False
+        self._knows_runs = False
+        """Whether the store says which threads are being answered: one of others may not."""
+        self._flushing: asyncio.Task[None] | None = None
+
+    def add(self, notice: Notice) -> None:
+        """Take a notice of a change."""
+        self._notices.append(notice)
+        if self._flushing is None:
+            self._flushing = asyncio.create_task(self._flush(), name="push thread changes")
+
+    async def prime(self) -> None:
+        """Learn how the threads are before anything is told of them. Raises `StoreFailed`."""
+        if not self._is_primed:
+            await self.look()
+
+    async def look(self) -> None:
+        """Read the list, and tell the readers what has changed. Raises `StoreFailed`."""
+        async with self._lock:
+            query = ThreadQuery(owner=self._owner, archived=True, limit=_WINDOW)
+            page = await self._store.list(query)
+            for thread in reversed(page.threads):
+                self._compare(thread.key.id, thread)
+                if thread.is_running or thread.key.id in self._runs:
+                    await self._compare_run(thread)
+            self._forget(page)
+            self._is_primed = True
+
+    def close(self) -> None:
+        """Tell nobody anything any more."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+        for reader in self.readers:
+            reader.close()
+
+    async def _flush(self) -> None:
+        try:
+            while self._notices:
+                await asyncio.sleep(_DELAY)
+                notices, self._notices = self._notices, []
+                await self._take(notices)
+        except CopilotError as error:  # the next look at the list finds out
+            logger.warning("Changes of threads cannot be read: %s", error.message)
+        finally:
+            self._flushing = None
+
+    async def _take(self, notices: Sequence[Notice]) -> None:
+        threads = dict.fromkeys(notice.thread for notice in notices)
+        if len(threads) > _MOST_READ:
+            await self.look()
+        async with self._lock:
+            if len(threads) <= _MOST_READ:
+                for id in threads:
+                    self._compare(id, await self._store.get(ThreadKey(self._owner, id)))
+            for notice in notices:
+                if notice.event is not None:
+                    self._tell_run(notice.thread, notice.event, notice.run_id, notice.agent)
+
+    def _compare(self, id: str, thread: Thread | None) -> None:
+        """Tell what has become of a thread since it was read the last time."""
+        key, before = ThreadKey(self._owner, id), self._known.get(id)
+        if thread is None:
+            self._known.pop(id, None)
+            self._runs.pop(id, None)
+            self._tell(ThreadChange(key=key, operation="deleted", thread=None))
+            return
+        self._known[id] = thread
+        self._knows_runs |= thread.is_running
+        if (operation := find_operation(before, thread)) is not None:
+            self._tell(ThreadChange(key=key, operation=operation, thread=thread))
+
+    async def _compare_run(self, thread: Thread) -> None:
+        """Tell of a run of which no notice has come, and end one whose process has died."""
+        id = thread.key.id
+        run = await self._store.find_running(thread.key) if thread.is_running else None
+        if run is not None and id not in self._runs:
+            self._tell_run(id, "RUN_STARTED", run.run_id, thread.agent)
+        if run is not None and run.server != await self._store.server():
+            is_alive = await self._store.is_alive(run.server)
+            if not is_alive and await self._store.end_dead_run(thread.key, run.log_id):
+                self._compare(id, await self._store.get(thread.key))
+                self._tell_run(id, "RUN_ERROR", run.run_id, thread.agent)
+        elif self._knows_runs and not thread.is_running and id in self._runs:
+            self._tell_run(id, "RUN_FINISHED", self._runs[id], thread.agent)
+
+    def _tell_run(self, thread: str, event: RunEvent, run_id: str, agent: str) -> None:
+        """Tell that a run began or ended, unless a look at the list was faster."""
+        if event == "RUN_STARTED":
+            if run_id and self._runs.get(thread) == run_id:
+                return
+            self._runs[thread] = run_id
+            self._ended.pop(thread, None)
+        else:
+            if run_id and self._ended.get(thread) == run_id:
+                return
+            self._ended[thread] = run_id
+            if self._runs.get(thread) == run_id:
+                del self._runs[thread]
+        key = ThreadKey(self._owner, thread)
+        self._tell(RunActivity(key=key, event=event, run_id=run_id, agent=agent))
+
+    def _forget(self, page: ThreadPage) -> None:
+        """Tell of threads that are gone, and forget those that are too old for the list.
+
+        A thread only moves up in the list, so one that should be there and is not was deleted.
+        """
+        found = {thread.key.id for thread in page.threads}
+        oldest = page.threads[-1].updated_at if page.next_cursor is not None else None
+        for id, thread in [*self._known.items()]:
+            if id in found:
+                continue
+            if oldest is None or thread.updated_at >= oldest:
+                self._compare(id, None)
+            else:
+                del self._known[id]
+        for ids in (self._runs, self._ended):
+            for id in [id for id in ids if id not in self._known]:
+                del ids[id]
+
+    def _tell(self, change: Change) -> None:
+        if self._is_primed:
+            for reader in self.readers:
+                reader.put(change)

@@ -1,0 +1,53 @@
+"""How many pages are told of changes at one time."""
+
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from copilot_runtime.identity import Identity
+from copilot_runtime.security.limits.limiter import TooMuch
+
+_MOST = 10_000
+"""Streams of all together in one process: each costs some kilobytes."""
+
+_RETRY = 30.0
+
+
+def find_subject(identity: Identity) -> str:
+    """Return who counts: somebody who has signed in, or else their address."""
+    return identity.owner or f"address:{identity.address}"
+
+
+class OpenStreams:
+    """Counts streams. `most_per_user` of 0 is any number."""
+
+    def __init__(self, most_per_user: int) -> None:
+        self._most_per_user = most_per_user
+        self._open: Counter[str] = Counter()
+        self._total = 0
+
+    @contextmanager
+    def enter(self, subject: str) -> Generator[None]:
+        """Count a stream while it is open. Raises `TooMuch`."""
+        if self._most_per_user and self._open[subject] >= self._most_per_user:
+            raise TooMuch(
+                f"You have {self._most_per_user} pages open that are told of changes, and no more "
+                "are allowed at one time. Close some of them.",
+                retry_after=_RETRY,
+                hint="The setting is limits.thread_streams_per_user.",
+            )
+        if self._total >= _MOST:
+            raise TooMuch(
+                "The server tells as many pages of changes as it can. Please try again later.",
+                retry_after=_RETRY,
+                hint=f"There are {_MOST} in this process.",
+            )
+        self._open[subject] += 1
+        self._total += 1
+        try:
+            yield
+        finally:
+            self._total -= 1
+            self._open[subject] -= 1
+            if not self._open[subject]:
+                del self._open[subject]

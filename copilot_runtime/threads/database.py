@@ -187,11 +187,15 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
                 self._running.pop(segment.log_id, None)
 
     def _check_runs(self, segments: Sequence[Segment], server: Any) -> None:
-        """Raise `Interrupted` if some of these runs are not of this server any more."""
+        """Raise `Interrupted` if some of these runs are not of this server any more.
+
+        A run is forgotten when its end is refused alone. Of several segments each will come again,
+        and none may then look as if its thread had been deleted.
+        """
         runs = [(segment, self._running.get(segment.log_id)) for segment in segments]
         lost = [segment for segment, run in runs if run is not None and run.server != server]
         for segment in lost:
-            if segment.whole is not None:
+            if segment.whole is not None and len(segments) == 1:
                 del self._running[segment.log_id]
         if lost:
             raise Interrupted(

@@ -97,6 +97,35 @@ async def test_a_server_that_was_taken_for_dead_goes_on_as_another_one(
     assert await store.server() != before
 
 
+async def test_a_server_that_was_taken_for_dead_takes_no_run_for_stored(
+    store: PostgresThreads, database: str
+) -> None:
+    runs = [run_of(KEY._replace(id=id), run_id=id) for id in ("t1", "t2")]
+    logs = [log_of(run, new=await store.begin(run)) for run in runs]
+    ends = [
+        Segment(log_id=run.log_id, events=log[1:], whole=log)
+        for run, log in zip(runs, logs, strict=True)
+    ]
+    await change(database, "DELETE FROM copilot_servers")
+
+    for segments in (ends, ends[:1], ends[1:]):  # as they come again, one by one
+        with pytest.raises(Interrupted, match="Another server has ended this answer"):
+            await store.write(segments)
+
+
+async def test_runs_that_begin_at_once_make_one_other_server(
+    store: PostgresThreads, database: str
+) -> None:
+    await store.open()
+    renewals: list[None] = []
+    store.on_renewal = lambda: renewals.append(None)
+    await change(database, "DELETE FROM copilot_servers")
+    runs = [run_of(KEY._replace(id=f"t{number}"), run_id=f"r{number}") for number in range(6)]
+    await asyncio.gather(*map(store.begin, runs))
+
+    assert len(renewals) == 1
+
+
 async def test_servers_that_begin_at_once_share_a_new_database(database: str) -> None:
     stores = [PostgresThreads(database, max_connections=2) for _ in range(6)]
     runs = [run_of(run_id=f"r{number}") for number in range(6)]

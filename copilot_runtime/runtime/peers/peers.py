@@ -18,7 +18,7 @@ from copilot_runtime.runtime.peers.message import PeerMessage, decode_message, e
 from copilot_runtime.runtime.peers.mirror import Mirror
 from copilot_runtime.runtime.peers.sender import LogSender, OpenLog
 from copilot_runtime.threads.codec import decode_parts
-from copilot_runtime.threads.store import RunningRun, ThreadKey, ThreadStore
+from copilot_runtime.threads.store import RunningRun, StoredRun, ThreadKey, ThreadStore
 
 Answer = Callable[[Mapping[str, Any]], Awaitable[Any]]
 """Answers a question of another process, with a value that JSON has."""
@@ -215,12 +215,10 @@ class Peers:
             self._mirrors[key] = mirror
             self._watch()
             await self._follow(mirror)
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                is_found = await asyncio.shield(mirror.found)
-        except TimeoutError:
-            is_found = False
-        if is_found:
+        await asyncio.wait((mirror.found,), timeout=_PATIENCE)
+        if not mirror.found.done():
+            await self._catch_up(mirror)
+        if mirror.found.done() and mirror.found.result():
             with suppress(NotFound):  # it has ended, and the store has it
                 return mirror.read(after)
         if self._mirrors.get(key) is mirror:
@@ -234,6 +232,7 @@ class Peers:
             await self._send(mirror.server, message)
         except PeerLost:
             await self._recover(mirror)
+            await self._catch_up(mirror)
 
     async def _send(self, to: str, message: bytes) -> None:
         await self._carrier.send(to, message)
@@ -340,10 +339,28 @@ class Peers:
         del self._looks[server]
         retrieve_exception(look)
 
+    async def _catch_up(self, mirror: Mirror) -> None:
+        """Go on with a log as far as it is stored: its process lives, and says nothing."""
+        if mirror.is_complete:
+            return
+        try:
+            run = await self._load_run(mirror)
+        except CopilotError as error:
+            logger.warning("The run %s cannot be looked up: %s", mirror.log_id, error.message)
+            return
+        if run is None or run.ended:
+            mirror.end(() if run is None else run.events)
+        else:  # what is stored of it is its log, as far as it has come
+            mirror.add(0, len(run.events), run.events)
+
     async def _load_log(self, mirror: Mirror) -> Sequence[Event]:
         """Return the log of a run as it is stored; nothing if its thread was deleted."""
+        run = await self._load_run(mirror)
+        return () if run is None else run.events
+
+    async def _load_run(self, mirror: Mirror) -> StoredRun | None:
         runs = await self._store.runs(mirror.thread)
-        return next((run.events for run in runs if run.log_id == mirror.log_id), ())
+        return next((run for run in runs if run.log_id == mirror.log_id), None)
 
     def _watch(self) -> None:
         """Look at the followed logs from time to time, as long as there are any."""

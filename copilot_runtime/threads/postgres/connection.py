@@ -36,6 +36,7 @@ class Link:
         self._lock_holder: Any = None
         self._restoring: asyncio.Task[None] | None = None
         self._beating: asyncio.Task[None] | None = None
+        self._renewing = asyncio.Lock()
         self.server = 0
 
     async def open(self) -> None:
@@ -65,8 +66,7 @@ class Link:
                 lambda connection: work(PostgresTransaction(connection, server)), reading=reading
             )
         except ServerLost:
-            if server == self.server:
-                await self._renew()
+            await self._renew(server)
             raise
 
     async def close(self) -> None:
@@ -87,10 +87,13 @@ class Link:
                 await holder.close(timeout=5)
         self._pool.close()
 
-    async def _renew(self) -> None:
-        """Go on as another server."""
-        holder = self._lock_holder
-        await self._pool.retry(self._become_server)
+    async def _renew(self, lost: int) -> None:
+        """Go on as another server than the one that is lost, and return once that is so."""
+        async with self._renewing:
+            if lost != self.server:
+                return
+            holder = self._lock_holder
+            await self._pool.retry(self._become_server)
         logger.warning("The other servers took this one for dead. It goes on as another one.")
         if holder is not None and not holder.is_closed():
             with contextlib.suppress(*self._pool.errors):
@@ -100,9 +103,15 @@ class Link:
     async def _become_server(self) -> None:
         """Take a number that no other server has, and its lock."""
         # at random, because the locks of all programs in a database are in one space
-        self.server = random.randint(1, 2**31 - 1)  # noqa: S311  # no secret
-        await self._hold_lock()
-        await self._show_life(self.server)
+        server = random.randint(1, 2**31 - 1)  # noqa: S311  # no secret
+        holder = await self._take_lock(server)
+        try:
+            await self._show_life(server)
+        except BaseException:
+            holder.terminate()
+            raise
+        self.server = server  # now others find that it is alive
+        self._hold(holder)
 
     async def _beat(self) -> None:
         """Show the other servers that this one is alive, until it ends."""
@@ -121,11 +130,22 @@ class Link:
             statement = f"INSERT INTO copilot_servers (id, until) VALUES ($1, {until})"  # noqa: S608  # ours
         await self._pool.execute(lambda connection: connection.execute(statement, server, LEASE))
 
-    async def _hold_lock(self) -> None:
+    async def _take_lock(self, server: int) -> Any:
+        """Return a connection that holds the lock of a server."""
         holder = await self._pool.connect()
-        await holder.execute("SELECT pg_advisory_lock($1, $2)", LOCKS, self.server)
+        try:
+            await holder.execute("SELECT pg_advisory_lock($1, $2)", LOCKS, server)
+        except BaseException:
+            holder.terminate()
+            raise
+        return holder
+
+    def _hold(self, holder: Any) -> None:
+        """Keep a connection with the lock of this server, and replace it when it breaks."""
         self._lock_holder = holder
         holder.add_termination_listener(self._on_termination)
+        if holder.is_closed():  # it broke before anybody listened
+            self._on_termination(holder)
 
     def _on_termination(self, holder: Any) -> None:
         """Come back as soon as the database does: others might take this server for dead."""
@@ -133,9 +153,16 @@ class Link:
             self._restoring = asyncio.get_running_loop().create_task(self._restore_lock())
 
     async def _restore_lock(self) -> None:
-        while True:
+        server = self.server
+        while server == self.server:
             try:
-                return await self._hold_lock()
+                holder = await self._take_lock(server)
             except self._pool.errors as error:
                 logger.warning("%s cannot be reached: %s", self._pool.address, error)
                 await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311  # no secret
+                continue
+            if server == self.server:
+                self._hold(holder)
+            else:
+                holder.terminate()
+            return

@@ -12,12 +12,15 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from tests.peers.kills.plan import Plan, Question
 from tests.peers.kills.proxy import Proxy, WayState
-from tests.peers.kills.scene import Outcome, Person, Scene
+from tests.peers.kills.scene import Person, Scene
 from tests.peers.kills.server import TALKER, Order
 from tests.peers.kills.stores import Backends
 from tests.peers.kills.world import World
 
 PEOPLE = 6
+
+_SLOW = 0.3
+"""Seconds between the words of an answer that outlasts most outages."""
 
 _AFTER = 1.0
 """Seconds for which people go on asking when the outage is over."""
@@ -135,6 +138,7 @@ class OutageScene(Scene):
         async with asyncio.TaskGroup() as tasks:
             for _ in range(PEOPLE):
                 tasks.create_task(self._ask_on(over))
+            tasks.create_task(self._add_person(words=30, pause=_SLOW).ask())
             await asyncio.sleep(self.draw.uniform(0.1, 0.5))
             self.killed_at = monotonic()
             await self._outage(self)
@@ -149,7 +153,9 @@ class OutageScene(Scene):
             person = self._add_person()
             await person.ask()
 
-    def _add_person(self, home: int | None = None, words: int = 0) -> Person:
+    def _add_person(
+        self, home: int | None = None, words: int = 0, pause: float = 0.004
+    ) -> Person:
         servers = range(len(self.world.servers))
         home = self.draw.choice(servers) if home is None else home
         thread = f"{self.plan.number}-{next(self._numbers)}"
@@ -159,10 +165,11 @@ class OutageScene(Scene):
             order=Order(
                 run=f"r-{thread}",
                 words=words or self.draw.randint(5, 40),
-                payments=self.draw.randint(0, 2),
+                payments=self.draw.randint(0, 2) if pause < _SLOW else 0,
+                pause=pause,
             ),
             home=home,
-            readers=[self.draw.choice([number for number in servers if number != home])],
+            readers=[number for number in servers if number != home],
             is_sent_again=False,
         )
         person = Person(self.world, question, self.patience)

@@ -1,7 +1,6 @@
 """What a client reads: the events of an answer, and what they amount to for each run."""
 
-import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -14,6 +13,12 @@ Frame = Mapping[str, Any]
 
 INTERRUPTED = "RUN_INTERRUPTED"
 """The code of a run that was cut off."""
+
+_WITHOUT_RESULT = ('{"status":"error","reason":"missing_terminal', '{"status":"stopped"')
+"""How the result begins that a call gets when its run was cut off or stopped."""
+
+_NOT_STORED = ("STORE_FAILED", INTERRUPTED)
+"""How a run ends for its reader, and for the others that took its server for dead meanwhile."""
 
 
 @dataclass(slots=True)
@@ -115,7 +120,7 @@ class Answer:
             if self.last == "RUN_FINISHED" and id in expected and text != expected[id]:
                 yield f"{id} ends early: {text!r}"
         for id, result in self.results.items():
-            is_cut = self.code == INTERRUPTED and "missing_terminal_event" in result
+            is_cut = self.last == "RUN_ERROR" and result.startswith(_WITHOUT_RESULT)
             if result != f"paid {id}" and not is_cut:
                 yield f"the result of {id} is {result!r}"
 
@@ -130,5 +135,7 @@ class Answer:
         for id, text in other.texts.items():
             if not self.texts.get(id, "").startswith(text):
                 yield f"{id}: {text!r} seen, {self.texts.get(id)!r} kept"
-        if other.last is not None and (self.last, self.code) != (other.last, other.code):
+        codes = (other.code, self.code)
+        is_same = other.last == self.last and (other.code == self.code or codes == _NOT_STORED)
+        if other.last is not None and not is_same:
             yield f"{other.last} {other.code} seen, {self.last} {self.code} kept"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing as closing
 from importlib import import_module
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -73,7 +74,7 @@ async def test_a_server_that_was_silent_for_too_long_writes_nothing_more(
     monkeypatch.setattr(connection, "_BEAT", 1_000_000)  # as if it hung
     log = log_of(run_of(), new=await store.begin(run_of()))
     await store.write([Segment(log_id="r", events=log[:3])])
-    await change(database, "UPDATE copilot_servers SET until = 0")
+    await change(database, f"UPDATE copilot_servers SET until = {time_ns() // 1000 - 1}")
     async with closing(PostgresThreads(database)) as other:
         await other.begin(run_of(run_id="r2", messages=[user(), user("u2")]))
         for late in (log[3:4], log):
@@ -84,6 +85,18 @@ async def test_a_server_that_was_silent_for_too_long_writes_nothing_more(
 
     assert first.events == compact(log[:3], ending=INTERRUPTED)
     assert not second.ended
+
+
+async def test_a_server_that_was_taken_for_dead_is_dead_for_all_though_its_lock_is_held(
+    store: PostgresThreads, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_BEAT", 1_000_000)  # as if it hung
+    await store.begin(run_of())
+    await change(database, f"UPDATE copilot_servers SET until = {time_ns() // 1000 - 1}")
+    async with closing(PostgresThreads(database)) as other:
+        await other.open()  # which ends its runs
+
+        assert not await other.is_alive(await store.server())
 
 
 async def test_a_server_that_was_taken_for_dead_goes_on_as_another_one(

@@ -11,7 +11,7 @@ from typing import Any
 from copilot_runtime.bus.carrier import Carrier, PeerLost
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.concurrency import capture, retrieve_exception
-from copilot_runtime.errors import ConfigurationFailed, CopilotError, NotFound
+from copilot_runtime.errors import CopilotError, MissingPackage, NotFound
 from copilot_runtime.events import Event
 from copilot_runtime.interfaces import START, Batch, Cursor
 from copilot_runtime.runtime.peers.message import PeerMessage, decode_message, encode_message
@@ -31,6 +31,9 @@ _PATIENCE = 5.0
 
 _LOOK = 1.0
 """Seconds between two looks at the processes whose runs are followed here."""
+
+_LONGEST_PAUSE = 30.0
+"""Seconds between two attempts to reach what carries messages."""
 
 _LINGER = 10.0
 """Seconds for which a log is followed that nobody reads here."""
@@ -71,6 +74,7 @@ class Peers:
         """Looks under way whether a process lives, by its address."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watching: asyncio.Task[None] | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._others = 0
         self._counted_at = -_STALE
         self._address = ""
@@ -81,20 +85,15 @@ class Peers:
         return self._address
 
     async def open(self) -> None:
-        """Take messages; where that cannot be, others cannot follow what this process does.
+        """Take messages; as long as that cannot be, others cannot follow what this process does.
 
         Raises `StoreFailed`.
         """
-        address = await self._store.server()
-        if not address:
+        if not await self._store.server():
             return
-        try:
-            await self._carrier.open(address, self._receive, self._lose)
-        except ConfigurationFailed as error:
-            logger.warning("Other server processes cannot be reached: %s", error.message)
-            return
-        self._address = address
         self._store.on_renewal = self._renew
+        if not await self._try_to_open():
+            self._renew()
 
     @property
     def is_reachable(self) -> bool:
@@ -103,15 +102,34 @@ class Peers:
 
     def _renew(self) -> None:
         """Listen at the new address of this process; nobody asks at the old one."""
-        self._start(self._open_again())
+        self._opening = asyncio.create_task(self._open_again(self._opening), name="meet peers")
 
-    async def _open_again(self) -> None:
+    async def _open_again(self, before: asyncio.Task[None] | None) -> None:
+        """Listen as soon as that can be. Until then, others are followed in the store."""
+        if before is not None:
+            await before
+        pause = _LOOK
         await self._carrier.aclose()
-        self._address = ""
-        await self.open()
+        while not await self._try_to_open():
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _try_to_open(self) -> bool:
+        """Listen at the address of this process; return whether that can be."""
+        try:
+            self._address = await self._store.server()
+            await self._carrier.open(self._address, self._receive, self._lose)
+        except MissingPackage:
+            raise
+        except Exception as error:  # of the store, the carrier or the network
+            logger.warning("Other server processes cannot be reached: %s", error)
+            return False
+        return True
 
     async def aclose(self) -> None:
         """Let the others read the ends of the runs of this process, and leave."""
+        if self._opening is not None:
+            self._opening.cancel()
         if not self._address:
             return
         await self._sender.aclose()

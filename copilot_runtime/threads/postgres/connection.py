@@ -17,6 +17,9 @@ T = TypeVar("T")
 _BEAT = 1.0
 """Seconds between two signs of life."""
 
+_MEMORY = 24 * 60 * 60
+"""Seconds after which a server that died is forgotten; by then its connections have ended."""
+
 logger = logging.getLogger("copilot_runtime.threads")
 
 
@@ -45,6 +48,7 @@ class Link:
         async def connect() -> None:
             await self._pool.open(prepare)
             await self._become_server()
+            await self._pool.execute(_delete_old_servers)
 
         try:
             await self._pool.retry(connect)
@@ -92,12 +96,8 @@ class Link:
         async with self._renewing:
             if lost != self.server:
                 return
-            holder = self._lock_holder
             await self._pool.retry(self._become_server)
         logger.warning("The other servers took this one for dead. It goes on as another one.")
-        if holder is not None and not holder.is_closed():
-            with contextlib.suppress(*self._pool.errors):
-                await holder.close(timeout=5)
         self._on_renewal()
 
     async def _become_server(self) -> None:
@@ -110,8 +110,10 @@ class Link:
         except BaseException:
             holder.terminate()
             raise
-        self.server = server  # now others find that it is alive
+        before, self.server = self._lock_holder, server  # others find now that it is alive
         self._hold(holder)
+        if before is not None:
+            before.terminate()  # the lock of what this server was
 
     async def _beat(self) -> None:
         """Show the other servers that this one is alive, until it ends."""
@@ -125,7 +127,9 @@ class Link:
     async def _show_life(self, server: int, *, is_new: bool = True) -> None:
         """Write that a server is alive; unless it is new, only if nobody takes it for dead."""
         until = "(extract(epoch FROM clock_timestamp()) + $2) * 1000000"
-        statement = f"UPDATE copilot_servers SET until = {until} WHERE id = $1"  # noqa: S608  # ours
+        statement = (
+            f"UPDATE copilot_servers SET until = {until} WHERE id = $1 AND until > 0"  # noqa: S608  # ours
+        )
         if is_new:
             statement = f"INSERT INTO copilot_servers (id, until) VALUES ($1, {until})"  # noqa: S608  # ours
         await self._pool.execute(lambda connection: connection.execute(statement, server, LEASE))
@@ -166,3 +170,12 @@ class Link:
             else:
                 holder.terminate()
             return
+
+
+async def _delete_old_servers(connection: Any) -> None:
+    """Delete what is known of servers that died long ago."""
+    await connection.execute(
+        "DELETE FROM copilot_servers"
+        " WHERE abs(until) < (extract(epoch FROM clock_timestamp()) - $1) * 1000000",
+        _MEMORY,
+    )

@@ -67,7 +67,11 @@ _MIGRATIONS = (
     CREATE INDEX copilot_checkpoints_thread ON copilot_checkpoints (thread, saved);
     """,
 )
-"""Each brings the tables from one version to the next. They are used as those of SQLite are."""
+"""Each brings the tables from one version to the next. They are used as those of SQLite are.
+
+A server is alive `until` a time, unless it shows before that it lives. The time of one that is
+taken for dead is negative.
+"""
 
 SCHEMA_VERSION = len(_MIGRATIONS)
 """The version that this program reads and writes."""

@@ -64,7 +64,8 @@ class PostgresTransaction(Transaction):
             (*place, number, encode(events)) for number, (place, events) in enumerate(parts, now)
         ]
         count = await self._connection.fetchval(
-            "WITH me AS (SELECT id FROM copilot_servers WHERE id = $5 FOR SHARE), added AS ("
+            "WITH me AS ("
+            "SELECT id FROM copilot_servers WHERE id = $5 AND until > 0 FOR SHARE), added AS ("
             "INSERT INTO copilot_events (thread, run, number, data)"
             " SELECT new.* FROM me,"
             " unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[])"
@@ -98,12 +99,18 @@ class PostgresTransaction(Transaction):
         )
 
     async def check_server(self) -> None:
-        statement = "SELECT id FROM copilot_servers WHERE id = $1 FOR SHARE"
+        statement = "SELECT id FROM copilot_servers WHERE id = $1 AND until > 0 FOR SHARE"
         if await self._connection.fetchval(statement, self.server) is None:
             raise ServerLost
 
     async def bury_server(self, server: int) -> None:
-        await self._connection.execute("DELETE FROM copilot_servers WHERE id = $1", server)
+        """Note that a server is dead, also for those to whom its lock looks held.
+
+        The database may take a minute to notice that the machine of a server cannot be reached.
+        """
+        await self._connection.execute(
+            "UPDATE copilot_servers SET until = -abs(until) WHERE id = $1", server
+        )
 
     async def is_alive(self, server: int) -> bool:
         """Return whether a server holds its lock and has not been silent for too long.

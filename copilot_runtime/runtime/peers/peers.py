@@ -340,7 +340,9 @@ class Peers:
             if not is_alive:
                 await self._store.end_dead_run(mirror.thread, mirror.log_id)
             if not is_alive or (mirror.is_missing and mirror.position):
-                mirror.end(await self._load_log(mirror))
+                run = await self._load_run(mirror)
+                if is_alive or run is None or run.ended:  # else its process has come back
+                    mirror.end(() if run is None else run.events)
         except CopilotError as error:
             logger.warning("The run %s cannot be looked up: %s", mirror.log_id, error.message)
 
@@ -371,12 +373,8 @@ class Peers:
         else:  # what is stored of it is its log, as far as it has come
             mirror.add(0, len(run.events), run.events)
 
-    async def _load_log(self, mirror: Mirror) -> Sequence[Event]:
-        """Return the log of a run as it is stored; nothing if its thread was deleted."""
-        run = await self._load_run(mirror)
-        return () if run is None else run.events
-
     async def _load_run(self, mirror: Mirror) -> StoredRun | None:
+        """Return a run as it is stored; None if its thread was deleted."""
         runs = await self._store.runs(mirror.thread)
         return next((run for run in runs if run.log_id == mirror.log_id), None)
 

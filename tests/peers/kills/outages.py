@@ -126,7 +126,7 @@ class OutageScene(Scene):
     def __init__(
         self, world: World, plan: Plan, needs: Backends, network: Network, outage: Outage, seed: int
     ) -> None:
-        super().__init__(world, plan, patience=20.0)
+        super().__init__(world, plan, patience=40.0)
         self.needs = needs
         self.network = network
         self.draw = random.Random(f"{seed}:{plan.number}")

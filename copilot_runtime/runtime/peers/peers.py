@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from itertools import count
 from time import monotonic
@@ -12,7 +12,6 @@ from copilot_runtime.bus.carrier import Carrier, PeerLost
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.concurrency import capture, retrieve_exception
 from copilot_runtime.errors import CopilotError, MissingPackage, NotFound
-from copilot_runtime.events import Event
 from copilot_runtime.interfaces import START, Batch, Cursor
 from copilot_runtime.runtime.peers.message import PeerMessage, decode_message, encode_message
 from copilot_runtime.runtime.peers.mirror import Mirror

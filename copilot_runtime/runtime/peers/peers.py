@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from time import monotonic
@@ -174,7 +174,7 @@ class Peers:
     async def _wait_for_answer(self, server: str, answer: asyncio.Future[Any]) -> Any:
         """Wait for an answer as long as the process lives that is to give it."""
         while not (await asyncio.wait((answer,), timeout=_LOOK))[0]:
-            if not await self._is_alive(server):
+            if (await capture(self._is_alive(server))).value is False:
                 raise _build_loss(server)
         return answer.result()
 
@@ -413,6 +413,8 @@ class Peers:
                 await self._send(server, encode_message("check", positions))
             except PeerLost:
                 self._lose(server)
+                for mirror in self._list_open(server):
+                    await self._catch_up(mirror)
 
     async def _drop(self, key: tuple[str, str], mirror: Mirror) -> None:
         """Follow a log no more."""

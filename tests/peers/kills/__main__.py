@@ -66,7 +66,6 @@ def _parse() -> tuple[Options, Path]:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--servers", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2, help="scenes at a time")
-    parser.add_argument("--again", action="store_true", help="send some questions twice")
     parser.add_argument("--output", type=Path, default=Path("kills"), help="a folder for evidence")
     parser.add_argument("--outage", choices=sorted(OUTAGES), default="", help="in place of kills")
     chosen = parser.parse_args()
@@ -81,7 +80,6 @@ def _parse() -> tuple[Options, Path]:
         seed=chosen.seed,
         numbers=numbers,
         servers=chosen.servers,
-        again=chosen.again,
         outage=chosen.outage,
         jobs=min(chosen.jobs, len(numbers)),
     )

@@ -71,18 +71,17 @@ class Plan:
         return self.questions[0]
 
 
-def draw_plan(seed: int, number: int, *, servers: int, again: bool, pace: float) -> Plan:
+def draw_plan(seed: int, number: int, *, servers: int, pace: float) -> Plan:
     """Return the scene of a seed and a number.
 
-    `again` is whether some questions are sent twice, and `pace` by how much the store is slower
-    than a file.
+    `pace` is by how much the store is slower than a file.
     """
     draw = random.Random(f"{seed}:{number}")
     moments, weights = zip(*MOMENTS, strict=True)
     moment: Moment = draw.choices(moments, weights)[0]
     victim = draw.randrange(servers)
     questions = [
-        _draw_question(draw, f"{number}-{it}", moment if it == 0 else None, victim, servers, again)
+        _draw_question(draw, f"{number}-{it}", moment if it == 0 else None, victim, servers)
         for it in range(draw.randint(2, 3))
     ]
     words = questions[0].order.words
@@ -99,7 +98,7 @@ def draw_plan(seed: int, number: int, *, servers: int, again: bool, pace: float)
 
 
 def _draw_question(
-    draw: random.Random, thread: str, moment: Moment | None, victim: int, servers: int, again: bool
+    draw: random.Random, thread: str, moment: Moment | None, victim: int, servers: int
 ) -> Question:
     is_aim = moment is not None
     order = Order(
@@ -116,5 +115,5 @@ def _draw_question(
         order=order,
         home=home,
         readers=(home, draw.choice(others)) if draw.random() < 0.3 else (draw.choice(others),),
-        is_sent_again=draw.random() < 0.3 and again,
+        is_sent_again=draw.random() < 0.3,
     )

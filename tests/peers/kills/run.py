@@ -30,7 +30,6 @@ class Options:
     numbers: Sequence[int] = ()
     servers: int = 3
     jobs: int = 2
-    again: bool = True
     outage: str = ""
     """What fails in place of a process; empty for kills."""
 
@@ -112,7 +111,6 @@ async def _play_some(
                     plan = draw_plan(
                         *(options.seed, number),
                         servers=options.servers,
-                        again=options.again,
                         pace=needs.pace,
                     )
                     outcome = await Scene(world, plan, patience=needs.find_patience()).play()

@@ -50,7 +50,7 @@ class Backends:
     @property
     def pace(self) -> float:
         """By how much the store is slower than a file."""
-        return 1.0 if self.cluster is None else 2.5
+        return 1.0 if self.cluster is None else 4.0
 
     def find_patience(self) -> float:
         """Return after how many seconds a reader has to know what became of a run.

@@ -127,9 +127,7 @@ class Link:
     async def _show_life(self, server: int, *, is_new: bool = True) -> None:
         """Write that a server is alive; unless it is new, only if nobody takes it for dead."""
         until = "(extract(epoch FROM clock_timestamp()) + $2) * 1000000"
-        statement = (
-            f"UPDATE copilot_servers SET until = {until} WHERE id = $1 AND until > 0"  # noqa: S608  # ours
-        )
+        statement = f"UPDATE copilot_servers SET until = {until} WHERE id = $1 AND until > 0"  # noqa: S608  # ours
         if is_new:
             statement = f"INSERT INTO copilot_servers (id, until) VALUES ($1, {until})"  # noqa: S608  # ours
         await self._pool.execute(lambda connection: connection.execute(statement, server, LEASE))

@@ -11,12 +11,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
+from tests.peers.kills.fork_server import forking
 from tests.peers.kills.outages import OUTAGES
 from tests.peers.kills.run import Options, Totals, play_all, write_evidence
 from tests.peers.kills.scene import Outcome
+from tests.peers.kills.stores import Backends, backends
 
 LEAST_SHARE = 0.6
 """The share of the kills that must cut a run off, or else this shows nothing."""
+
+
+def _write(text: str = "", end: str = "\n") -> None:
+    sys.stdout.write(f"{text}{end}")
+    sys.stdout.flush()
 
 
 class Progress:
@@ -35,28 +42,35 @@ class Progress:
         if outcome.wrong:
             self._failed += 1
             path = write_evidence(outcome, self._output)
-            print(f"\nscene {outcome.plan.number} ({outcome.plan.moment}): {path}", flush=True)
+            _write(f"\nscene {outcome.plan.number} ({outcome.plan.moment}): {path}")
             for complaint in outcome.wrong[:5]:
-                print(f"  {complaint[:600]}", flush=True)
-        is_terminal = sys.stderr.isatty()
+                _write(f"  {complaint[:600]}")
+        is_terminal = sys.stdout.isatty()
         if is_terminal or self._done % self._step == 0:
             rate = self._done / (monotonic() - self._start) * 60
             filled = 30 * self._done // self._total
             text = f"{'#' * filled:.<30} {self._done}/{self._total}, {rate:.0f} a minute"
             text += f", {self._failed} wrong"
             end = "\r" if is_terminal else "\n"
-            print(text, end=end, file=sys.stderr, flush=True)
+            _write(text, end=end)
 
 
 def main() -> int:
-    options, output = _parse()
-    print(f"{options.store}, {options.carrier}, seed {options.seed}, {len(options.numbers)} kills")
-    progress = Progress(len(options.numbers), output)
-    totals = asyncio.run(play_all(options, progress.show))
-    return _summarize(options, totals)
+    options, chosen = _parse()
+    store, carrier = chosen.store, chosen.carrier
+    _write(f"{store}, {carrier}, seed {options.seed}, {len(options.numbers)} scenes")
+    progress = Progress(len(options.numbers), chosen.output)
+    with backends(store, carrier) as needs:
+        totals = asyncio.run(_play(options, needs, progress))
+    return _summarize(options, totals, f"--store {store} --carrier {carrier}")
 
 
-def _parse() -> tuple[Options, Path]:
+async def _play(options: Options, needs: Backends, progress: Progress) -> Totals:
+    async with forking() as forks:
+        return await play_all(options, needs, forks, progress.show)
+
+
+def _parse() -> tuple[Options, argparse.Namespace]:
     parser = argparse.ArgumentParser(prog="python -m tests.peers.kills", description=__doc__)
     parser.add_argument("--count", type=int, default=200, help="how many kills")
     parser.add_argument("--only", type=int, action="append", help="a scene to play again")
@@ -67,26 +81,26 @@ def _parse() -> tuple[Options, Path]:
     parser.add_argument("--servers", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2, help="scenes at a time")
     parser.add_argument("--output", type=Path, default=Path("kills"), help="a folder for evidence")
+    parser.add_argument("--short", action="store_true", help="as in the suite")
     parser.add_argument("--outage", choices=sorted(OUTAGES), default="", help="in place of kills")
     chosen = parser.parse_args()
     if chosen.outage:
         chosen.store, chosen.jobs = "postgres", 1
         chosen.carrier = chosen.carrier or "redis"
-    carrier = chosen.carrier or ("unix" if chosen.store == "sqlite" else "postgres")
+    chosen.carrier = chosen.carrier or ("unix" if chosen.store == "sqlite" else "postgres")
     numbers = chosen.only or range(chosen.first, chosen.first + chosen.count)
     options = Options(
-        store=chosen.store,
-        carrier=carrier,
         seed=chosen.seed,
         numbers=numbers,
         servers=chosen.servers,
         outage=chosen.outage,
+        is_short=chosen.short,
         jobs=min(chosen.jobs, len(numbers)),
     )
-    return options, chosen.output
+    return options, chosen
 
 
-def _summarize(options: Options, totals: Totals) -> int:
+def _summarize(options: Options, totals: Totals, where: str) -> int:
     """Print a table. Returns the exit status."""
     counts = totals.counts
     rows = [
@@ -100,19 +114,20 @@ def _summarize(options: Options, totals: Totals) -> int:
         ("seconds to the outcome, p50", f"{totals.find_wait(0.5):.3f}"),
         ("seconds to the outcome, p99", f"{totals.find_wait(0.99):.3f}"),
         ("seconds to the outcome, most", f"{totals.find_wait(1):.3f}"),
+        ("seconds of CPU, the servers", f"{totals.processor:.1f}"),
         ("scenes that went wrong", len(totals.failures)),
     ]
-    print()
+    _write()
     for name, value in rows:
-        print(f"{name:<32} {value}")
+        _write(f"{name:<32} {value}")
     if totals.failures:
         only = " ".join(f"--only {it.plan.number}" for it in totals.failures[:20])
         what = f" --outage {options.outage}" if options.outage else ""
-        where = f"--store {options.store} --carrier {options.carrier}{what}"
-        print(f"\nOnce more: python -m tests.peers.kills {where} --seed {options.seed} {only}")
+        again = f"{where}{what} --seed {options.seed} {only}"
+        _write(f"\nOnce more: python -m tests.peers.kills {again}")
     is_aimed = bool(options.outage) or totals.share >= LEAST_SHARE or totals.scenes < 20
     if not is_aimed:
-        print(f"\nToo few kills cut a run off: at least {LEAST_SHARE:.0%} must.")
+        _write(f"\nToo few kills cut a run off: at least {LEAST_SHARE:.0%} must.")
     return 1 if totals.failures or not is_aimed else 0
 
 

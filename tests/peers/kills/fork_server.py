@@ -14,7 +14,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -56,10 +56,8 @@ async def forking() -> AsyncGenerator[ForkServer, None]:
         yield ForkServer(process)
         process.stdin.close()
     finally:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         await process.wait()
 
 
@@ -71,7 +69,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets the dead by itself
-    print("ready", flush=True)
+    _write_line("ready")
     for line in sys.stdin:
         path, settings, effects, log = json.loads(line)
         with socket.socket(socket.AF_UNIX) as listener:
@@ -80,8 +78,13 @@ def main() -> None:
             pid = os.fork()
             if pid == 0:
                 _serve(listener, settings, Effects(Path(effects)), log)
-        print(pid, flush=True)
+        _write_line(str(pid))
     os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _write_line(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def _serve(

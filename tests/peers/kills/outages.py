@@ -45,7 +45,6 @@ class Network:
                 query = dict(parse_qsl(parts.query))
                 place = folder / f"pg{number}"
                 place.mkdir()
-                place.chmod(0o755)
                 name = ".s.PGSQL.5432"
                 await self._add(stack, Path(query["host"]) / name, place / name)
                 url = urlunsplit(parts._replace(query=urlencode({**query, "host": str(place)})))
@@ -153,9 +152,7 @@ class OutageScene(Scene):
             person = self._add_person()
             await person.ask()
 
-    def _add_person(
-        self, home: int | None = None, words: int = 0, pause: float = 0.004
-    ) -> Person:
+    def _add_person(self, home: int | None = None, words: int = 0, pause: float = 0.004) -> Person:
         servers = range(len(self.world.servers))
         home = self.draw.choice(servers) if home is None else home
         thread = f"{self.plan.number}-{next(self._numbers)}"
@@ -216,7 +213,7 @@ def build_plan(number: int) -> Plan:
         victim=0,
         events=0,
         delay=0,
-        restart=0,
+        restart=0.0,
         elsewhere=0,
         questions=(),
     )

@@ -7,9 +7,7 @@ from typing import Literal
 
 from tests.peers.kills.server import ASKER, TALKER, Order
 
-Moment = Literal[
-    "start", "accept", "stream", "end", "effect", "stop", "resume", "delete", "outage"
-]
+Moment = Literal["start", "accept", "stream", "end", "effect", "stop", "resume", "delete", "outage"]
 """Next to what the process is killed; with an outage, none is."""
 
 MOMENTS: Sequence[tuple[Moment, int]] = (
@@ -60,8 +58,8 @@ class Plan:
     events: int
     """Events of the first answer that come before the kill."""
     delay: float
-    restart: float
-    """Seconds until the server is started again."""
+    restart: float | None
+    """Seconds until the server is started again; None for when all know what became of the runs."""
     elsewhere: int
     """Which server is asked to stop, to resume or to delete."""
     questions: Sequence[Question]
@@ -71,18 +69,20 @@ class Plan:
         return self.questions[0]
 
 
-def draw_plan(seed: int, number: int, *, servers: int, pace: float) -> Plan:
+def draw_plan(seed: int, number: int, *, servers: int, pace: float, is_short: bool) -> Plan:
     """Return the scene of a seed and a number.
 
-    `pace` is by how much the store is slower than a file.
+    `pace` is by how much the store is slower than a file. What `is_short` costs a fifth.
     """
     draw = random.Random(f"{seed}:{number}")
     moments, weights = zip(*MOMENTS, strict=True)
     moment: Moment = draw.choices(moments, weights)[0]
     victim = draw.randrange(servers)
     questions = [
-        _draw_question(draw, f"{number}-{it}", moment if it == 0 else None, victim, servers)
-        for it in range(draw.randint(2, 3))
+        _draw_question(
+            draw, f"{number}-{it}", moment if it == 0 else None, victim, servers, is_short
+        )
+        for it in range(2 if is_short else draw.randint(2, 3))
     ]
     words = questions[0].order.words
     return Plan(
@@ -91,21 +91,27 @@ def draw_plan(seed: int, number: int, *, servers: int, pace: float) -> Plan:
         victim=victim,
         events=draw.randint(2, max(2, words // 2)),
         delay=pace * draw.uniform(0, _LONGEST_DELAY[moment]),
-        restart=draw.choice((0.0, draw.uniform(0, 0.05))),
+        restart=draw.choices((None, 0.0, draw.uniform(0, 0.05)), (1, 4, 4))[0],
         elsewhere=draw.randrange(servers),
         questions=questions,
     )
 
 
 def _draw_question(
-    draw: random.Random, thread: str, moment: Moment | None, victim: int, servers: int
+    draw: random.Random,
+    thread: str,
+    moment: Moment | None,
+    victim: int,
+    servers: int,
+    is_short: bool,
 ) -> Question:
     is_aim = moment is not None
+    most = 10 if is_short else 30
     order = Order(
         run=f"r-{thread}",
-        words=draw.randint(4, 30) if is_aim else draw.randint(40, 120),
+        words=draw.randint(4, most) if is_aim else draw.randint(most + 10, 4 * most),
         payments=draw.randint(1, 3) if moment == "effect" else draw.randint(0, 2),
-        pause=draw.choice((0.001, 0.003)) if is_aim else 0.004,
+        pause=draw.choice((0.001, 0.003)) if is_aim else 0.004 * 30 / most,
     )
     home = victim if is_aim or draw.random() < 0.7 else draw.randrange(servers)
     others = [number for number in range(servers) if number != home]

@@ -44,7 +44,6 @@ class Proxy:
     @asynccontextmanager
     async def listening(self, path: Path) -> AsyncGenerator[None, None]:
         server = await asyncio.start_unix_server(self._serve, path)
-        path.chmod(0o777)
         try:
             yield
         finally:

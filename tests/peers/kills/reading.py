@@ -1,6 +1,7 @@
 """What a client reads: the events of an answer, and what they amount to for each run."""
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -33,6 +34,18 @@ class Reading:
     is_whole: bool = False
     """Whether the answer came to its end."""
     error: str = ""
+    progress: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there is more of it, or its end."""
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is so, or the answer is over."""
+        while not (condition() or self.is_whole or self.error):
+            self.progress.clear()
+            await self.progress.wait()
+
+    def describe(self) -> Mapping[str, Any]:
+        names = ("operation", "server", "status", "is_whole", "error", "frames", "times")
+        return {name: getattr(self, name) for name in names}
 
     def answers(self) -> "dict[str, Answer]":
         """Return what was seen of each run, in order."""
@@ -61,9 +74,12 @@ async def read(
             exchange.seen = reading.frames  # pyright: ignore[reportAttributeAccessIssue]
             while await exchange.next() is not None:
                 reading.times.append(monotonic())
+                reading.progress.set()
             reading.is_whole = True
     except (OSError, EOFError) as error:
         reading.error = type(error).__name__
+    finally:
+        reading.progress.set()
 
 
 @dataclass(slots=True)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
-from tests.peers.kills.fork_server import ForkServer, forking
+from tests.peers.kills.fork_server import ForkServer
 from tests.peers.kills.outages import OUTAGES, OutageScene, build_plan, failing_world
 from tests.peers.kills.plan import draw_plan
 from tests.peers.kills.scene import Outcome, Scene
-from tests.peers.kills.stores import Backends, backends
+from tests.peers.kills.stores import Backends
 from tests.peers.kills.world import World
 
 SCENES_PER_WORLD = 200
@@ -24,12 +24,12 @@ SCENES_PER_WORLD = 200
 class Options:
     """Which scenes to play, and where."""
 
-    store: str = "sqlite"
-    carrier: str = "unix"
     seed: int = 1
     numbers: Sequence[int] = ()
     servers: int = 3
     jobs: int = 2
+    is_short: bool = False
+    """Whether scenes are as short as those of the suite."""
     outage: str = ""
     """What fails in place of a process; empty for kills."""
 
@@ -48,6 +48,8 @@ class Totals:
     recoveries: list[float] = field(default_factory=list[float])
     failures: list[Outcome] = field(default_factory=list[Outcome])
     seconds: float = 0.0
+    processor: float = 0.0
+    """Seconds of the processors that the servers used."""
 
     def add(self, outcome: Outcome) -> None:
         moment = outcome.plan.moment
@@ -72,7 +74,9 @@ class Totals:
         return waits[min(len(waits) - 1, int(share * len(waits)))]
 
 
-async def play_all(options: Options, notify: Callable[[Outcome], None]) -> Totals:
+async def play_all(
+    options: Options, needs: Backends, forks: ForkServer, notify: Callable[[Outcome], None]
+) -> Totals:
     """Play all scenes; `notify` gets the outcome of each."""
     totals = Totals()
     numbers = iter(options.numbers)
@@ -82,11 +86,10 @@ async def play_all(options: Options, notify: Callable[[Outcome], None]) -> Total
         totals.add(outcome)
         notify(outcome)
 
-    with backends(options.store, options.carrier) as needs:
-        async with forking() as forks, asyncio.TaskGroup() as tasks:
-            play = _play_outages if options.outage else _play_some
-            for _ in range(options.jobs):
-                tasks.create_task(play(options, needs, forks, numbers, take))
+    play = _play_outages if options.outage else _play_some
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(options.jobs):
+            tasks.create_task(play(options, needs, forks, numbers, take, totals))
     totals.seconds = monotonic() - start
     return totals
 
@@ -97,6 +100,7 @@ async def _play_some(
     forks: ForkServer,
     numbers: Iterator[int],
     take: Callable[[Outcome], None],
+    totals: Totals,
 ) -> None:
     """Play scenes one after the other, as long as there are any."""
     number = next(numbers, None)
@@ -112,6 +116,7 @@ async def _play_some(
                         *(options.seed, number),
                         servers=options.servers,
                         pace=needs.pace,
+                        is_short=options.is_short,
                     )
                     outcome = await Scene(world, plan, patience=needs.find_patience()).play()
                     if outcome.wrong:
@@ -121,6 +126,7 @@ async def _play_some(
                         break
             finally:
                 world.stop()
+                totals.processor += world.seconds
 
 
 async def _play_outages(
@@ -129,11 +135,11 @@ async def _play_outages(
     forks: ForkServer,
     numbers: Iterator[int],
     take: Callable[[Outcome], None],
+    totals: Totals,
 ) -> None:
     """Play scenes one after the other: what fails is one for all servers."""
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         folder = Path(name)
-        folder.chmod(0o755)
         world = World(forks, folder, await needs.make_place(folder), options.servers)
         async with failing_world(world, needs, folder) as network:
             for number in numbers:
@@ -144,6 +150,7 @@ async def _play_outages(
                 if outcome.wrong:
                     outcome.evidence["log"] = world.read_log()
                 take(outcome)
+        totals.processor += world.seconds
 
 
 def write_evidence(outcome: Outcome, folder: Path) -> Path:

@@ -47,7 +47,8 @@ class Person:
 
     def __init__(self, world: World, question: Question, patience: float) -> None:
         self.question = question
-        self.readings: list[Reading] = []
+        self.first = Reading("run", question.home)
+        self.readings = [self.first]
         self.runs: dict[str, Order] = {question.order.run: question.order}
         """The runs that the person has asked for."""
         self.stopped: dict[str, float] = {}
@@ -57,10 +58,6 @@ class Person:
         self._world = world
         self._patience = patience
 
-    @property
-    def first(self) -> Reading:
-        return self.readings[0]
-
     def body(self, run: str, order: Order, **fields: Any) -> Mapping[str, Any]:
         message = user(order.encode(), id=f"u-{order.run}")
         return run_input(thread=self.question.thread, run=run, messages=[message], **fields)
@@ -68,15 +65,13 @@ class Person:
     async def ask(self) -> None:
         """Ask, and read to the end in every window."""
         order, home = self.question.order, self._world.servers[self.question.home]
-        asking = Reading("run", home.number)
-        self.readings.append(asking)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._ask(order.run, home, asking))
+            tasks.create_task(self._ask(home, self.first))
             for number in self.question.readers:
-                tasks.create_task(self.follow(order.run, number, asking))
+                tasks.create_task(self.follow(order.run, number, self.first))
 
-    async def _ask(self, run: str, home: Server, asking: Reading) -> None:
-        body = self.body(run, self.question.order)
+    async def _ask(self, home: Server, asking: Reading) -> None:
+        body = self.body(self.question.order.run, self.question.order)
         await read(home, "run", body, self.question.agent, asking)
         if self.question.is_sent_again and not asking.is_whole:
             again = Reading("run again", home.number)
@@ -166,12 +161,14 @@ class Scene:
         try:
             async with asyncio.timeout(PATIENCE + 2 * self.patience):
                 await self._act()
+                if self.plan.restart is None:
+                    await self.world.servers[self.plan.victim].start()
                 await self._check()
         except TimeoutError:
             self.outcome.wrong.append("it does not end")
         if self.outcome.wrong:
             self.outcome.evidence["readings"] = [
-                asdict(reading) for person in self.people for reading in person.readings
+                reading.describe() for person in self.people for reading in person.readings
             ]
         return self.outcome
 
@@ -219,20 +216,22 @@ class Scene:
             case "stream" | "start":
                 await self._wait_for_events(aim)
             case "end":
-                await _wait_until(lambda: _says_last_word(aim), aim)
+                await aim.first.wait_until(lambda: _says_last_word(aim))
             case _:
-                await _wait_until(lambda: _is_paying(aim), aim)
+                await aim.first.wait_until(lambda: _is_paying(aim))
         await asyncio.sleep(self.plan.delay if self.plan.moment != "start" else 0)
         await self._kill()
 
     async def _wait_for_events(self, aim: Person) -> None:
-        await _wait_until(lambda: len(aim.first.frames) > self.plan.events, aim)
+        await aim.first.wait_until(lambda: len(aim.first.frames) > self.plan.events)
 
     async def _kill(self) -> None:
         """Kill the server and start another one in its place."""
         victim = self.world.servers[self.plan.victim]
         victim.kill()
         self.killed_at = victim.killed_at
+        if self.plan.restart is None:
+            return
         await asyncio.sleep(self.plan.restart)
         await victim.start()
         if self.plan.moment == "start":
@@ -268,9 +267,14 @@ class Scene:
             for run, seen in reading.answers().items():
                 if run in person.runs and "run" in seen.order:
                     self._check_answer(person, run, seen, kept.get(run, Answer(run)))
-            if reading.is_whole and reading.frames and reading.frames[-1]["type"] not in (
-                "RUN_FINISHED",
-                "RUN_ERROR",
+            if (
+                reading.is_whole
+                and reading.frames
+                and reading.frames[-1]["type"]
+                not in (
+                    "RUN_FINISHED",
+                    "RUN_ERROR",
+                )
             ):
                 wrong.append(f"{person.question.thread}: {reading.operation} ends without an end")
         for run, answer in kept.items():
@@ -348,12 +352,6 @@ class Scene:
 
 async def _finish(work: Any) -> None:
     await work
-
-
-async def _wait_until(condition: Any, aim: Person) -> None:
-    """Look often whether something is so, until the first answer is over."""
-    while not (aim.readings and (condition() or aim.first.is_whole or aim.first.error)):
-        await asyncio.sleep(0.001)
 
 
 def _says_last_word(aim: Person) -> bool:

@@ -84,5 +84,11 @@ def backends(store: str, carrier: str) -> Generator[Backends, None, None]:
         if carrier == "postgres":
             yield Backends(cluster)
             return
-        with redis_server() as redis, RestartableRedis(redis) as restartable:
-            yield Backends(cluster, restartable)
+        with run_redis() as redis:
+            yield Backends(cluster, redis)
+
+
+@contextmanager
+def run_redis() -> Generator[RestartableRedis, None, None]:
+    with redis_server() as server, RestartableRedis(server) as redis:
+        yield redis

@@ -23,14 +23,15 @@ class Server:
         self.browser = Browser(Path())
         self.settings = world.settings
         self._world = world
+        self._pid = 0
         self._process = -1
         """A descriptor: the id of a process that ended may be another's."""
 
     async def start(self) -> None:
         path = self._world.folder / f"{next(self._world.numbers)}.sock"
         world, log = self._world, self._world.folder / "log"
-        pid = await world.forks.fork(path, self.settings, world.effects.path, log)
-        self._process = os.pidfd_open(pid)
+        self._pid = await world.forks.fork(path, self.settings, world.effects.path, log)
+        self._process = os.pidfd_open(self._pid)
         self.browser = Browser(path, PATH)
 
     def kill(self) -> None:
@@ -38,6 +39,7 @@ class Server:
         if self._process < 0:
             return
         self.killed_at = monotonic()
+        self._world.seconds += _read_cpu(self._pid)
         self.signal(signal.SIGKILL)
         _wait_for_end(self._process)
         os.close(self._process)
@@ -60,6 +62,8 @@ class World:
         self.settings = settings
         self.effects = Effects(folder / "effects")
         self.numbers = count()
+        self.seconds = 0.0
+        """Of the processors, as the servers that were killed have used them."""
         self.servers = [Server(self, number) for number in range(servers)]
 
     async def start(self) -> None:
@@ -83,3 +87,9 @@ def _wait_for_end(process: int) -> None:
     poll = select.poll()
     poll.register(process, select.POLLIN)
     poll.poll(10_000)
+
+
+def _read_cpu(pid: int) -> float:
+    """Return how long a process has used a processor."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

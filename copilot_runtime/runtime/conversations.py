@@ -313,7 +313,7 @@ class Conversations:
     async def follow_run(self, thread: ThreadKey, log_id: str) -> Log:
         """Return the log of a run of a thread from its beginning, in whatever process it is.
 
-        Raises `NotFound` for a run whose log is nowhere any more.
+        Once it has ended, that may be what is stored. Raises `NotFound` for a run that is nowhere.
         """
         try:
             return self.runtime.follow(log_id)
@@ -324,7 +324,13 @@ class Conversations:
                     log = await self.peers.follow(thread, run)
                     if log is not None:
                         return log
-            raise
+            stored = await self._find_stored(thread, log_id)
+            if stored is None or not stored.ended:
+                raise
+            return _replay(stored)
+
+    async def _find_stored(self, thread: ThreadKey, log_id: str) -> StoredRun | None:
+        return next((run for run in await self.runs(thread) if run.log_id == log_id), None)
 
     async def stop_thread(self, thread: ThreadKey, run_id: str | None = None) -> bool:
         """End the run that a thread is answered with, in whatever process it is.

@@ -251,6 +251,7 @@ class AguiEndpoint(Transport):
         """
         found, log = await self._conversations.start_once(run)
         if found is None:
+            request.starts_run = False  # so it is in the audit log as a request
             return _Start(threads.split_log(log))
         return _Start(log, trace_ids.find_trace_id(found, request.headers, run.properties))
 

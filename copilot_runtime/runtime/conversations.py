@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from typing import Any, Literal
 
@@ -175,12 +176,14 @@ class Conversations:
     async def launch(self, run: Run, agent: SupportsRun | None = None) -> None:
         """Begin such a run, as `Runtime.launch` does. Raises `ThreadBusy` as well."""
         await self._prepare_request(run)
-        if run.request.persist:
-            thread = _thread_key(run.request)
-            await self._admit(thread, run)
-            # what a name costs belongs to the trace of the run that is named after
-            run.ended.add_done_callback(lambda _: self._free(thread, run), context=run.context)
-        await self.runtime.launch(run, agent)
+        if not run.request.persist:
+            await self.runtime.launch(run, agent)
+            return
+        thread = _thread_key(run.request)
+        await self._admit(thread, run)
+        # what a name costs belongs to the trace of the run that is named after
+        run.ended.add_done_callback(lambda _: self._free(thread, run), context=run.context)
+        await self.runtime.launch(run, agent, partial(self._wait_again, thread, run))
 
     async def start(self, request: RunInput, agent: SupportsRun | None = None) -> Run:
         """Create a run and launch it."""
@@ -561,6 +564,16 @@ class Conversations:
                 raise
             finally:
                 self._next.pop(thread, None)
+
+    async def _wait_again(self, thread: ThreadKey, run: Run) -> bool:
+        """Wait for the run that another process began at the same moment, if this one may."""
+        if self.peers is None or (self.when_busy == "refuse" and not run.request.is_v1):
+            return False
+        try:
+            await self._wait_for_others(self.peers, thread, run)
+        finally:
+            self._next.pop(thread, None)
+        return True
 
     async def _wait_for_others(self, peers: Peers, thread: ThreadKey, run: Run) -> None:
         """Wait for the run that another process has in a thread, if this one may."""

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from contextvars import Context
+from itertools import count
 from time import monotonic
 from typing import Any, TypeVar, cast
 
@@ -69,11 +70,21 @@ from copilot_runtime.telemetry.genai import end_run_span, name_agent, start_run_
 from copilot_runtime.telemetry.span import set_current_span
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
 from copilot_runtime.threads.log_ids import DuplicateRun
+from copilot_runtime.threads.validation import ThreadConflict
 from copilot_runtime.transcript import fold_messages
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+Wait = Callable[[], Awaitable[bool]]
+"""Waits for the turn of a run. Returns whether it may have one."""
+
+_MOST_CONFLICTS = 5
+"""How often a run may be too late to begin, and wait for its turn."""
+
+_REPORTED_LATER = (DuplicateRun, ThreadConflict)
+"""Why a log was not opened, which need not be the end of it."""
 
 _LOG_TTL = 30.0
 """Seconds for which a log that its thread has is still there for readers on their way."""
@@ -194,15 +205,20 @@ class Runtime:
         await self.launch(run, agent)
         return run
 
-    async def launch(self, run: Run, agent: SupportsRun | None = None) -> None:
-        """Begin a run that `create` returned, as `start` does."""
+    async def launch(
+        self, run: Run, agent: SupportsRun | None = None, wait: Wait | None = None
+    ) -> None:
+        """Begin a run that `create` returned, as `start` does.
+
+        If another process was faster to begin one in its thread, it may `wait` for its turn.
+        """
         if self.telemetry.is_recording:
             self._start_span(run)
         fields = _list_log_fields(run)
         run.context.run(set_log_fields, fields)
         token = swap_log_fields(fields)
         try:
-            await self._launch(run, agent)
+            await self._launch(run, agent, wait)
         except BaseException as error:
             end_run_span(run.span, "refused", error)
             if self._audit is not None and not isinstance(error, DuplicateRun):
@@ -247,7 +263,7 @@ class Runtime:
             return None
         return self.agents.get(request.agent)
 
-    async def _launch(self, run: Run, agent: SupportsRun | None) -> None:
+    async def _launch(self, run: Run, agent: SupportsRun | None, wait: Wait | None) -> None:
         try:
             self._admit(run)
         except CopilotError as error:
@@ -256,13 +272,7 @@ class Runtime:
         self._runs[run.log_id] = run
         try:
             await self._take_place(run)
-            pending = await self._prepare(run, agent)
-            run.request, run.is_rewritten = pending.request, pending.is_rewritten
-            if run.span.is_recording:
-                name_agent(
-                    run.span, run.request.agent_name, url=pending.url, provider=pending.provider
-                )
-            writer = await self._open_log(run)
+            pending, writer = await self._begin(run, agent, wait)
             run.is_attached = not run.request.detached
             run.slot.run = run.request
             run.context.run(CURRENT_RUN.set, run.slot)
@@ -272,6 +282,27 @@ class Runtime:
             del self._runs[run.log_id]
             raise
         await asyncio.sleep(0)  # a task cancelled before its first step ends without a word
+
+    async def _begin(
+        self, run: Run, agent: SupportsRun | None, wait: Wait | None
+    ) -> tuple[PendingRun, LogWriter]:
+        """Prepare a run and open its log, anew after one of its thread that was faster."""
+        request = run.request
+        for conflicts in count(1):
+            pending = await self._prepare(run, agent)
+            run.request, run.is_rewritten = pending.request, pending.is_rewritten
+            if run.span.is_recording:
+                name_agent(
+                    run.span, run.request.agent_name, url=pending.url, provider=pending.provider
+                )
+            try:
+                return pending, await self._open_log(run)
+            except ThreadConflict as error:
+                if wait is None or conflicts > _MOST_CONFLICTS or not await wait():
+                    await report_error(self.hooks, error, run)
+                    raise
+                run.request = request
+        raise AssertionError("a count has no end")
 
     async def authorize(self, request: RunInput) -> RunInput:
         """Return a request that is no run, as the hook leaves it, if its caller might run it.
@@ -418,7 +449,7 @@ class Runtime:
             if writer is not None and request.persist:  # its thread waits for the end
                 last = RunFailed(error=report_of(error))
                 self._spawn(call_quietly(writer.append, last), f"abandon:{run.log_id}")
-            if isinstance(error, Exception) and not isinstance(error, DuplicateRun):
+            if isinstance(error, Exception) and not isinstance(error, _REPORTED_LATER):
                 await report_error(self.hooks, error, run)
             raise
         self._notify(request, started)

@@ -88,8 +88,12 @@ def check_thread_id(what: str, text: str) -> None:
         raise Misuse(f"The {what} cannot be {text!r}.", hint="Send one that is no part of a path.")
 
 
-def busy(key: ThreadKey) -> ThreadBusy:
-    return ThreadBusy(
+class ThreadConflict(ThreadBusy):
+    """Another run of the thread was faster, perhaps in another process."""
+
+
+def busy(key: ThreadKey) -> ThreadConflict:
+    return ThreadConflict(
         f"The thread {key.id!r} is still being answered.",
         hint="Wait for the end of its run, or stop it.",
     )

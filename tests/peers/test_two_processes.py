@@ -1,12 +1,13 @@
 """Servers that share a store of threads: any of them may follow, stop and delete any run."""
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
-from copilot_runtime import Settings
+from copilot_runtime import RunInput, Settings
 from copilot_runtime.adapters.scripted import Gate
 from tests.peers.sharing import sharing
 from tests.wire_agui.http import text_of, user
@@ -133,6 +134,33 @@ async def test_a_question_waits_for_the_answer_of_another_server(shared: Mapping
 
     runs = [event["runId"] for event in stored if event["type"] == "RUN_STARTED"]
     assert (text_of(answered), runs) == ("two", ["r1", "r2"])
+
+
+@pytest.mark.parametrize("when_busy", ["queue", "supersede"])
+async def test_of_two_questions_at_one_moment_each_has_its_turn(
+    shared: Mapping[str, Any], when_busy: str
+) -> None:
+    come: list[str] = []
+    both = asyncio.Event()
+
+    async def meet(run: RunInput) -> None:
+        come.append(run.run_id)
+        if len(come) == 2:
+            both.set()
+        await both.wait()  # neither has begun, so neither can see the other
+
+    options = {"on_before_request": meet}
+    async with sharing(shared, Parrot(), Parrot(), options=options, when_busy=when_busy) as servers:
+        asks = [
+            server.run(run=f"r{at}", messages=[user(str(at), f"user-{at}")])
+            for at, server in enumerate(servers)
+        ]
+        answers = [answer.events() for answer in await asyncio.gather(*asks)]
+        stored = (await servers[0].connect()).events()
+
+    assert {text_of(events) for events in answers} >= {f"You said {come[-1][1:]}"}
+    assert not any(event.get("code") == "THREAD_BUSY" for events in answers for event in events)
+    assert [event["type"] for event in stored].count("RUN_STARTED") == 2
 
 
 async def test_a_question_that_waits_for_another_server_hides_and_keeps_nothing_of_its_answer(

@@ -426,7 +426,8 @@ class CopilotRuntime:
                 self.runtime.open_log,
                 {
                     "stop": self.conversations.answer_stop,
-                    "stop waiting": self.conversations.answer_stop_waiting,
+                    "stop new": self.conversations.answer_stop_new,
+                    "clear": self.conversations.answer_clear,
                     "end": self.conversations.answer_end,
                     "find": self.conversations.answer_find,
                     "stop log": self.conversations.answer_stop_log,

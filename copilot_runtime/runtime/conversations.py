@@ -347,17 +347,15 @@ class Conversations:
         is_elsewhere = self._find_current(thread) is None
         if is_elsewhere and await self._ask_owner(thread, "stop", run_id=run_id):
             return True
-        return run_id is not None and await self._stop_waiting_elsewhere(thread, run_id)
-
-    async def _stop_waiting_elsewhere(self, thread: ThreadKey, run_id: str | None) -> bool:
-        """Stop what waits for its turn in other processes: one run, or all.
-
-        Returns whether that one run did.
-        """
-        if self.peers is None or not await self.peers.has_others():
+        if not is_elsewhere and run_id is None:
             return False
-        stopped = await self.peers.ask_all("stop waiting", thread=[*thread], run_id=run_id)
-        return stopped is not None
+        return await self._ask_others("stop new", thread, run_id=run_id) is not None
+
+    async def _ask_others(self, question: str, thread: ThreadKey, **values: Any) -> Any:
+        """Ask all processes about a thread whose run, if it has one, is not in the store yet."""
+        if self.peers is None or not await self.peers.has_others():
+            return None
+        return await self.peers.ask_all(question, thread=[*thread], **values)
 
     def _stop_here(self, thread: ThreadKey, run_id: str | None = None) -> bool:
         went_on = run_id is not None and self._stop_waiting(thread, run_id)
@@ -435,7 +433,7 @@ class Conversations:
         self._deleting.add(thread)
         try:
             self._stop_waiting(thread, None)
-            await self._stop_waiting_elsewhere(thread, None)
+            await self._ask_others("clear", thread)
             has_ended = await self._end_here(thread)
             if has_ended and self._find_current(thread) is None and self.peers is not None:
                 timeout = self.patience + 1
@@ -487,14 +485,15 @@ class Conversations:
         """Stop a run of this process, for another one that was asked to."""
         return self._stop_here(ThreadKey(*values["thread"]), values.get("run_id"))
 
-    async def answer_stop_waiting(self, values: Mapping[str, Any]) -> bool | None:
-        """Stop what waits for its turn in this process, for another one.
+    async def answer_stop_new(self, values: Mapping[str, Any]) -> bool | None:
+        """Stop a run of this process that starts, or waits for its turn. None if it is not here."""
+        return await self.answer_stop(values) or None
 
-        Returns None unless one run was to be stopped, and was here.
-        """
-        run_id = values["run_id"]
-        found = self._stop_waiting(ThreadKey(*values["thread"]), run_id)
-        return True if found and run_id is not None else None
+    async def answer_clear(self, values: Mapping[str, Any]) -> None:
+        """Stop all that is asked in a thread in this process, and waits for its turn or starts."""
+        thread = ThreadKey(*values["thread"])
+        self._stop_waiting(thread, None)
+        self._stop_here(thread)
 
     async def answer_end(self, values: Mapping[str, Any]) -> bool:
         """End the run of a thread in this process. Returns whether it has ended."""

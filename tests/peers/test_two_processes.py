@@ -136,6 +136,28 @@ async def test_a_question_waits_for_the_answer_of_another_server(shared: Mapping
     assert (text_of(answered), runs) == ("two", ["r1", "r2"])
 
 
+@pytest.mark.parametrize("body", [None, {"runId": "r1"}], ids=["any", "one"])
+async def test_a_run_that_starts_is_stopped_at_another_server(
+    shared: Mapping[str, Any], body: Any
+) -> None:
+    starts, never = asyncio.Event(), asyncio.Event()
+
+    async def hang(run: RunInput) -> None:
+        starts.set()
+        await never.wait()
+
+    options = {"on_before_request": hang}
+    async with sharing(shared, Parrot(), Parrot(), options=options) as (first, second):
+        asking = asyncio.create_task(first.run(run="r1"))
+        await starts.wait()
+        stopped = await second.stop("t", body)
+        again = await second.stop("t", body)
+        events = (await asking).events()
+
+    assert (stopped["stopped"], again["stopped"]) == (True, False)
+    assert [event["type"] for event in events] == ["RUN_ERROR"]
+
+
 @pytest.mark.parametrize("when_busy", ["queue", "supersede"])
 async def test_of_two_questions_at_one_moment_each_has_its_turn(
     shared: Mapping[str, Any], when_busy: str

@@ -67,7 +67,7 @@ async def opened(url: str, *items: VectorItem, model: str = "") -> AsyncGenerato
 )
 async def test_the_database_answers_as_the_index_in_memory_does(url: str, filter: Filter):
     items = [*make_items(make_matrix(300, 8)), *make_items(make_matrix(90, 8, 1), "common.Doc")]
-    queries = make_matrix(2, 8, 2)
+    queries = [*make_matrix(2, 8, 2)]
     memory = VectorIndex(MemoryStorage(), LetterEmbedder())
     await memory.add(*items)
     async with opened(url, *items) as index:

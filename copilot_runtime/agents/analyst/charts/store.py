@@ -2,9 +2,9 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
 from copilot_runtime.agents.analyst.result_storage import ResultStorage
 from copilot_runtime.agents.analyst.results import Chart
@@ -65,4 +65,5 @@ class ChartStore:
         stored = await self._storage.get(scope.owner, id) if self._storage is not None else None
         if stored is None:
             raise NotFound("There is no such chart any more.")
-        return Chart(**cast("dict[str, Any]", stored))
+        values: Mapping[str, Any] = stored
+        return Chart(**values)

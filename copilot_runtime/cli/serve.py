@@ -33,6 +33,9 @@ from copilot_runtime.transports.console.clock import get_time
 
 logger = logging.getLogger(__name__)
 
+_LOOK = 0.1
+"""Seconds between two looks whether anybody still waits for the end of runs."""
+
 _LISTENERS = 16
 """How often the loop looks at the one socket we listen on.
 
@@ -177,6 +180,9 @@ class _LifespanApp:
         """What kept it from starting, such as a store that cannot be opened."""
         self._opened: list[Conversations] = []
         self._is_stopping = False
+        self._runs: asyncio.Task[None] | None = None
+        """The end of the runs, once it has begun."""
+        self._is_forced: Callable[[], bool] = lambda: False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         work = self._live if scope["type"] == "lifespan" else self._app
@@ -191,12 +197,18 @@ class _LifespanApp:
         for conversations in self._opened:
             conversations.runtime.is_draining = True
 
-    async def stop_runs(self) -> None:
+    def stop_runs(self, is_forced: Callable[[], bool]) -> "asyncio.Task[None]":
         """Stop what still runs in a while, of every runtime in the application.
 
-        Its readers get the last event, and their connections end.
+        Its readers get the last event, and their connections end. The application ends after its
+        runs, also after those that nobody reads here, unless `is_forced` says that nobody waits.
         """
         self._is_stopping = True
+        self._is_forced = is_forced
+        self._runs = asyncio.create_task(self._stop_runs(), name="stop runs")
+        return self._runs
+
+    async def _stop_runs(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._stop_timeout):
                 await asyncio.gather(*(conversations.drain() for conversations in self._opened))
@@ -215,8 +227,15 @@ class _LifespanApp:
                 return  # a second Ctrl-C: nobody waits any more
             await send(message)
 
+        async def receive_late() -> Message:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                while self._runs and not self._runs.done() and not self._is_forced():
+                    await asyncio.wait((self._runs,), timeout=_LOOK)
+            return message
+
         try:
-            await self._app(scope, receive, hold)
+            await self._app(scope, receive_late, hold)
         except CopilotError as error:
             if not failures:
                 raise
@@ -283,7 +302,7 @@ class _Server(uvicorn.Server):
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._drain_timeout):
                     await self._is_hurried.wait()
-        stopping = asyncio.create_task(self._life.stop_runs())
+        stopping = self._life.stop_runs(lambda: self.force_exit)
         try:
             await super().shutdown(sockets)
         finally:

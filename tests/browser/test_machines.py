@@ -86,7 +86,7 @@ def write_config(**addresses: str) -> str:
 @asynccontextmanager
 async def opened(browser: Browser, site: Site, picture: str) -> AsyncGenerator[Desk, None]:
     """Open the page of the second generation; keep a picture of how it was left."""
-    site.v2.avoided = 0
+    site.v2.avoided = set()
     context = await new_profile(browser, 1280, 760)
     desk = Desk(await context.new_page())
     try:
@@ -103,7 +103,7 @@ async def test_an_answer_goes_on_at_another_server_after_a_reload(browser: Brows
         await desk.ask("A story")
         answer.release()
         await desk.sees_answer("Once")
-        site.v2.avoided = site.v2.find_port(RUN)
+        site.v2.avoided = {site.v2.find_port(RUN)}
         await desk.reload()
         await desk.sees_answer("Once")
         answer.release()
@@ -122,7 +122,7 @@ async def test_an_answer_is_stopped_at_another_server(browser: Browser, site: Si
     async with opened(browser, site, "stop") as desk:
         await desk.ask("Tell me a story")
         await desk.sees_answer("Once upon a time")
-        site.v2.avoided = site.v2.find_port(RUN)
+        site.v2.avoided = {site.v2.find_port(RUN)}
         await desk.reload()
         await desk.sees_answer("Once upon a time")
         await desk.stop()
@@ -140,7 +140,7 @@ async def test_a_booking_is_approved_at_another_server_and_goes_on(browser: Brow
         await desk.is_ready()
         await desk.ask("Book a room in Oslo")
         await expect(desk.approval()).to_be_visible()
-        site.v2.avoided = site.v2.find_port(RUN)
+        site.v2.avoided = {site.v2.find_port(RUN)}
         await desk.reload()
         await expect(desk.approval()).to_contain_text("Book a room in Oslo?")
         await desk.keep("machines_waiting_for_approval")
@@ -234,11 +234,13 @@ async def test_a_server_that_ends_gives_up_its_answer_and_the_next_one_goes_on(
 ):
     site.model.scripts["Tell me a legend"] = endless
     async with opened(browser, site, "rolling_restart") as desk:
+        site.v2.avoided = {site.machines[0].port}
         await desk.ask("Tell me a legend")
         await desk.sees_answer("Once upon a time")
         port = site.v2.find_port(RUN)
         machine = next(one for one in site.machines if one.port == port)
         await machine.end()
+        site.v2.avoided = set()
         await expect(desk.banner()).to_be_visible()
         await desk.keep("machines_server_ended")
         await desk.reload()
@@ -251,3 +253,29 @@ async def test_a_server_that_ends_gives_up_its_answer_and_the_next_one_goes_on(
         await desk.ask("Plan the opera")
 
         await desk.sees_answer("Your plan has 2 stops now.")
+
+
+async def test_a_server_that_drains_ends_its_answer_and_readers_at_others_see_all_of_it(
+    browser: Browser, site: Site
+):
+    site.model.scripts["A saga"] = answer = Pieces("Once", " upon", " a time.")
+    patient, *others = site.machines
+    async with opened(browser, site, "drain") as desk:
+        site.v2.avoided = {machine.port for machine in others}
+        await desk.ask("A saga")
+        answer.release()
+        await desk.sees_answer("Once")
+        patient.terminate()
+        site.v2.avoided = {patient.port}
+        await desk.reload()
+        await desk.sees_answer("Once")
+        answer.release()
+        answer.release()
+        await desk.sees_answer("Once upon a time.")
+        await desk.is_ready()
+        log = await patient.end()
+
+        await expect(desk.banner()).to_have_count(0)
+        assert "ERROR" not in log
+    patient.start()
+    await patient.wait()

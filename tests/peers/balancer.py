@@ -23,8 +23,8 @@ class Balancer:
         self.url = ""
         self.served: list[tuple[int, str]] = []
         """To which port each request went, and what it was."""
-        self.avoided = 0
-        """A port that gets nothing for now, so that others must answer."""
+        self.avoided: set[int] = set()
+        """Ports that get nothing for now, so that others must answer."""
         self._page = page
         self._path = path.encode()
         self._turn = 0
@@ -71,7 +71,7 @@ class Balancer:
         start, self._turn = self._turn, self._turn + 1
         order = [self.ports[(start + at) % len(self.ports)] for at in range(len(self.ports))]
         for port in order:
-            if port != self.avoided:
+            if port not in self.avoided:
                 with suppress(OSError):
                     return await self._connect_to(port, request)
         raise ConnectionRefusedError

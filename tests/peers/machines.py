@@ -28,6 +28,10 @@ class Machine:
         self._stack = ExitStack()
         self._program: Program | None = None
 
+    def set_stop_timeout(self, seconds: int) -> None:
+        """Give open answers another time to end than `copilot.yml` says."""
+        self._environ["COPILOT_STOP_TIMEOUT"] = str(seconds)
+
     def start(self) -> None:
         """Start the server; `wait` returns once it listens."""
         words = [sys.executable, "-m", "copilot_runtime", "serve", TRIP, "--port", str(self.port)]
@@ -57,8 +61,12 @@ class Machine:
 async def running_machines(
     count: int, folder: Path, config: str, **environ: str
 ) -> AsyncGenerator[Sequence[Machine], None]:
-    """Run some servers of one `copilot.yml` for the length of a block."""
+    """Run some servers of one `copilot.yml` for the length of a block.
+
+    The first one is patient: it waits for answers that are open when it is told to end.
+    """
     machines = [Machine(folder / f"machine{number}", config, environ) for number in range(count)]
+    machines[0].set_stop_timeout(60)
     for machine in machines:
         machine.start()
     try:

@@ -221,8 +221,8 @@ def _name_dialect(metric: Metric) -> str:
     return "any" if metric.dialect == "dual" else f"{metric.dialect}, dual"
 
 
-def doors_table() -> str:
-    """Return the doors of a server with everything, and for whom each is."""
+def entry_points_table() -> str:
+    """Return the entry points of a server with everything, and for whom each is."""
     from tests.access.matrix.table import doors_table  # which loads all that has a door
 
     return doors_table()
@@ -240,7 +240,7 @@ PARTS: Mapping[str, Callable[[str], str]] = {
     "spans": lambda _: span_tables(),
     "attributes": lambda _: attributes_table(),
     "metrics": lambda _: metrics_table(),
-    "doors": lambda _: doors_table(),
+    "entry_points": lambda _: entry_points_table(),
     "cedar_schema": lambda _: f"```text\n{SCHEMA}```\n",
 }
 """Marker in a page → what makes the text between it and its end, of the marker's argument."""

@@ -1,4 +1,4 @@
-"""The doors of a server as a table of a document: each by its name, and for whom it is."""
+"""The doors of a server as a table of a document: entry points, and for whom they are."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ _FOR: dict[Kind, str] = {
     "own": "whoever signs in: what is theirs",
     "operator": "operators",
     "public": "everybody: it has nothing of anybody",
-    "token": "whoever has the token of that door",
+    "token": "whoever has the token of that one",
 }
 _FIRST = {
     "": "The page, its description",
@@ -31,7 +31,7 @@ def doors_table() -> str:
     groups: dict[tuple[str, Kind], list[str]] = {}
     for door, row in ROWS.items():
         groups.setdefault((name_group(door), row.kind), []).append(door)
-    lines = ["| doors | for |", "|---|---|", *_write_lines(groups)]
+    lines = ["| entry points | for |", "|---|---|", *_write_lines(groups)]
     return "\n".join(lines) + "\n"
 
 

@@ -7,6 +7,10 @@ import asyncio
 
 import pytest
 
+from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
+from copilot_runtime.transports.transport import Transport
+from tests.access.matrix.callers import BASE
+from tests.access.matrix.doors import list_doors
 from tests.access.matrix.report import Report, run_matrix
 from tests.access.matrix.rows import ROWS
 
@@ -54,6 +58,14 @@ def test_no_door_shows_one_person_what_is_of_another(report: Report) -> None:
     assert describe(report, "people") == []
 
 
+def test_no_stream_shows_one_person_what_another_does_as_it_happens(report: Report) -> None:
+    assert describe(report, "live") == []
+
+
+def test_no_tool_of_mcp_shows_one_person_what_is_of_another(report: Report) -> None:
+    assert describe(report, "tools") == []
+
+
 def test_operators_see_plans_and_traces_and_no_threads(report: Report) -> None:
     assert describe(report, "operator") == []
 
@@ -64,3 +76,19 @@ def test_no_answer_tells_whether_another_has_what_is_asked_for(report: Report) -
 
 def test_nobody_changes_what_is_of_another(report: Report) -> None:
     assert describe(report, "changes") == []
+
+
+def test_a_new_route_or_transport_is_a_door_without_a_row() -> None:
+    class Forgotten(Transport):
+        paths = ("forgotten/{id}",)
+
+    runtime = CopilotRuntime(
+        DemoAdapter(),
+        transports=["agui", lambda _: Forgotten()],
+        settings=Settings(threads="memory"),
+    )
+    app = runtime.app(path=BASE)
+    app.add_api_route("/mine", lambda: "", methods=["PUT"])
+
+    unknown = {*list_doors(runtime, app)} - {*ROWS}
+    assert unknown == {"Forgotten forgotten/{id}", "PUT /mine"}

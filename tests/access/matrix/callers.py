@@ -77,9 +77,13 @@ class Asker:
         *,
         root: bool = False,
         is_endless: bool = False,
+        until: str = "",
         **headers: str,
     ) -> Reply:
-        """Send a request below the URL; an answer without an end is left after its first piece."""
+        """Send a request below the URL.
+
+        An answer without an end is left soon after it has begun, or where it has a text.
+        """
         data = body if isinstance(body, bytes) else b"" if body is None else dump(body)
         place = path if root else f"{BASE}/{path}".rstrip("/")
         signed = self.add_credential(f"{method} {place.removeprefix(BASE).lstrip('/')}", data)
@@ -98,7 +102,7 @@ class Asker:
                 [*usual, *self.headers, *signed, *more, ("content-length", str(len(data)))]
             ),
         }
-        return await _exchange(self.app, scope, data, is_endless=is_endless)
+        return await _exchange(self.app, scope, data, is_endless=is_endless, until=until.encode())
 
     async def subscribe(
         self, query: str, variables: Mapping[str, Any], until: bytes, *, is_quiet: bool = False
@@ -167,7 +171,9 @@ def encode(headers: Headers) -> list[tuple[bytes, bytes]]:
     return [(name.lower().encode(), value.encode("latin-1")) for name, value in headers]
 
 
-async def _exchange(app: ASGIApp, scope: Any, body: bytes, *, is_endless: bool) -> Reply:
+async def _exchange(
+    app: ASGIApp, scope: Any, body: bytes, *, is_endless: bool, until: bytes
+) -> Reply:
     waiting: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
     is_over = asyncio.Event()
     head: Any = None
@@ -187,6 +193,8 @@ async def _exchange(app: ASGIApp, scope: Any, body: bytes, *, is_endless: bool) 
                 asyncio.get_running_loop().call_later(_QUIET, is_over.set)
             return
         pieces.append(message.get("body", b""))
+        if until and until in pieces[-1]:
+            is_over.set()
         if not message.get("more_body"):
             is_over.set()
 

@@ -20,6 +20,7 @@ from tests.access.matrix.check import (
 )
 from tests.access.matrix.credentials import BAD, KINDS
 from tests.access.matrix.doors import list_doors
+from tests.access.matrix.live import check_live, check_tools
 from tests.access.matrix.rows import ROWS
 from tests.access.matrix.world import World, build_world, settle
 
@@ -55,6 +56,7 @@ async def run_matrix(path: Path, *, is_full: bool = False) -> Report:
             await settle(world)
             doors = [door for door in ROWS if is_full or not door.startswith(_TWICE)]
             report.add("Ann", await check_control(world, ROWS), len(ROWS))
+            report.add("live", await check_live(world), 3)
             before = await look(world)
             await _try_strangers(world, report, is_full=is_full)
             await _try_people(world, report, doors, is_full=is_full)
@@ -89,6 +91,7 @@ async def _try_people(world: World, report: Report, doors: Sequence[str], *, is_
             ]
             found = await check_others(world, some, kind, name, tenant, sent)
             report.add("people", found, len(some))
+    report.add("tools", await check_tools(world))
     report.add("operator", await check_operator(world, doors), len(doors))
     report.add("existence", await check_existence(world, doors), 2 * len(doors))
 

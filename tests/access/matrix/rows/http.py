@@ -23,29 +23,21 @@ def mcp(method: str, shows: str = "", **params: Any) -> Row:
     return post("mcp", body, shows, accept=BOTH, **session)
 
 
+PAGES = (
+    *("/", "/access", "/data", "/knowledge", "/plans", "/sandbox", "/traces"),
+    *("/docs", "/openapi.json"),
+)
+_HEALTH = [
+    (method, path)
+    for path in ("health", "health/live", "health/ready")
+    for method in ("GET", "HEAD")
+]
+
 HTTP_ROWS: Mapping[str, Row] = {
     # pages and descriptions
-    **{
-        f"GET {page}": root(page)
-        for page in (
-            "/",
-            "/access",
-            "/data",
-            "/knowledge",
-            "/plans",
-            "/sandbox",
-            "/traces",
-            "/docs",
-            "/openapi.json",
-            "/health",
-            "/health/ready",
-        )
-    },
-    **{f"HEAD {page}": root(page, "HEAD") for page in ("/health", "/health/ready")},
-    "GET health": get("health", kind="public"),
-    "GET health/ready": get("health/ready", kind="public"),
-    "HEAD health": Row(http("HEAD", "health"), kind="public"),
-    "HEAD health/ready": Row(http("HEAD", "health/ready"), kind="public"),
+    **{f"GET {page}": root(page) for page in PAGES},
+    **{f"{method} /{path}": root(f"/{path}", method) for method, path in _HEALTH},
+    **{f"{method} {path}": Row(http(method, path), kind="public") for method, path in _HEALTH},
     "GET /metrics": Row(http("GET", "/metrics", root=True), kind="token"),
     **{
         f"POST v1/{one}": post(f"v1/{one}", {}, kind="token")

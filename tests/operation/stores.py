@@ -27,10 +27,11 @@ from tests.agents.planner.crew import build_plan
 from tests.telemetry.store.spans import make_span
 from tests.threads.logs import KEY, log_of, run_of, told, user
 
+WAITING = CheckpointKey(*KEY, "agent")
+"""A run that waits for a person."""
+
 AFTER = ThreadKey("bob", "under way")
 """The thread with a run that does not end before its server dies."""
-
-CHECKPOINT = CheckpointKey(*KEY, "agent")
 
 
 def build_settings(folder: Path, *, database: str = "", storage: str = "") -> Settings:
@@ -57,10 +58,11 @@ async def fill(settings: Settings) -> None:
         await told(threads, run_of(messages=[user("u1", "What is 🏔?")]))
         await told(threads, run_of(run_id="r2", log_id="second"))
         await threads.update(KEY, name="Mountains", archived=True)
-        await threads.save_checkpoint(CHECKPOINT, b"\xff waits")
         run = run_of(AFTER, run_id="open", log_id="open")
         new = await threads.begin(run)
         await threads.write([Segment("open", log_of(run, new=new)[:-2])])
+        for key in (WAITING, WAITING._replace(owner="", thread_id="none")):
+            await threads.save_checkpoint(key, b"\x80 a run that waits")
     async with aclosing(build_log(settings.planner.store)) as plans:
         await plans.open()
         for id, status in (("over", "finished"), ("on", "running")):
@@ -94,7 +96,10 @@ async def describe(settings: Settings) -> dict[str, Any]:
     async with aclosing(build_store(settings.threads)) as threads:
         found["secret"] = await threads.secret()
         found["threads"] = [line async for line in export_threads(threads)]
-        found["checkpoint"] = await threads.find_checkpoint(CHECKPOINT)
+        found["waiting"] = await threads.find_checkpoint(WAITING)
+        found["of no thread"] = await threads.find_checkpoint(
+            WAITING._replace(owner="", thread_id="none")
+        )
         again = run_of(run_id="r3", messages=[user("u1"), user("u9")])
         found["new messages"] = await threads.begin(again)
     async with aclosing(build_log(settings.planner.store)) as plans:

@@ -93,26 +93,19 @@ def test_a_provider_that_fails_again_and_again_is_named_and_the_server_stays_rea
     adapter = OpenAIAdapter("m", base_url=nobody, api_key="k", max_retries=0)
     runtime = CopilotRuntime(adapter, settings=Settings(threads="memory"))
     with TestClient(runtime.app()) as client:
-        for _ in range(3):
+        for number in range(3):
             assert "failing" not in client.get("/health/ready").json()
-            client.post("/graphql", json=RUN)
+            client.post("/graphql", json=build_run(f"r{number}"))
         answer = client.get("/health/ready")
     assert (answer.status_code, answer.json()["failing"]) == (200, ["provider"])
 
 
-RUN = {
-    "method": "agent/run",
-    "params": {"agentId": "default"},
-    "body": {
-        "threadId": "t",
-        "runId": "r",
-        "messages": [{"id": "u", "role": "user", "content": "Hi"}],
-        "tools": [],
-        "context": [],
-        "state": {},
-        "forwardedProps": {},
-    },
-}
+def build_run(id: str) -> Any:
+    """Return a request of AG-UI."""
+    message = {"id": f"u-{id}", "role": "user", "content": "Hi"}
+    run = {"threadId": "t", "runId": id, "messages": [message], "tools": [], "context": []}
+    more = {"state": {}, "forwardedProps": {}}
+    return {"method": "agent/run", "params": {"agentId": "default"}, "body": run | more}
 
 
 def test_only_what_is_the_providers_fault_counts_and_not_for_ever() -> None:

@@ -28,7 +28,7 @@ from copilot_runtime.security.api_keys.sqlite import SqliteKeys
 from copilot_runtime.telemetry.store.sqlite import SqliteTraceStore
 from copilot_runtime.threads.export import export_threads
 from copilot_runtime.threads.sqlite import file as thread_file
-from copilot_runtime.threads.sqlite.file import open_database
+from copilot_runtime.threads.sqlite.file import SCHEMA_VERSION, open_database
 from copilot_runtime.threads.url import build_store
 from tests.operation.stores import build_settings, fill
 
@@ -144,10 +144,7 @@ def test_the_command_shows_versions_and_migrates(tmp_path: Path) -> None:
         assert found["keys"].state == "current"
         assert found["plans"].state == "new"
     code, found = run(settings, tmp_path)
-    assert (found["threads"].version, found["threads"].state) == (
-        thread_file.SCHEMA_VERSION,
-        "current",
-    )
+    assert (found["threads"].version, found["threads"].state) == (SCHEMA_VERSION, "current")
     assert not (tmp_path / "plans.db").exists()
     check_threads(asyncio.run(read_threads(settings.threads)))
 
@@ -229,7 +226,7 @@ def test_a_migration_that_is_interrupted_half_way_has_done_nothing(
     path = load("threads-2", tmp_path / "threads.db")
     broken = "CREATE TABLE half (x); CREATE TABLE half (x)"
     with monkeypatch.context() as patch:
-        patch.setattr(thread_file, "SCHEMA_VERSION", thread_file.SCHEMA_VERSION + 1)
+        patch.setattr(thread_file, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
         patch.setattr(thread_file, "_MIGRATIONS", (*thread_file._MIGRATIONS, broken))  # pyright: ignore[reportPrivateUsage]
         with pytest.raises(sqlite3.OperationalError, match="half already exists"):
             open_database(path, "NORMAL")

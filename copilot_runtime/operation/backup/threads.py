@@ -70,6 +70,8 @@ class _ThreadSnapshot(Snapshot):
     async def read(self) -> AsyncGenerator[Record, None]:
         for (secret,) in await self._db.fetch("SELECT value FROM copilot_secret"):
             yield Row("secret", {"value": secret})
+        async for row in self._read_checkpoints("thread IS NULL"):
+            yield row
         last = -1
         while rows := await self._db.fetch(
             f"SELECT id, {', '.join(_COLUMNS)}, server FROM copilot_threads"  # noqa: S608  # ours
@@ -84,7 +86,7 @@ class _ThreadSnapshot(Snapshot):
                     yield row
                 async for row in self._read_names(number):
                     yield row
-                async for row in self._read_checkpoints(number):
+                async for row in self._read_checkpoints("thread = ?", number):
                     yield row
 
     async def _read_runs(self, thread: int, server: Any) -> AsyncGenerator[Row, None]:
@@ -118,17 +120,18 @@ class _ThreadSnapshot(Snapshot):
             last = names[-1]
             yield Row("names", {"names": names})
 
-    async def _read_checkpoints(self, thread: int) -> AsyncGenerator[Row, None]:
-        """Yield what agents need after a person's answer; without a thread, it is not kept."""
+    async def _read_checkpoints(self, where: str, *values: int) -> AsyncGenerator[Row, None]:
+        """Yield runs that wait for people, one in memory at a time."""
         digests = await self._db.fetch(
-            "SELECT digest FROM copilot_checkpoints WHERE thread = ?", thread
+            f"SELECT digest FROM copilot_checkpoints WHERE {where}",  # noqa: S608  # ours
+            *values,
         )
-        for (digest,) in digests:  # one by one: each may have megabytes
+        for (digest,) in digests:
             for saved, data in await self._db.fetch(
                 "SELECT saved, data FROM copilot_checkpoints WHERE digest = ?", digest
             ):
-                values = {"digest": bytes(digest), "saved": saved, "data": bytes(data)}
-                yield Row("checkpoint", values)
+                fields = {"digest": bytes(digest), "saved": saved, "data": bytes(data)}
+                yield Row("checkpoint", fields)
 
 
 class _ThreadReplacement(Replacement):
@@ -157,8 +160,13 @@ class _ThreadReplacement(Replacement):
                 await self._add_run(self._thread, record)
             case Row("names") if self._thread is not None:
                 await self._db.add_names(self._thread, record.texts("names"))
-            case Row("checkpoint") if self._thread is not None:
-                await self._add_checkpoint(self._thread, record)
+            case Row("checkpoint"):
+                await self._db.execute(
+                    "INSERT INTO copilot_checkpoints (digest, thread, saved, data)"
+                    " VALUES (?, ?, ?, ?)",
+                    *(record.data("digest"), self._thread),
+                    *(record.number("saved"), record.data("data")),
+                )
             case _:
                 raise DamagedRecord("a record of threads is none, or before its thread")
 
@@ -183,12 +191,6 @@ class _ThreadReplacement(Replacement):
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             *(thread, row.number("id"), row.text("key"), row.text("run_id"), row.text("agent")),
             *(row.number("began"), row.number("ended"), row.data("log")),
-        )
-
-    async def _add_checkpoint(self, thread: int, row: Row) -> None:
-        await self._db.execute(
-            "INSERT INTO copilot_checkpoints (digest, thread, saved, data) VALUES (?, ?, ?, ?)",
-            *(row.data("digest"), thread, row.number("saved"), row.data("data")),
         )
 
 

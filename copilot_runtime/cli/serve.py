@@ -143,12 +143,14 @@ def _serve_by_workers(name: str, settings: Settings, path: str | None) -> None:
 
 def _list_shared_stores(settings: Settings) -> Mapping[str, str]:
     """Return variables that put into files what would be in the memory of each worker."""
+    from copilot_runtime.operation.places import WORKERS_EVENTS, WORKERS_TRACES
+
     stores: dict[str, str] = {}
     if settings.telemetry.store == "memory":
-        stores["COPILOT_TELEMETRY_STORE"] = "sqlite:.copilot/traces.db"
+        stores["COPILOT_TELEMETRY_STORE"] = f"sqlite:{WORKERS_TRACES}"
     has_events = settings.knowledge.address or settings.planner.name
     if settings.events.store == "memory" or (has_events and not settings.events.store):
-        stores["COPILOT_EVENTS_STORE"] = "sqlite:.copilot/events.db"
+        stores["COPILOT_EVENTS_STORE"] = f"sqlite:{WORKERS_EVENTS}"
     return stores
 
 

@@ -8,6 +8,9 @@ from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.operation.database import Place
 from copilot_runtime.threads.url import build_store
 
+WORKERS_EVENTS, WORKERS_TRACES = ".copilot/events.db", ".copilot/traces.db"
+"""Files that several workers share in place of their memory."""
+
 
 def find_threads(settings: Settings) -> Place | None:
     """Return where threads are; None in memory. Raises `ConfigurationFailed` for other stores."""
@@ -54,19 +57,15 @@ def find_event_file(settings: Settings) -> Path | None:
     kind, _, path = settings.events.store.partition(":")
     if kind == "sqlite":
         return Path(path)
-    return Path(_WORKERS_EVENTS) if settings.workers > 1 and kind != "none" else None
+    return Path(WORKERS_EVENTS) if settings.workers > 1 and kind != "none" else None
 
 
 def find_trace_place(settings: Settings) -> tuple[str, Path]:
     """Return how traces are kept (`sqlite`, `jsonl` or neither), and where."""
     kind, _, path = settings.telemetry.store.partition(":")
     if kind == "memory" and settings.workers > 1:
-        return "sqlite", Path(_WORKERS_TRACES)
+        return "sqlite", Path(WORKERS_TRACES)
     return kind, Path(path)
-
-
-_WORKERS_EVENTS, _WORKERS_TRACES = ".copilot/events.db", ".copilot/traces.db"
-"""Files that several workers share in place of their memory."""
 
 
 def list_paths(settings: Settings) -> Sequence[Path]:

@@ -151,3 +151,10 @@ def test_settings_of_all_stores_are_looked_at(run: Run, tmp_path: Path) -> None:
         },
     )
     assert {*findings(result)} >= {"threads", "plans", "keys", "events", "traces", "disk", "files"}
+
+
+def test_a_database_without_pgvector_cannot_search_vectors(run: Run, database: str) -> None:
+    knowledge = {"storage": "local:knowledge", "vector_database": database}
+    result = run("--json", knowledge=knowledge)
+    vectors = findings(result)["vectors"]
+    assert vectors["state"] == "good" or "Install pgvector" in vectors["hint"]

@@ -23,6 +23,7 @@ from copilot_runtime.operation.doctor.stores import (
     check_clock,
     check_objects,
     check_schemas,
+    check_vectors,
 )
 from copilot_runtime.operation.doctor.upstream import (
     check_access,
@@ -62,6 +63,7 @@ async def examine(
         "stores": partial(check_schemas, settings),
         "carrier": partial(check_carrier, settings),
         "knowledge": partial(check_objects, settings),
+        "vectors": partial(check_vectors, settings),
         "audit log": partial(check_audit, settings),
         "mcp server": partial(check_mcp_servers, settings),
         "telemetry": partial(check_telemetry, settings),

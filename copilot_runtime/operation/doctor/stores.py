@@ -74,6 +74,22 @@ async def check_objects(settings: Settings) -> Sequence[Finding]:
     return [good("knowledge", f"{address.partition('?')[0]} can be read")]
 
 
+async def check_vectors(settings: Settings) -> Sequence[Finding]:
+    """See whether the database of vectors can be reached, and can search them."""
+    if not settings.knowledge.vector_database:
+        return []
+    place = Place("vectors", url=settings.knowledge.vector_database)
+    query = "SELECT installed_version, default_version FROM pg_available_extensions"
+    async with open_snapshot(place) as db:
+        rows = await db.fetch(f"{query} WHERE name = 'vector'")  # noqa: S608  # ours
+    if not rows:
+        hint = "Install pgvector on the machine of the database."
+        return [problem("vectors", f"{place.describe()} has no extension 'vector'.", hint)]
+    [(installed, available)] = rows
+    text = f"{place.describe()}, pgvector {installed or available}"
+    return [good("vectors", text if installed else f"{text}, which the first server adds")]
+
+
 async def check_clock(settings: Settings) -> Sequence[Finding]:
     """Compare the clock of this machine with that of the database: leases depend on both."""
     place = None if settings.threads.partition(":")[0] == "memory" else find_threads(settings)

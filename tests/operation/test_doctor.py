@@ -158,3 +158,13 @@ def test_a_database_without_pgvector_cannot_search_vectors(run: Run, database: s
     result = run("--json", knowledge=knowledge)
     vectors = findings(result)["vectors"]
     assert vectors["state"] == "good" or "Install pgvector" in vectors["hint"]
+
+
+def test_settings_of_a_program_are_looked_at(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from copilot_runtime import CopilotRuntime, DemoAdapter, Settings\n"
+        "settings = Settings(threads='sqlite:elsewhere.db', port=0)\n"
+        "runtime = CopilotRuntime(DemoAdapter(), settings=settings)\n"
+    )
+    found = findings(run("--json", "mine.py:runtime"))
+    assert found["threads"]["text"] == "sqlite:elsewhere.db is made when it is needed"

@@ -53,7 +53,25 @@ async def examine(
     `make_runtime` builds it, without opening anything. `calls` asks the model and the embedder.
     """
     found = [good("configuration", f"read from '{config}'" if config else "defaults, environment")]
-    checks: dict[str, Check] = {
+    runtime: CopilotRuntime | None = None
+    try:
+        runtime = make_runtime()
+        settings = runtime.settings  # a program may have written its own
+    except Exception as error:  # what keeps a server from starting is found, not raised
+        found = [explain_error("configuration", error)]
+    checks = _list_checks(settings, config)
+    if runtime is not None:
+        checks["access"] = _in_thread(partial(check_access, runtime))
+        checks["provider"] = partial(check_provider, runtime, calls=calls)
+        checks["embeddings"] = partial(check_embeddings, runtime, calls=calls)
+    results = await asyncio.gather(*(_run(name, one, seconds) for name, one in checks.items()))
+    secrets = collect_secrets(settings, environ)
+    return [_hide(one, secrets) for one in [*found, *(one for part in results for one in part)]]
+
+
+def _list_checks(settings: Settings, config: Path | None) -> dict[str, Check]:
+    """Return what settings alone can be asked for."""
+    return {
         "packages": _in_thread(check_packages),
         "open files": _in_thread(check_limits),
         "disk": _in_thread(partial(check_disks, settings)),
@@ -68,17 +86,6 @@ async def examine(
         "mcp server": partial(check_mcp_servers, settings),
         "telemetry": partial(check_telemetry, settings),
     }
-    try:
-        runtime = make_runtime()
-    except Exception as error:  # what keeps a server from starting is found, not raised
-        found = [explain_error("configuration", error)]
-    else:
-        checks["access"] = _in_thread(partial(check_access, runtime))
-        checks["provider"] = partial(check_provider, runtime, calls=calls)
-        checks["embeddings"] = partial(check_embeddings, runtime, calls=calls)
-    results = await asyncio.gather(*(_run(name, one, seconds) for name, one in checks.items()))
-    secrets = collect_secrets(settings, environ)
-    return [_hide(one, secrets) for one in [*found, *(one for part in results for one in part)]]
 
 
 async def _run(name: str, check: Check, seconds: float) -> Sequence[Finding]:

@@ -81,7 +81,7 @@ async def check_vectors(settings: Settings) -> Sequence[Finding]:
     place = Place("vectors", url=settings.knowledge.vector_database)
     query = "SELECT installed_version, default_version FROM pg_available_extensions"
     async with open_snapshot(place) as db:
-        rows = await db.fetch(f"{query} WHERE name = 'vector'")  # noqa: S608  # ours
+        rows = await db.fetch(f"{query} WHERE name = 'vector'")
     if not rows:
         hint = "Install pgvector on the machine of the database."
         return [problem("vectors", f"{place.describe()} has no extension 'vector'.", hint)]

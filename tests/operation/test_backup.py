@@ -1,5 +1,6 @@
 """All that a server keeps in one file: written while it runs, and put back elsewhere."""
 
+import asyncio
 import sys
 from contextlib import aclosing
 from pathlib import Path
@@ -9,7 +10,7 @@ from anyio import run_process
 
 from copilot_runtime.config import Settings
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.operation.backup import restore_backup, write_backup
+from copilot_runtime.operation.backup import backup, restore_backup, write_backup
 from copilot_runtime.operation.backup.backup import BackupReport
 from copilot_runtime.operation.backup.sources import select_sources
 from copilot_runtime.threads.export import export_threads
@@ -167,6 +168,22 @@ async def test_a_backup_that_fails_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(CopilotError, match="The file '/nowhere/b' cannot be used"):
         await back_up(build_settings(tmp_path / "old"), Path("/nowhere/b"))
     assert names(tmp_path) == ["old"]
+
+
+async def test_ctrl_c_ends_a_backup_and_a_restore_before_they_are_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = build_settings(tmp_path / "old"), build_settings(tmp_path / "new")
+    await fill(old)
+    await back_up(old, tmp_path / "good")
+    monkeypatch.setattr(backup, "_SHOW_EVERY", 1)
+    for work in (back_up(old, tmp_path / "b"), restore(new, tmp_path / "good")):
+        task = asyncio.create_task(work)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert sorted(names(tmp_path)) == ["good", "old"]
 
 
 _DIES = """

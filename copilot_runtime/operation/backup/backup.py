@@ -1,5 +1,6 @@
 """Write what a server keeps into a file, and put it back."""
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
@@ -99,6 +100,7 @@ async def _write_part(
         count += _is_counted(record)
         if done % _SHOW_EVERY == 0:
             show(Progress("Backing up", part.name, done, max(part.total, done)))
+            await asyncio.sleep(0)  # nothing else waits: Ctrl-C would come too late
     show(Progress("Backing up", part.name, done, done))
     return count
 
@@ -119,7 +121,7 @@ async def restore_backup(
     `ConfigurationFailed`.
     """
     with _open(path) as file:
-        _verify(file, show, key)
+        await _verify(file, show, key)
         reader = ArchiveReader(file, key)
         by_name = {source.name: source for source in sources}
         names = [name for name in reader.header.parts if name not in without]
@@ -135,11 +137,12 @@ async def restore_backup(
         return BackupReport(counts, skipped, reader.header)
 
 
-def _verify(file: BinaryIO, show: Show, key: bytes) -> None:
+async def _verify(file: BinaryIO, show: Show, key: bytes) -> None:
     size = _measure(file)
     for number, (part, _) in enumerate(ArchiveReader(file, key).read(), 1):
         if number % _SHOW_EVERY == 0:
             show(Progress("Checking", part, file.tell(), size))
+            await asyncio.sleep(0)
 
 
 async def _make_room(target: Replacement, source: BackupSource, *, force: bool) -> None:
@@ -170,6 +173,7 @@ async def _put_back(
             counts[part] += _is_counted(record)
         if number % _SHOW_EVERY == 0:
             show(Progress("Restoring", part, file.tell(), size))
+            await asyncio.sleep(0)
     return counts
 
 

@@ -441,15 +441,20 @@ class ChatRequest:
     """The span of the request: an adapter may add to it what it knows of request and response."""
 
 
-Traced = TypeVar("Traced", ActionContext, RunInput, ChatRequest)
+Copied = TypeVar("Copied", ActionContext, RunInput, ChatRequest, Identity)
 
 
-def copy_with_span(value: Traced, span: Span) -> Traced:
-    """Return a copy that has a span. It is made several times in a run: `replace` takes longer."""
+def copy_with(value: Copied, **changes: Any) -> Copied:
+    """Return a copy of which some fields are others, as `replace` does, which takes longer.
+
+    A run is copied several times. Nothing is checked, and `__post_init__` is not called.
+    """
     copy = object.__new__(type(value))
-    read_all, writers, write_span = _find_slots(type(value))
-    deque(map(_call, writers, repeat(copy), read_all(value)), maxlen=0)  # no code of Python runs
-    write_span(copy, span)
+    read_all, writers = _find_slots(type(value))
+    # no code of Python runs
+    deque(map(_call, writers.values(), repeat(copy), read_all(value)), maxlen=0)
+    for name, changed in changes.items():
+        writers[name](copy, changed)
     return copy
 
 
@@ -459,12 +464,11 @@ _call = cast("Callable[[_Write, object, Any], None]", call)
 
 @cache
 def _find_slots(
-    kind: type[ActionContext | RunInput | ChatRequest],
-) -> tuple[Callable[[object], Sequence[Any]], Sequence[_Write], _Write]:
-    """Return what reads all fields, what writes each of them, and what writes the span."""
+    kind: type[ActionContext | RunInput | ChatRequest | Identity],
+) -> tuple[Callable[[object], Sequence[Any]], Mapping[str, _Write]]:
+    """Return what reads all fields, and what writes each of them."""
     names = [field.name for field in fields(kind)]
-    writers: dict[str, _Write] = {name: getattr(kind, name).__set__ for name in names}
-    return attrgetter(*names), [*writers.values()], writers["span"]
+    return attrgetter(*names), {name: getattr(kind, name).__set__ for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from copilot_runtime.actions.results import serialize_result
 from copilot_runtime.actions.schema import InvalidArguments
 from copilot_runtime.concurrency import CallResult, call, capture
 from copilot_runtime.errors import CopilotError, LimitExceeded
-from copilot_runtime.interfaces import Action, ActionContext, copy_with_span
+from copilot_runtime.interfaces import Action, ActionContext, copy_with
 from copilot_runtime.jsontext import replace_surrogates
 from copilot_runtime.jsonvalue import as_optional_text
 from copilot_runtime.telemetry import semconv
@@ -86,7 +86,7 @@ async def execute(
         span.set_content({semconv.TOOL_CALL_ARGUMENTS: render_text(arguments)})
     try:
         with work_under(span):
-            context = copy_with_span(context, span)
+            context = copy_with(context, span=span)
             outcome = await _execute(action, arguments, context, timeout, max_result)
         _describe_outcome(span, outcome)
         return outcome

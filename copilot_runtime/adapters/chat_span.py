@@ -7,7 +7,7 @@ from time import time_ns
 
 from copilot_runtime.adapters.cost import price_usage
 from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events, Parameters, copy_with_span
+from copilot_runtime.interfaces import Adapter, ChatRequest, Events, Parameters, copy_with
 from copilot_runtime.messages import ActionExecutionMessage, ResultMessage
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import render_answer, render_request, render_tools
@@ -52,7 +52,7 @@ def start_chat(adapter: Adapter, request: ChatRequest, parent: Span) -> ChatRequ
         )
     if span.keeps_content:
         _add_question(span, request)
-    return copy_with_span(request, span)
+    return copy_with(request, span=span)
 
 
 def end_chat(

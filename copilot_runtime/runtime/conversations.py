@@ -31,6 +31,7 @@ from copilot_runtime.interfaces import (
     RunInput,
     SupportsRun,
     ThreadIds,
+    copy_with,
 )
 from copilot_runtime.runtime.interrupts import answers_question, answers_same
 from copilot_runtime.runtime.peers import Peers
@@ -536,7 +537,7 @@ class Conversations:
         try:
             has_users = self._thread_ids.has_users
             ids = await self.thread_ids() if has_users else run.request.thread_ids
-            run.request = replace(run.request, checkpoints=self.store, thread_ids=ids)
+            run.request = copy_with(run.request, checkpoints=self.store, thread_ids=ids)
         except Exception as error:  # of the store
             await report_error(self.runtime.hooks, error, run)
             raise

@@ -23,6 +23,7 @@ from copilot_runtime.interfaces import (
     RunInput,
     Stage,
     SupportsRun,
+    copy_with,
 )
 from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
@@ -219,9 +220,8 @@ class RunPreparer:
     ) -> PendingRun:
         """Add the server's actions to those of the browser."""
         if request.agent is not None:
-            request = replace(
-                request, actions=select_actions(actions, request.actions, for_agent=True)
-            )
+            selected = select_actions(actions, request.actions, for_agent=True)
+            request = copy_with(request, actions=selected)
             store = None if stores_files(agent) else self.files
             url, provider = agent.url, agent.provider
             agent = self.handoff.add_tool_loop(agent, request)

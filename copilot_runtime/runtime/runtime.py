@@ -54,7 +54,7 @@ from copilot_runtime.interfaces import (
     RunInput,
     StageFunction,
     SupportsRun,
-    copy_with_span,
+    copy_with,
 )
 from copilot_runtime.logs import reset_log_fields, set_log_fields, swap_log_fields
 from copilot_runtime.runtime.audit import RunAudit
@@ -253,7 +253,7 @@ class Runtime:
             question = render_question(request.messages)
             span.set_content({semconv.INPUT_MESSAGES: question or None})
         run.span, run.trace_id = span, span.trace_id
-        run.request = copy_with_span(request, span)
+        run.request = copy_with(request, span=span)
         run.context.run(set_current_span, span)
         trace_early_calls(span)
 
@@ -271,7 +271,8 @@ class Runtime:
             raise
         self._runs[run.log_id] = run
         try:
-            await self._take_place(run)
+            if self._limiter is not None:
+                await self._take_place(self._limiter, run)
             pending, writer = await self._begin(run, agent, wait)
             run.is_attached = not run.request.detached
             run.slot.run = run.request
@@ -383,13 +384,11 @@ class Runtime:
         if self.is_closing:
             raise Interrupted("The server stopped before it could answer.")
 
-    async def _take_place(self, run: Run) -> None:
+    async def _take_place(self, limiter: Limiter, run: Run) -> None:
         """Take a place among those that the caller may have, until the run ends."""
-        if self._limiter is None:
-            return
         request = run.request
         try:
-            release = await self._limiter.admit_run(request.identity, request.user, run.log_id)
+            release = await limiter.admit_run(request.identity, request.user, run.log_id)
         except CopilotError as error:
             await report_error(self.hooks, error, run)
             raise

@@ -16,7 +16,7 @@ from copilot_runtime.config.access import AccessSettings
 from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError, Misuse
 from copilot_runtime.hooks import remember_call
 from copilot_runtime.identity import NOBODY, OPERATE, TENANT_PREFIX, Identity, is_tenant
-from copilot_runtime.interfaces import Caller
+from copilot_runtime.interfaces import Caller, copy_with
 from copilot_runtime.security.authentication.chain import SchemeChain
 from copilot_runtime.security.authentication.proxy import TrustedProxies
 from copilot_runtime.security.authentication.scheme import (
@@ -185,7 +185,7 @@ class Authenticator:
         if identity.scopes is not None and "*" not in identity.scopes:
             permissions &= frozenset(identity.scopes)
         address = self._find_address(request)
-        return replace(identity, roles=roles, permissions=permissions, address=address)
+        return copy_with(identity, roles=roles, permissions=permissions, address=address)
 
     def _find_address(self, request: Request) -> str:
         return self._proxies.find_client(

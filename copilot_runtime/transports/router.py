@@ -118,7 +118,7 @@ class Router:
             transport = await self._find(request)
             if scope_name := transport.find_scope(request):
                 request.caller.identity.require(scope_name)
-            if (error := await self._count(request)) is not None:
+            if self._limiter is not None and (error := await self._count(self._limiter, request)):
                 await transport.limit(request, error)
                 return error
             await transport(request)
@@ -146,12 +146,10 @@ class Router:
                 refusal = await transport.show(request, refusal)
         return refusal
 
-    async def _count(self, request: Request) -> LimitExceeded | None:
+    async def _count(self, limiter: Limiter, request: Request) -> LimitExceeded | None:
         """Count a request, and return why it is one too many."""
-        if self._limiter is None:
-            return None
         try:
-            await self._limiter.check_request(request.caller.identity)
+            await limiter.check_request(request.caller.identity)
         except LimitExceeded as error:
             request.set_retry_after(error)
             return error

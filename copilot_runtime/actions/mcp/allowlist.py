@@ -99,6 +99,8 @@ def _build_predicate(entries: Sequence[str]) -> Callable[[str], bool]:
 
 def _parse_page_servers(run: RunInput) -> Sequence[tuple[str, str]]:
     """Return the addresses that a request names, each with its key. Raises what is wrong."""
+    if not run.properties:
+        return ()
     requested: Any = next((it for name in _PROPERTIES if (it := run.properties.get(name))), ())
     if not isinstance(requested, Sequence) or isinstance(requested, str):
         raise Misuse(f"mcpServers is a list, not a {type(requested).__name__}.")

@@ -8,7 +8,7 @@ from copilot_runtime.actions.execute import execute
 from copilot_runtime.agents.analyst.loops import LoopRequest
 from copilot_runtime.agents.openai_agents.agent import OpenAIAgentsAgent
 from copilot_runtime.errors import MissingPackage
-from copilot_runtime.interfaces import Action, Events, copy_with_span
+from copilot_runtime.interfaces import Action, Events, copy_with
 from copilot_runtime.messages import new_id
 from copilot_runtime.telemetry.span import NO_SPAN
 
@@ -42,7 +42,7 @@ def _build_tools(actions: Sequence[Action], request: LoopRequest) -> "Sequence[F
     def build(action: Action) -> FunctionTool:
         async def invoke(context: Any, arguments: str) -> str:
             call_id = getattr(context, "tool_call_id", None) or new_id()
-            call = copy_with_span(request.run.action_context(call_id), NO_SPAN)  # the SDK has one
+            call = copy_with(request.run.action_context(call_id), span=NO_SPAN)  # the SDK has one
             outcome = await execute(action, arguments, call, timeout=request.timeout)
             return outcome.result
 

@@ -57,17 +57,15 @@ async def _load_processes(servers: Servers, count: int, size: Size) -> Rows:
     for _ in range(size.repeats):
         load = Paced(count * size.each, size.window_s)
         measured = await measure_streams(servers, load)
-        busiest = max(measured.cost.servers) / size.window_s
-        # at this many streams, the busiest process would have no time left
-        yield (
-            f"{count}",
-            measured.figures()
-            | {
-                "streams": load.streams,
-                "busiest_core": round(busiest, 3),
-                "capacity": round(load.streams / busiest),
-            },
-        )
+        busiest = max(measured.cost.servers)
+        # with so many streams, the busiest process would have no time left
+        capacity = measured.chunks / busiest / load.rate * load.streams
+        figures: Figures = {
+            "streams": load.streams,
+            "busiest_core": round(busiest / size.window_s, 3),
+            "capacity": round(capacity),
+        }
+        yield f"{count}", measured.figures() | figures
 
 
 async def measure_most(size: Size) -> Rows:

@@ -9,6 +9,7 @@ import pytest
 
 from copilot_runtime import RunInput, Settings
 from copilot_runtime.adapters.scripted import Gate
+from copilot_runtime.threads.database import DatabaseThreads
 from tests.peers.sharing import sharing
 from tests.wire_agui.http import text_of, user
 from tests.wire_agui.server import Parrot, browsing
@@ -64,6 +65,25 @@ async def test_a_reader_elsewhere_gets_every_event_that_the_owner_shows(
         own = await asked.rest()
 
     assert text_of(followed) == text_of(own) == "".join(words)
+
+
+async def test_readers_of_a_run_do_not_make_the_store_collect_what_its_log_has(
+    shared: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+    async with (
+        sharing(shared, Parrot("one", gate=gate), Parrot()) as (first, second),
+        first.running() as asked,
+    ):
+        await asked.next()
+        monkeypatch.delattr(DatabaseThreads, "runs")
+        async with first.connecting() as here, second.connecting() as elsewhere:
+            await here.next()
+            await elsewhere.next()
+            gate.release(9)
+            texts = [text_of(await reader.rest()) for reader in (asked, here, elsewhere)]
+
+    assert texts == ["one"] * 3
 
 
 async def test_many_readers_elsewhere_share_one_copy_of_the_log(shared: Mapping[str, Any]) -> None:

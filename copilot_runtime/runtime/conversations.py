@@ -328,12 +328,12 @@ class Conversations:
                     log = await self.peers.follow(thread, run)
                     if log is not None:
                         return log
-            stored = await self._find_stored(thread, log_id)
+            stored = await self._find_run(thread, log_id)
             if stored is None or not stored.ended:
                 raise
             return _replay(stored)
 
-    async def _find_stored(self, thread: ThreadKey, log_id: str) -> StoredRun | None:
+    async def _find_run(self, thread: ThreadKey, log_id: str) -> StoredRun | None:
         return next((run for run in await self.runs(thread) if run.log_id == log_id), None)
 
     async def stop_thread(self, thread: ThreadKey, run_id: str | None = None) -> bool:

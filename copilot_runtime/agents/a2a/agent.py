@@ -39,7 +39,7 @@ try:
     from copilot_runtime.agents.a2a.contexts import Context, ContextLog
     from copilot_runtime.agents.a2a.exchange import TaskExchange, find_waiting_task, is_known
     from copilot_runtime.agents.a2a.http_client import AnswerTooLarge, open_client
-    from copilot_runtime.agents.a2a.request import build_request
+    from copilot_runtime.agents.a2a.request import build_request, is_answer
     from copilot_runtime.agents.a2a.surfaces import choose_extension
     from copilot_runtime.agents.a2a.translate import Translator
 except ModuleNotFoundError as error:
@@ -122,11 +122,10 @@ class A2aAgent(Agent):
         try:
             async with open_client(self._upstream) as http:
                 client = self._build_client(card, http)
-                if context.is_behind(run.messages):
+                if context.is_new and any(is_answer(it) for it in run.messages):
                     found = await find_waiting_task(client, call, context.id)
-                    if found is not None:
-                        context.task_id = request.message.task_id = found
-                context.note(run.messages)
+                    context.task_id = request.message.task_id = found
+                context.is_new = False
                 async with aclosing(TaskExchange(client, call, translator).run(request)) as events:
                     async for event in events:
                         yield event

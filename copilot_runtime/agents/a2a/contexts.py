@@ -1,11 +1,9 @@
 """What is known of the conversations with a remote agent: the task that waits, and surfaces."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from copilot_runtime.agents.a2a.surfaces import SurfaceBook
-from copilot_runtime.messages import ImageMessage, Message, TextMessage
 
 _MOST_CONTEXTS = 4_096
 _MOST_BYTES = 32 * 1024 * 1024
@@ -20,29 +18,9 @@ class Context:
     """The `contextId`: ours, unless the agent gave another."""
     task_id: str = ""
     """The task that waits for the next message; empty if none does."""
-    questions: int = 0
-    """How many messages of a person there were when this process asked last; zero if never."""
+    is_new: bool = True
+    """Whether the agent was not asked in it since this server began."""
     surfaces: SurfaceBook = field(default_factory=SurfaceBook)
-
-    def is_behind(self, messages: Sequence[Message]) -> bool:
-        """Return whether another process may have asked since, or one before this."""
-        if not any(map(is_answer, messages)):
-            return False
-        return not self.questions or count_questions(messages) - self.questions not in (0, 1)
-
-    def note(self, messages: Sequence[Message]) -> None:
-        """Note that the agent is asked now."""
-        self.questions = count_questions(messages)
-
-
-def is_answer(message: Message) -> bool:
-    """Return whether a message is a text of an agent."""
-    return isinstance(message, TextMessage) and message.role == "assistant"
-
-
-def count_questions(messages: Sequence[Message]) -> int:
-    """Return how many messages of a conversation are of a person."""
-    return sum(isinstance(it, TextMessage | ImageMessage) and it.role == "user" for it in messages)
 
 
 class ContextLog:

@@ -111,10 +111,10 @@ class TaskExchange:
             yield StreamResponse(task=task)
 
 
-async def find_waiting_task(client: Client, call: ClientCallContext, context_id: str) -> str | None:
+async def find_waiting_task(client: Client, call: ClientCallContext, context_id: str) -> str:
     """Return the task of a conversation that waits for input, empty if none does.
 
-    None if the agent cannot say it: those of before 1.0, and some others.
+    Agents of before 1.0, and some others, cannot say it.
     """
     request = ListTasksRequest(
         context_id=context_id, status=TaskState.TASK_STATE_INPUT_REQUIRED, page_size=1
@@ -123,7 +123,7 @@ async def find_waiting_task(client: Client, call: ClientCallContext, context_id:
         found = await client.list_tasks(request, context=call)
     except (A2AError, NotImplementedError) as error:
         logger.debug("An agent does not list its tasks: %s", error)
-        return None
+        return ""
     return found.tasks[0].id if found.tasks else ""
 
 

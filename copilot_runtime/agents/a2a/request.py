@@ -62,6 +62,11 @@ def build_request(run: RunInput, context: Context, extension: str | None) -> Sen
     return SendMessageRequest(message=message)
 
 
+def is_answer(message: OurMessage) -> bool:
+    """Return whether a message is a text of an agent."""
+    return isinstance(message, TextMessage) and message.role == "assistant"
+
+
 def _find_question(messages: Sequence[OurMessage]) -> Sequence[TextMessage | ImageMessage]:
     """Return what a person said last: all messages since somebody else spoke."""
     found: list[TextMessage | ImageMessage] = []

@@ -22,7 +22,7 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.messages import ImageMessage, MediaPart, Message, TextMessage, TextPart
+from copilot_runtime.messages import ImageMessage, MediaPart, TextMessage, TextPart
 from tests.agents.a2a.remote import (
     Remote,
     asked,
@@ -225,18 +225,6 @@ async def test_a_task_still_waits_after_a_restart_of_this_server(binding: str) -
         await hear(A2aAgent(remote.url), asked("Weather?"))
         answer = text_of(await hear(A2aAgent(remote.url), asked(messages=messages)))
     assert answer == "Sunny in Bonn."
-
-
-async def test_two_servers_that_ask_in_turns_know_which_task_waits() -> None:
-    messages: list[Message] = []
-    async with serve_remote(ask_for_a_city) as remote:
-        servers = (A2aAgent(remote.url), A2aAgent(remote.url))
-        for number, text in enumerate(("Weather?", "Bonn", "And then?", "Rome")):
-            messages.append(TextMessage(id=f"q{number}", role="user", content=text))
-            answer = text_of(await hear(servers[number % 2], asked(messages=messages)))
-            messages.append(TextMessage(id=f"a{number}", role="assistant", content=answer))
-    answers = [it.content for it in messages if isinstance(it, TextMessage)][1::2]
-    assert answers == ["In which city?", "Sunny in Bonn.", "In which city?", "Sunny in Rome."]
 
 
 async def test_a_task_that_the_agent_has_forgotten_is_begun_anew() -> None:

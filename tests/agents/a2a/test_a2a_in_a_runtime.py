@@ -106,7 +106,7 @@ async def test_a_task_goes_on_at_whatever_server_its_question_is_answered(tmp_pa
     ):
         said = ["Weather?", "Bonn", "Monday", "Weather?"]
         answers = [
-            await browser.run(agent="it", run=text, messages=[user(text, f"u-{number}")])
+            await browser.run(agent="it", run=f"r{number}", messages=[user(text, f"u-{number}")])
             for number, (browser, text) in enumerate(zip([first, second] * 2, said, strict=True))
         ]
 

@@ -643,7 +643,7 @@ MCP_SERVER_SESSION_DURATION = _measure(
     "mcp.server.session.duration",
     "histogram",
     "s",
-    "How long sessions of MCP clients lasted.",
+    "How long sessions of MCP clients behind pipes lasted; over HTTP there are none.",
     (ERROR_TYPE, NETWORK_TRANSPORT),
     _MCP,
 )

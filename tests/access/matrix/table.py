@@ -21,6 +21,7 @@ _FIRST = {
     "inspector-metadata": "agent",
     "transcribe": "agent",
     "memories": "threads",
+    "realtime": "threads",
     "cpk-debug-events": "threads",
 }
 """Paths that belong to others, by their first part."""

@@ -52,6 +52,11 @@ HTTP_ROWS: Mapping[str, Row] = {
     "POST info": post("info", {}),
     "GET inspector-metadata": get("inspector-metadata"),
     "GET threads": get("threads?includeArchived=true&limit=200", "name"),
+    "GET threads/changes": get(
+        "threads/changes?includeArchived=true&limit=200", "name", endless=True
+    ),
+    "ThreadSocketEndpoint realtime/websocket": get("realtime/websocket", kind="token"),
+    "WEBSOCKET realtime/websocket": get("realtime/websocket", kind="token"),
     "GET threads/{thread}/events": get("threads/<thread>/events", "question"),
     "GET threads/{thread}/messages": get("threads/<thread>/messages", "question"),
     "GET threads/{thread}/state": get("threads/<asking_thread>/state", "state"),

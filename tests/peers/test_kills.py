@@ -10,7 +10,6 @@ import pytest
 
 from tests.peers.kills.fork_server import forking
 from tests.peers.kills.run import Options, Totals, play_all
-from tests.peers.kills.scene import Outcome
 from tests.peers.kills.stores import Backends, run_redis
 from tests.threads.cluster import Cluster
 
@@ -21,15 +20,11 @@ FILE = replace(SHORT, numbers=range(120))
 DATABASE = replace(SHORT, numbers=range(40))
 
 
-def ignore(outcome: Outcome) -> None:
-    """Take no notice: what counts is the sum."""
-
-
 async def test_servers_that_are_killed_lose_nothing_and_do_nothing_twice(cluster: Cluster) -> None:
     with run_redis() as redis:
         async with forking() as forks, asyncio.TaskGroup() as tasks:
             plays = [
-                tasks.create_task(play_all(options, needs, forks, ignore))
+                tasks.create_task(play_all(options, needs, forks))
                 for options, needs in (
                     (FILE, Backends()),
                     (DATABASE, Backends(cluster)),

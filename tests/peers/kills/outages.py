@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from time import monotonic
@@ -17,13 +18,25 @@ from tests.peers.kills.server import TALKER, Order
 from tests.peers.kills.stores import Backends
 from tests.peers.kills.world import World
 
-PEOPLE = 6
-
 _SLOW = 0.3
 """Seconds between the words of an answer that outlasts most outages."""
 
-_AFTER = 1.0
-"""Seconds for which people go on asking when the outage is over."""
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How much is asked around an outage, and how long that lasts at most."""
+
+    people: int = 6
+    slow_words: int = 30
+    seconds: float = 3.0
+    rests: float = 0.0
+    """Seconds between two questions of a person."""
+    after: float = 1.0
+    """Seconds for which people go on asking when the outage is over."""
+
+
+LONG = Length()
+SHORT = Length(people=2, slow_words=8, seconds=0.6, rests=0.1, after=0.1)
 
 
 class Network:
@@ -70,7 +83,8 @@ async def _restart_redis(scene: "OutageScene") -> None:
     redis = scene.needs.redis
     assert redis is not None, "these servers need no Redis"
     await asyncio.to_thread(redis.kill)
-    await asyncio.sleep(scene.draw.choice((0.0, scene.draw.uniform(0, 2), 7.0)))
+    pauses = (0.0, scene.draw.uniform(0, scene.length.seconds), 7.0)
+    await asyncio.sleep(scene.draw.choice(pauses[:2] if scene.length is SHORT else pauses))
     await asyncio.to_thread(redis.start)
 
 
@@ -78,7 +92,7 @@ async def _restart_postgres(scene: "OutageScene") -> None:
     cluster = scene.needs.cluster
     assert cluster is not None, "these servers need no PostgreSQL"
     await asyncio.to_thread(cluster.stop)
-    await asyncio.sleep(scene.draw.choice((0.0, scene.draw.uniform(0, 2))))
+    await asyncio.sleep(scene.draw.choice((0.0, scene.draw.uniform(0, scene.length.seconds))))
     await asyncio.to_thread(cluster.start)
 
 
@@ -89,7 +103,7 @@ async def _cut(scene: "OutageScene") -> None:
     state: WayState = draw.choice(("stalled", "broken"))
     for way in chosen:
         way.state = state
-    await asyncio.sleep(draw.uniform(0.2, 3.0))
+    await asyncio.sleep(draw.uniform(0.2, scene.length.seconds))
     for way in chosen:
         way.state = "open"
 
@@ -97,7 +111,7 @@ async def _cut(scene: "OutageScene") -> None:
 async def _slow_down(scene: "OutageScene") -> None:
     for way in scene.network.ways:
         way.delay = scene.draw.uniform(0.02, 0.15)
-    await asyncio.sleep(3.0)
+    await asyncio.sleep(scene.length.seconds)
     for way in scene.network.ways:
         way.delay = 0.0
 
@@ -123,11 +137,20 @@ class OutageScene(Scene):
     """People ask without a pause, something fails meanwhile, and then all is well again."""
 
     def __init__(
-        self, world: World, plan: Plan, needs: Backends, network: Network, outage: Outage, seed: int
+        self,
+        world: World,
+        plan: Plan,
+        needs: Backends,
+        network: Network,
+        outage: Outage,
+        *,
+        seed: int,
+        length: Length,
     ) -> None:
         super().__init__(world, plan, patience=40.0)
         self.needs = needs
         self.network = network
+        self.length = length
         self.draw = random.Random(f"{seed}:{plan.number}")
         self._outage = outage
         self._numbers = count()
@@ -135,22 +158,23 @@ class OutageScene(Scene):
     async def _act(self) -> None:
         over = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(PEOPLE):
+            for _ in range(self.length.people):
                 tasks.create_task(self._ask_on(over))
-            tasks.create_task(self._add_person(words=30, pause=_SLOW).ask())
+            tasks.create_task(self._add_person(words=self.length.slow_words, pause=_SLOW).ask())
             await asyncio.sleep(self.draw.uniform(0.1, 0.5))
             self.killed_at = monotonic()
             await self._outage(self)
             ended = monotonic()
             await self._wait_until_all_works()
             self.outcome.recovery = monotonic() - ended
-            await asyncio.sleep(_AFTER)
+            await asyncio.sleep(self.length.after)
             over.set()
 
     async def _ask_on(self, over: asyncio.Event) -> None:
         while not over.is_set():
             person = self._add_person()
             await person.ask()
+            await asyncio.sleep(self.length.rests)
 
     def _add_person(self, home: int | None = None, words: int = 0, pause: float = 0.004) -> Person:
         servers = range(len(self.world.servers))

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 
 from tests.peers.kills.fork_server import ForkServer
-from tests.peers.kills.outages import OUTAGES, OutageScene, build_plan, failing_world
+from tests.peers.kills.outages import LONG, OUTAGES, SHORT, OutageScene, build_plan, failing_world
 from tests.peers.kills.plan import draw_plan
 from tests.peers.kills.scene import Outcome, Scene
 from tests.peers.kills.stores import Backends
@@ -74,8 +74,15 @@ class Totals:
         return waits[min(len(waits) - 1, int(share * len(waits)))]
 
 
+def _ignore(outcome: Outcome) -> None:
+    """Take no notice of a scene."""
+
+
 async def play_all(
-    options: Options, needs: Backends, forks: ForkServer, notify: Callable[[Outcome], None]
+    options: Options,
+    needs: Backends,
+    forks: ForkServer,
+    notify: Callable[[Outcome], None] = _ignore,
 ) -> Totals:
     """Play all scenes; `notify` gets the outcome of each."""
     totals = Totals()
@@ -143,9 +150,11 @@ async def _play_outages(
         world = World(forks, folder, await needs.make_place(folder), options.servers)
         async with failing_world(world, needs, folder) as network:
             for number in numbers:
-                outage = OUTAGES[options.outage]
-                plan = build_plan(number)
-                scene = OutageScene(world, plan, needs, network, outage, options.seed)
+                scene = OutageScene(
+                    *(world, build_plan(number), needs, network, OUTAGES[options.outage]),
+                    seed=options.seed,
+                    length=SHORT if options.is_short else LONG,
+                )
                 outcome = await scene.play()
                 if outcome.wrong:
                     outcome.evidence["log"] = world.read_log()

@@ -15,7 +15,7 @@ from tests.threads.cluster import Cluster
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 
-SHORT = Options(servers=2, jobs=3, is_short=True, seed=17)
+SHORT = Options(servers=2, jobs=3, is_short=True, seed=17, patience=60)
 FILE = replace(SHORT, numbers=range(120))
 DATABASE = replace(SHORT, numbers=range(40))
 

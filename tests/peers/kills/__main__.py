@@ -81,6 +81,7 @@ def _parse() -> tuple[Options, argparse.Namespace]:
     parser.add_argument("--servers", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2, help="scenes at a time")
     parser.add_argument("--output", type=Path, default=Path("kills"), help="a folder for evidence")
+    parser.add_argument("--patience", type=float, default=5.0, help="seconds to the outcome")
     parser.add_argument("--short", action="store_true", help="as in the suite")
     parser.add_argument("--outage", choices=sorted(OUTAGES), default="", help="in place of kills")
     chosen = parser.parse_args()
@@ -95,6 +96,7 @@ def _parse() -> tuple[Options, argparse.Namespace]:
         servers=chosen.servers,
         outage=chosen.outage,
         is_short=chosen.short,
+        patience=chosen.patience,
         jobs=min(chosen.jobs, len(numbers)),
     )
     return options, chosen

@@ -28,6 +28,8 @@ class Options:
     numbers: Sequence[int] = ()
     servers: int = 3
     jobs: int = 2
+    patience: float = 5.0
+    """Seconds after which a reader has to know what became of a run, beside the lease."""
     is_short: bool = False
     """Whether scenes are as short as those of the suite."""
     outage: str = ""
@@ -125,7 +127,8 @@ async def _play_some(
                         pace=needs.pace,
                         is_short=options.is_short,
                     )
-                    outcome = await Scene(world, plan, patience=needs.find_patience()).play()
+                    patience = options.patience + needs.find_lease()
+                    outcome = await Scene(world, plan, patience=patience).play()
                     if outcome.wrong:
                         outcome.evidence["log"] = world.read_log()
                     take(outcome)

@@ -52,13 +52,13 @@ class Backends:
         """By how much the store is slower than a file."""
         return 1.0 if self.cluster is None else 4.0
 
-    def find_patience(self) -> float:
-        """Return after how many seconds a reader has to know what became of a run.
+    def find_lease(self) -> float:
+        """Return how many seconds dead servers count as alive.
 
-        Servers of a database that has just started have the length of the lease to come back.
+        Those of a database that has just started have the length of the lease to come back.
         """
         is_new = self.cluster is not None and monotonic() - self.started_at < LEASE + 1
-        return 5.0 + (LEASE if is_new else 0)
+        return LEASE if is_new else 0.0
 
     async def make_place(self, folder: Path) -> Mapping[str, Any]:
         """Return the settings of servers that share an empty store."""

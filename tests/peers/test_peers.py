@@ -1,19 +1,21 @@
 """What a server asks of its store and of others, with a carrier that the test holds."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
+from copilot_runtime.adapters.scripted import say
 from copilot_runtime.bus.carrier import Carrier, Lose, PeerLost, Receive
-from copilot_runtime.events import RunStarted
-from copilot_runtime.interfaces import Batch
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.events import Event, RunFinished, RunStarted
+from copilot_runtime.interfaces import Batch, RunInput
 from copilot_runtime.runtime.peers import Peers, peers
 from copilot_runtime.runtime.peers.message import decode_message, encode_message
 from copilot_runtime.threads.codec import encode_parts
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.recovery import INTERRUPTED
-from copilot_runtime.threads.store import RunningRun, ThreadKey
+from copilot_runtime.threads.store import RunningRun, Segment, StoredRun, ThreadKey
 
 pytestmark = pytest.mark.anyio
 
@@ -28,6 +30,8 @@ class Store(MemoryThreads):
         super().__init__()
         self.is_other_alive = is_other_alive
         self.looks = 0
+        self.looked = asyncio.Event()
+        """Set when the runs of a thread are read: so ends what a look at a dead server leads to."""
 
     async def server(self) -> str:
         return "me"
@@ -37,6 +41,10 @@ class Store(MemoryThreads):
         self.looks += 1
         await asyncio.sleep(0)
         return self.is_other_alive
+
+    async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
+        self.looked.set()
+        return await super().runs(key)
 
 
 class OtherServer(Carrier):
@@ -106,3 +114,106 @@ async def test_all_logs_of_a_server_that_died_end_after_one_look() -> None:
 
     assert ends == [INTERRUPTED] * 500
     assert store.looks == 1
+
+
+class UnreachableServer(OtherServer):
+    """Another process to which no message comes."""
+
+    async def send(self, to: str, message: bytes) -> None:
+        raise PeerLost(f"{to} cannot be reached.")
+
+
+class SilentServer(OtherServer):
+    """Another process that says nothing."""
+
+    async def send(self, to: str, message: bytes) -> None:
+        pass
+
+
+async def begin_elsewhere(store: Store) -> Sequence[Event]:
+    """Begin a run of another process, and return its log."""
+    run = RunInput(thread_id="t", run_id="r", log_id="log-0", messages=[], persist=True)
+    await store.begin(run)
+    log = [RunStarted(run_id="r", thread_id="t"), *say("Hello", id="m"), RunFinished()]
+    await store.write([Segment(log_id="log-0", events=log[1:3])])
+    return log
+
+
+async def test_a_log_is_followed_in_the_store_while_its_server_cannot_be_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peers, "_LOOK", 0)
+    store = Store()
+    whole = await begin_elsewhere(store)
+    found = await open_peers(store, UnreachableServer())
+    log = await follow(found, 0)
+    beginning = (await anext(log)).events
+    await store.write([Segment(log_id="log-0", events=whole[3:], whole=whole)])
+    rest = [event async for batch in log for event in batch.events]
+    await found.aclose()
+
+    assert [*beginning, *rest] == whole
+
+
+async def test_a_log_begins_as_it_is_stored_while_its_server_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peers, "_PATIENCE", 0)
+    store = Store()
+    whole = await begin_elsewhere(store)
+    found = await open_peers(store, SilentServer())
+    beginning = (await anext(await follow(found, 0))).events
+    await found.aclose()
+
+    assert beginning == whole[:3]
+
+
+async def test_a_log_goes_on_whose_server_seemed_dead_for_a_moment() -> None:
+    store, other = Store(is_other_alive=False), OtherServer()
+    await begin_elsewhere(store)  # and as it has come back, nobody ends that
+    found = await open_peers(store, other)
+    log = await follow(found, 0)
+    await anext(log)
+    other.lose("other")
+    await store.looked.wait()
+    payload = encode_parts([(0, [RunFinished()])])
+    other.receive("other", encode_message("events", [("log-0", 1, 2)], payload=payload))
+    rest = [event async for batch in log for event in batch.events]
+    await found.aclose()
+
+    assert rest == [RunFinished()]
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+async def test_nobody_waits_for_the_answer_of_a_server_that_died(
+    monkeypatch: pytest.MonkeyPatch, is_noticed: bool
+) -> None:
+    monkeypatch.setattr(peers, "_LOOK", 100 if is_noticed else 0)
+    store, other = Store(is_other_alive=False), SilentServer()
+    found = await open_peers(store, other)
+    question = asyncio.create_task(found.ask("other", "stop", timeout=1000))
+    await asyncio.sleep(0)
+    if is_noticed:
+        other.lose("other")
+
+    with pytest.raises(PeerLost, match="ended before it had answered"):
+        await question
+    await found.aclose()
+
+
+async def test_a_server_is_reached_as_soon_as_what_carries_messages_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peers, "_LOOK", 0)
+    opened = asyncio.Event()
+    attempts = iter((ConfigurationFailed("no Redis"), OSError("no network"), None))
+
+    class LateCarrier(OtherServer):
+        async def open(self, address: str, receive: Receive, lose: Lose) -> None:
+            if (error := next(attempts)) is not None:
+                raise error
+            opened.set()
+
+    found = await open_peers(Store(), LateCarrier())
+    await opened.wait()
+    await found.aclose()

@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import random
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
@@ -16,6 +17,8 @@ from tests.peers.kills.outages import OUTAGES
 from tests.peers.kills.run import Options, Totals, play_all, write_evidence
 from tests.peers.kills.scene import Outcome
 from tests.peers.kills.stores import Backends, backends
+
+_OUTPUT = Path(tempfile.gettempdir(), "kills")
 
 LEAST_SHARE = 0.6
 """The share of the kills that must cut a run off, or else this shows nothing."""
@@ -80,7 +83,7 @@ def _parse() -> tuple[Options, argparse.Namespace]:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--servers", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2, help="scenes at a time")
-    parser.add_argument("--output", type=Path, default=Path("kills"), help="a folder for evidence")
+    parser.add_argument("--output", type=Path, default=_OUTPUT, help="a folder for evidence")
     parser.add_argument("--patience", type=float, default=5.0, help="seconds to the outcome")
     parser.add_argument("--short", action="store_true", help="as in the suite")
     parser.add_argument("--outage", choices=sorted(OUTAGES), default="", help="in place of kills")

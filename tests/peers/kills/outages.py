@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -124,12 +125,21 @@ async def _partition(scene: "OutageScene") -> None:
     way.state = "open"
 
 
+async def _hang(scene: "OutageScene") -> None:
+    """Stop a server until the others take it for dead, and let it go on."""
+    server = scene.draw.choice(scene.world.servers)
+    server.signal(signal.SIGSTOP)
+    await asyncio.sleep(18.0)
+    server.signal(signal.SIGCONT)
+
+
 OUTAGES: Mapping[str, Outage] = {
     "redis": _restart_redis,
     "postgres": _restart_postgres,
     "cut": _cut,
     "slow": _slow_down,
     "partition": _partition,
+    "hang": _hang,
 }
 
 

@@ -86,7 +86,7 @@ async def test_somebody_who_goes_on_after_a_refusal_waits_and_fills_no_log(
 
     assert monotonic() - begin >= 0.05
     assert [record.message for record in caplog.records] == [
-        "A request was one too many: You have sent more than 1 requests in 1 minute. Please try "
+        "A request was one too many: You have sent more than 1 request in 1 minute. Please try "
         "again in 1 minute. The setting limits.requests_per_user is 1/minute."
     ]
 

@@ -129,6 +129,19 @@ class Asker:
             self.app, scope, [dump(it).decode() for it in messages], until, is_quiet=is_quiet
         )
 
+    async def join(self, path: str, message: Any, until: bytes) -> Reply:
+        """Open a WebSocket below the URL, send a message, and return what came up to a text."""
+        path, _, query = path.partition("?")
+        scope = {
+            "type": "websocket",
+            "scheme": "ws",
+            "subprotocols": [],
+            **self._place(f"{BASE}/{path}", query),
+            "headers": encode([("host", "server.example"), *self.headers]),
+        }
+        self.sent.append(dump(message))
+        return await _converse(self.app, scope, [dump(message).decode()], until, is_quiet=False)
+
     async def call(self, method: str, message: bytes, *metadata: tuple[str, str]) -> Reply:
         """Call a method of gRPC, whose answers are read up to the end of the first."""
         self.sent.append(message)

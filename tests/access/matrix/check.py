@@ -169,7 +169,7 @@ def normalize(reply: Reply, things: Things) -> str:
             text = text.replace(value, f"<{one.name}>")
     text = text.replace("bob", "somebody").replace("bea", "somebody")
     text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|[0-9a-f]{12,}", "<id>", text)
-    text = re.sub(r"[A-Za-z0-9_-]{30,}", "<id>", text)
+    text = re.sub(r"[A-Za-z0-9_~-]{30,}", "<id>", text)
     return re.sub(r"\d[\d.:TZ+-]*", "0", text)
 
 

@@ -79,6 +79,7 @@ class Things:
     task: str = ""
     context: str = ""
     stream: str = ""
+    code: str = ""
 
     def make_up(self) -> "Things":
         """Return ids of the same form that nobody has."""
@@ -278,9 +279,18 @@ async def settle(world: World) -> Things:
     plan = await _plan(world.engine, things)
     found = replace(found, **plan, **await _call_programs(ann), **await _start_live(ann, things))
     listed = await world.operator.ask("GET", f"traces?thread_id={things.thread}")
-    found = replace(found, trace=listed.json()["traces"][0]["trace_id"])
+    found = replace(
+        found, code=await _make_code(world.runtime), trace=listed.json()["traces"][0]["trace_id"]
+    )
     world.things = found
     return found
+
+
+async def _make_code(runtime: CopilotRuntime) -> str:
+    """Return the code of the list of Ann's threads, which her page reads in the list."""
+    sockets = [it for it in runtime.transports if type(it).__name__ == "ThreadSocketEndpoint"]
+    push: Any = vars(sockets[0])["_push"]
+    return await push.tokens.make_code(OWNER)
 
 
 async def _talk(ann: Asker, things: Things) -> None:

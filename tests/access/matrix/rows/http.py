@@ -3,9 +3,21 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tests.access.matrix.callers import Asker, Reply
 from tests.access.matrix.rows.asks import Row, envelope, get, http, post, root
-from tests.access.matrix.world import BOTH, GREETING, rpc
+from tests.access.matrix.world import BOTH, GREETING, Things, rpc
 from tests.wire_agui.http import connect_input, run_input, user
+
+
+async def join_list(asker: Asker, things: Things) -> Reply:
+    """Ask for a token, and join the topic of the list of Ann's threads with it."""
+    asked = await asker.ask("POST", "threads/subscribe", {})
+    if asked.status != 200:
+        return asked
+    place = f"realtime/websocket?vsn=2.0.0&join_token={asked.json()['joinToken']}"
+    message = ["1", "1", f"user_meta:{things.code}", "phx_join", {}]
+    return await asker.join(place, message, b"phx_reply")
+
 
 RUN = run_input(thread="<thread>", run="run-of-another", messages=[user("Hi")])
 CONNECT = connect_input("<thread>")
@@ -55,8 +67,8 @@ HTTP_ROWS: Mapping[str, Row] = {
     "GET threads/changes": get(
         "threads/changes?includeArchived=true&limit=200", "name", endless=True
     ),
-    "ThreadSocketEndpoint realtime/websocket": get("realtime/websocket", kind="token"),
-    "WEBSOCKET realtime/websocket": get("realtime/websocket", kind="token"),
+    "WEBSOCKET realtime/websocket": Row(join_list),
+    "ThreadSocketEndpoint realtime/websocket": Row(join_list),
     "GET threads/{thread}/events": get("threads/<thread>/events", "question"),
     "GET threads/{thread}/messages": get("threads/<thread>/messages", "question"),
     "GET threads/{thread}/state": get("threads/<asking_thread>/state", "state"),

@@ -85,15 +85,8 @@ def run_input(
         identity=caller.identity,
         parent=caller.parent,
         persist=name == "run",
-        log_id=build_log_id(agent, *map(_drop_id, messages), fields.get("resume"), forwarded_props),
+        log_id=build_log_id(agent, messages, fields.get("resume"), forwarded_props),
     )
-
-
-def _drop_id(message: Any) -> Any:
-    """Return a message without its id, which a program may make up anew when it asks again."""
-    if not isinstance(message, dict):
-        return message
-    return {key: value for key, value in message.items() if key != "id"}
 
 
 def _count_parts(messages: list[Any]) -> int:

@@ -320,7 +320,7 @@ class Conversations:
         Once it has ended, that may be what is stored. Raises `NotFound` for a run that is nowhere.
         """
         try:
-            return self.runtime.follow(log_id)
+            return await self.runtime.open_log(log_id)
         except NotFound:
             if self.peers is not None:
                 run = await self.peers.find_run(thread)

@@ -18,7 +18,7 @@ from copilot_runtime.interfaces import (
     ChatRequest,
     Events,
     RunInput,
-    copy_with_span,
+    copy_with,
 )
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.telemetry import (
@@ -252,9 +252,9 @@ async def test_a_listener_that_fails_ends_nothing(spans: Spans, telemetry: Local
 def test_a_copy_with_a_span_has_all_else_of_the_original(telemetry: LocalTelemetry) -> None:
     span = telemetry.start_span("s")
     original = run_input(user="ada", agent="a", properties={"a": 1})
-    copy = copy_with_span(original, span)
+    copy = copy_with(original, span=span)
     assert copy == original
     assert copy is not original
     assert (copy.span, original.span) == (span, NO_SPAN)
     context = original.action_context("c")
-    assert copy_with_span(context, span) == replace(context, span=span)
+    assert copy_with(context, span=span) == replace(context, span=span)

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import tempfile
+import traceback
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
@@ -100,6 +101,8 @@ def _serve(
         config = uvicorn.Config(build_app(settings, effects), log_level="error")
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             runner.run(uvicorn.Server(config).serve(sockets=[listener]))
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(1)
 

@@ -4,6 +4,7 @@ import os
 import select
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from time import monotonic
@@ -48,7 +49,8 @@ class Server:
         self.browser.where.unlink()
 
     def signal(self, number: int) -> None:
-        signal.pidfd_send_signal(self._process, number)
+        with suppress(ProcessLookupError):  # it has ended by itself
+            signal.pidfd_send_signal(self._process, number)
 
 
 class World:
@@ -90,6 +92,9 @@ def _wait_for_end(process: int) -> None:
 
 
 def _read_cpu(pid: int) -> float:
-    """Return how long a process has used a processor."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    """Return how long a process has used a processor; 0 if it has ended by itself."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

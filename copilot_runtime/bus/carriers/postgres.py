@@ -13,6 +13,7 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
+from contextvars import Context
 from itertools import count
 from time import monotonic
 from typing import Any
@@ -76,7 +77,9 @@ class PostgresCarrier(Carrier):
             self._queue.append((_name_channel(to), text))
             self._queued += len(text)
         if self._flushing is None:
-            self._flushing = asyncio.create_task(self._flush(), name="notify peers")
+            self._flushing = asyncio.create_task(
+                self._flush(), name="notify peers", context=Context()
+            )
         while self._queued > _MAX_QUEUED and self._connection is not None:
             self._room.clear()
             await self._room.wait()
@@ -107,7 +110,9 @@ class PostgresCarrier(Carrier):
             self._queued = 0
             self._room.set()
             self._parts.clear()
-            self._connecting = asyncio.get_running_loop().create_task(self._connect_again())
+            self._connecting = asyncio.get_running_loop().create_task(
+                self._connect_again(), context=Context()
+            )
 
     async def _connect_again(self) -> None:
         while self._receive is not None:

@@ -13,6 +13,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
+from contextvars import Context
 from time import monotonic
 from typing import Any
 
@@ -93,7 +94,9 @@ class RedisCarrier(Carrier):
         self._queues[to] += (_HEAD.pack(len(message)), message)
         self._queued += len(message)
         if self._flushing is None:
-            self._flushing = asyncio.create_task(self._flush(), name="send to peers")
+            self._flushing = asyncio.create_task(
+                self._flush(), name="send to peers", context=Context()
+            )
         while self._queued > _MAX_QUEUED:
             self._room.clear()
             await self._room.wait()

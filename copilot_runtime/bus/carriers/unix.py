@@ -10,6 +10,7 @@ import logging
 import os
 import struct
 from contextlib import suppress
+from contextvars import Context
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import gettempdir
@@ -89,7 +90,9 @@ class UnixCarrier(Carrier):
         """Return the connection to a process, made if need be."""
         task = self._outgoing.get(to)
         if task is None:
-            task = self._outgoing[to] = asyncio.create_task(self._open_connection(to))
+            task = self._outgoing[to] = asyncio.create_task(
+                self._open_connection(to), context=Context()
+            )
         try:
             return await asyncio.shield(task)
         except OSError as error:

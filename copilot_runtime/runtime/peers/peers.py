@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import Context
 from itertools import count
 from time import monotonic
 from typing import Any
@@ -101,7 +102,9 @@ class Peers:
 
     def _renew(self) -> None:
         """Listen at the new address of this process; nobody asks at the old one."""
-        self._opening = asyncio.create_task(self._open_again(self._opening), name="meet peers")
+        self._opening = asyncio.create_task(
+            self._open_again(self._opening), name="meet peers", context=Context()
+        )
 
     async def _open_again(self, before: asyncio.Task[None] | None) -> None:
         """Listen as soon as that can be. Until then, others are followed in the store."""
@@ -380,7 +383,9 @@ class Peers:
     def _watch(self) -> None:
         """Look at the followed logs from time to time, as long as there are any."""
         if self._watching is None or self._watching.done():
-            self._watching = asyncio.create_task(self._look_at_mirrors(), name="watch peers")
+            self._watching = asyncio.create_task(
+                self._look_at_mirrors(), name="watch peers", context=Context()
+            )
 
     async def _look_at_mirrors(self) -> None:
         unread: dict[tuple[str, str], float] = {}
@@ -428,7 +433,7 @@ class Peers:
                 logger.debug("%s need not know that nobody reads there", mirror.server)
 
     def _start(self, work: Any) -> None:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(work, context=Context())  # it belongs to no request
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from contextvars import Context
 from itertools import groupby
 from typing import NamedTuple, cast
 
@@ -110,7 +111,9 @@ class _Sending:
         """How far it was sent when the reader said last how far it is."""
         self._open_log = open_log
         self._outbox = outbox
-        self.task = asyncio.create_task(self._send_log(), name=f"send:{log_id}:{outbox.reader}")
+        self.task = asyncio.create_task(
+            self._send_log(), name=f"send:{log_id}:{outbox.reader}", context=Context()
+        )
 
     async def _send_log(self) -> None:
         try:
@@ -185,7 +188,9 @@ class _Outbox:
             return
         self._queue.append(item)
         if self.task is None:
-            self.task = asyncio.create_task(self._send_queue(), name=f"send:{self.reader}")
+            self.task = asyncio.create_task(
+                self._send_queue(), name=f"send:{self.reader}", context=Context()
+            )
 
     async def _send_queue(self) -> None:
         try:

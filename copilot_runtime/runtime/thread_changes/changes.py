@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from contextvars import Context
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +111,9 @@ class ThreadChanges:
         if self._is_closed:
             reader.close()
         elif self._upkeep is None or self._upkeep.done():
-            self._upkeep = asyncio.create_task(self._keep_up(), name="watch threads")
+            self._upkeep = asyncio.create_task(
+                self._keep_up(), name="watch threads", context=Context()
+            )
         try:
             await feed.prime()
             yield reader
@@ -238,7 +241,7 @@ class ThreadChanges:
             return True
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(work, context=Context())  # it belongs to no request
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

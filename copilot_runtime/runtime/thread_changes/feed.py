@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextvars import Context
 
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.runtime.thread_changes.change import (
@@ -55,7 +56,9 @@ class OwnerFeed:
         """Take a notice of a change."""
         self._notices.append(notice)
         if self._flushing is None:
-            self._flushing = asyncio.create_task(self._flush(), name="push thread changes")
+            self._flushing = asyncio.create_task(
+                self._flush(), name="push thread changes", context=Context()
+            )
 
     async def prime(self) -> None:
         """Learn how the threads are before anything is told of them. Raises `StoreFailed`."""

@@ -203,8 +203,8 @@ def test_whom_a_policy_denies_a_tool_is_not_offered_it(tmp_path: Path) -> None:
     runtime = build_runtime(tmp_path, *[say("Hi.")] * 3)
     with TestClient(runtime.app()) as client:
         wait_until_ready(client)
-        for user in ("ann", "bob", "ann"):
-            ask(client, question("Hi."), user=user)
+        for number, user in enumerate(("ann", "bob", "ann")):
+            ask(client, question("Hi.", id=f"q{number}"), user=user)
     offers = [
         {action.name for action in request.actions} & {"price", "stock"}
         for request in runtime.adapter.requests  # pyright: ignore

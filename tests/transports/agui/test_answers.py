@@ -71,14 +71,18 @@ async def test_the_events_of_a_thread_are_a_list_of_them_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "what"), [("subscribe", "changes of threads"), ("annotate", "annotations")]
+    ("name", "sentence"),
+    [
+        ("subscribe", "This server tells no WebSocket of changes"),
+        ("annotate", "This server does not offer annotations"),
+    ],
 )
-async def test_what_only_the_cloud_has_is_named(name: str, what: str) -> None:
+async def test_what_is_not_offered_is_named(name: str, sentence: str) -> None:
     operation = Operation(name=name)  # type: ignore[arg-type]  # parametrised
     status, body = await answers_of(MemoryThreads()).of(operation, Caller())
 
     assert status == 422
-    assert body["error"].startswith(f"This server does not offer {what}")
+    assert body["error"].startswith(sentence)
 
 
 async def test_a_thread_that_does_not_exist_has_no_events() -> None:

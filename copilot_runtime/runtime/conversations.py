@@ -74,6 +74,9 @@ Forget = Callable[[ThreadKey], Awaitable[None]]
 _MAX_QUEUE = 5
 """Questions that wait for their turn in one thread; each holds a whole conversation."""
 
+_MAX_WITHDRAWN = 1_000
+"""Runs that were stopped before they began, of which it is known that they may not begin."""
+
 OPENED: "ContextVar[list[Conversations]]" = ContextVar("OPENED")
 """Where a server that stops its runs itself collects those of the application it starts.
 
@@ -122,6 +125,8 @@ class Conversations:
         """Runs that wait for their turn, by `log_id`."""
         self._next: dict[ThreadKey, Run] = {}
         """Of the current runs, those that wait for the run of another process."""
+        self._withdrawn: dict[tuple[ThreadKey, str], str] = {}
+        """The last runs that were stopped before they began, by thread and run: their logs."""
         self._deleting: set[ThreadKey] = set()
         self._reader = ThreadReader(store)
         self._naming: set[asyncio.Task[None]] = set()
@@ -181,10 +186,18 @@ class Conversations:
             await self.runtime.launch(run, agent)
             return
         thread = _thread_key(run.request)
-        await self._admit(thread, run)
+        try:
+            await self._admit(thread, run)
+        except BaseException:
+            self._withdraw(thread, run)
+            raise
         # what a name costs belongs to the trace of the run that is named after
         run.ended.add_done_callback(lambda _: self._free(thread, run), context=run.context)
-        await self.runtime.launch(run, agent, partial(self._wait_again, thread, run))
+        try:
+            await self.runtime.launch(run, agent, partial(self._wait_again, thread, run))
+        except BaseException:
+            self._note_stop(thread, run)
+            raise
 
     async def start(self, request: RunInput, agent: SupportsRun | None = None) -> Run:
         """Create a run and launch it."""
@@ -220,11 +233,15 @@ class Conversations:
         Alone, a server lets the store say so when it begins the run: most requests come once. With
         others it looks first, so that a run of another process takes no second place of a limit.
         """
-        for run in self._list_runs(_thread_key(request)):
+        thread = _thread_key(request)
+        for run in self._list_runs(thread):
             if _is_same(run, request):
                 request.identity.require("runs:start")
                 if (log := await _follow(run)) is not None:
                     return log
+        withdrawn = self._withdrawn.get((thread, request.run_id))
+        if withdrawn is not None and asks_same(withdrawn, request.log_id):
+            raise _build_cancellation()
         if self.peers is not None and await self.peers.has_others():
             return await self._find_answer(request)
         return None
@@ -558,12 +575,23 @@ class Conversations:
         if self.peers is not None and await self.peers.has_others():
             try:
                 await self._wait_for_others(self.peers, thread, run)
-            except BaseException:
-                del self._current[thread]
-                run.finish("refused")  # others wait for it
-                raise
             finally:
                 self._next.pop(thread, None)
+
+    def _withdraw(self, thread: ThreadKey, run: Run) -> None:
+        """Let nobody wait for a run that was not admitted."""
+        if self._current.get(thread) is run:
+            del self._current[thread]
+        run.finish("refused")
+        self._note_stop(thread, run)
+
+    def _note_stop(self, thread: ThreadKey, run: Run) -> None:
+        """Remember a run that was stopped before it began: the same request may come again."""
+        is_withdrawn = run.state == "refused" and run.stop_requested.done()
+        if is_withdrawn and not self.runtime.is_closing:
+            self._withdrawn[thread, run.request.run_id] = run.log_id
+            if len(self._withdrawn) > _MAX_WITHDRAWN:
+                del self._withdrawn[next(iter(self._withdrawn))]
 
     async def _wait_again(self, thread: ThreadKey, run: Run) -> bool:
         """Wait for the run that another process began at the same moment, if this one may."""
@@ -590,7 +618,7 @@ class Conversations:
             await asyncio.wait((end, run.stop_requested), return_when=asyncio.FIRST_COMPLETED)
             end.cancel()
             if run.stop_requested.done():
-                raise Cancelled("The run was stopped before it began.")
+                raise _build_cancellation()
 
     async def _wait_for_turn(self, before: Run, run: Run) -> None:
         """Wait for the end of a run, if this one may. Raises `Cancelled` or `ThreadBusy`."""
@@ -608,7 +636,7 @@ class Conversations:
         ends = (before.ended, run.stop_requested)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if run.stop_requested.done() and not self.runtime.is_closing:
-            raise Cancelled("The run was stopped before it began.")
+            raise _build_cancellation()
         if self.runtime.is_closing:
             raise Interrupted("The server stopped before it could answer.")
 
@@ -676,6 +704,10 @@ def _is_same(run: Run, request: RunInput) -> bool:
     """Return whether a run was begun by the same request, which came again."""
     is_one_run = run.request.run_id == request.run_id and run.state != "refused"
     return is_one_run and asks_same(run.log_id, request.log_id)
+
+
+def _build_cancellation() -> Cancelled:
+    return Cancelled("The run was stopped before it began.")
 
 
 async def _replay(run: StoredRun) -> Log:

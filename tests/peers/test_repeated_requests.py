@@ -102,3 +102,25 @@ async def test_another_question_with_the_id_of_a_run_is_another_run(
 
     assert text_of(one.events()) == "You said One"
     assert text_of(other.events()) == "You said Other"
+
+
+async def test_a_question_that_was_stopped_while_it_waited_is_asked_by_no_repetition(
+    shared: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.transports.agui.endpoint._SOON", 0.01)
+    models = (Parrot("one", gate=Gate()), Parrot("two"))
+    question = {"run": "r2", "messages": [user("Next", "user-2")]}
+    async with (
+        sharing(shared, *models, when_busy="queue") as (first, second),
+        first.running(run="r1") as asked,
+    ):
+        await asked.next()
+        async with second.running(**question) as waiting, second.running(**question) as again:
+            for stream in (waiting, again):
+                await stream.to_comment()
+            await first.stop(body={"runId": "r2"})
+            ends = [(await stream.rest())[-1] for stream in (waiting, again)]
+        ends.append((await second.run(**question)).events()[-1])
+
+    assert [(end["type"], end["code"]) for end in ends] == [("RUN_ERROR", "abort")] * 3
+    assert models[1].requests == []

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from pydantic import ValidationError
 
+from copilot_runtime.config.access import JwtSettings
 from copilot_runtime.config.settings import Settings, adapter_name, load_settings
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Parameters
@@ -158,6 +161,40 @@ def test_a_key_in_the_options_is_never_repeated(file: Path) -> None:
     assert secret not in complaint(file, "", {"COPILOT_ADAPTER_OPTIONS": secret})
 
 
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("threads", "postgresql://copilot:{}@db.example/copilot"),
+        ("carrier", "redis://:{}@redis.example"),
+        ("limits.store", "redis://:{}@redis.example"),
+        ("api_keys.store", "postgres://copilot:{}@db.example/copilot"),
+        ("planner.store", "dbos:postgresql://copilot:{}@db.example/copilot"),
+        ("knowledge.vector_database", "postgresql://copilot:{}@db.example/copilot"),
+        ("analyst.data", "sales=postgresql://copilot:{}@db.example/copilot"),
+    ],
+)
+@pytest.mark.parametrize("mark", ["/", "#", "?", "[", "@"])
+def test_a_password_in_a_url_is_percent_encoded_and_never_repeated(
+    file: Path, name: str, url: str, mark: str
+) -> None:
+    file.write_text("")
+    variable = f"COPILOT_{name.replace('.', '_').upper()}"
+    load_settings(file, {variable: url.format(f"S3CR{quote(mark, safe='')}ETpw")})
+    found = complaint(file, "", {variable: url.format(f"S3CR{mark}ETpw")})
+    assert found.startswith(f"The environment variable {variable}: {name!r} is ")
+    assert "write %2F for /, %23 for #" in found
+    assert not any(part in found for part in ("S3CR", "ETpw", "example"))
+
+
+def test_a_secret_is_not_repeated_with_its_section(file: Path) -> None:
+    found = complaint(file, "jwt: {secret: short, algorithms: [HS256]}")
+    assert "'jwt' is {'secret': '***', 'algorithms': ['HS256']}" in found
+    assert "hunter2" not in complaint(file, "service_tokens: hunter2")
+    with pytest.raises(ValidationError) as caught:
+        JwtSettings(secret="hunter2", algorithms=("HS256",))
+    assert "hunter2" not in str(caught.value)
+
+
 def test_settings_made_in_code_are_checked_as_well() -> None:
     with pytest.raises(ConfigurationFailed, match="Settings: 'port' is -1"):
         Settings(port=-1)
@@ -301,7 +338,7 @@ def test_settings_have_every_parameter_there_is_but_the_tool_to_call() -> None:
         ),
         (
             "planner:\n  store: redis://x",
-            "copilot.yml, line 2: 'planner.store' is 'redis://x'; it should be sqlite:PATH, "
+            "copilot.yml, line 2: 'planner.store' is 'redis://***'; it should be sqlite:PATH, "
             "postgresql://..., dbos:postgresql://... or memory.",
         ),
         (

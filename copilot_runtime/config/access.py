@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from copilot_runtime.config.sections import SecondsOrNone, Section, Words, read_object
+from copilot_runtime.config.store_url import check_store_url
 from copilot_runtime.identity import SCOPES
 
 ROLES: Mapping[str, Sequence[str]] = {
@@ -101,7 +102,11 @@ class AccessSettings(Section):
 class ApiKeySettings(Section):
     """Keys for programs, made by `copilot-runtime keys create`."""
 
-    store: Annotated[str, Field(pattern=f"^({_STORE}.*)?$")] = Field(
+    store: Annotated[
+        str,
+        Field(pattern=f"^({_STORE}.*)?$"),
+        AfterValidator(check_store_url),
+    ] = Field(
         default="",
         description="Where keys are: sqlite:PATH or postgresql://... Empty: access.db beside the "
         "threads, or their database.",

@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from copilot_runtime.config.sections import Section, Words
+from copilot_runtime.config.store_url import check_store_url
 
 _RATE = re.compile(
     r"(?P<amount>\d{1,15}(\.\d{1,6})?)\s*(/|per\s)\s*(?P<count>\d{1,6}\s*)?"
@@ -55,12 +56,14 @@ AtOnce = Annotated[int, Field(ge=0)]
 class LimitSettings(Section):
     """How much somebody may do. Whoever has not signed in is counted by their address."""
 
-    store: Annotated[str, Field(pattern=r"^(memory|(async\+)?rediss?(\+\w+)?://.+|unix://.+)$")] = (
-        Field(
-            default="memory",
-            description="Where is counted: memory, of each process; redis://... for all together.",
-            repr=False,  # it may hold a password
-        )
+    store: Annotated[
+        str,
+        Field(pattern=r"^(memory|(async\+)?rediss?(\+\w+)?://.+|unix://.+)$"),
+        AfterValidator(check_store_url),
+    ] = Field(
+        default="memory",
+        description="Where is counted: memory, of each process; redis://... for all together.",
+        repr=False,  # it may hold a password
     )
     requests_per_user: Counts = Field(
         default=(), description="Requests of a user, such as 120/minute, 5000/day."

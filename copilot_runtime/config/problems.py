@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
+from copilot_runtime.config.store_url import mask_store_url
 from copilot_runtime.errors import ConfigurationFailed
 
 REDACTED_NAMES = (
@@ -16,6 +17,18 @@ REDACTED_NAMES = (
     *("telemetry.headers", "telemetry.metrics_token", "telemetry.receive_token"),
 )
 """The settings whose values no message may repeat: they may hold a key."""
+
+_URL_NAMES = (
+    *("threads", "carrier", "limits.store", "api_keys.store", "planner.store", "analyst.data"),
+    *("knowledge.vector_database", "knowledge.storage", "analyst.files"),
+)
+"""The settings of whose URLs no message repeats more than the scheme."""
+
+SECRET_NAMES = re.compile(
+    r"(?!.*_per_key$)(|.*[_-])(key|token|secrets?|password|passwd|authorization|credentials?)",
+    re.IGNORECASE,
+)
+"""How settings, headers and variables are called that hold secrets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +70,7 @@ def explain(
         elif problem["type"] in _SECTION_ERRORS:
             sentences.append(f"{place}: {_explain_section(name, problem['input'], names)}")
         else:
-            value = "not valid" if name in REDACTED_NAMES else _abbreviate(_mask(problem["input"]))
+            value = _show(name, problem["input"])
             reason = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
             sentences.append(f"{place}: {name!r} is {value}; it {_phrase_reason(reason)}.")
     return ConfigurationFailed(
@@ -102,19 +115,34 @@ _SECTION_ERRORS = ("model_type", "model_attributes_type")
 def _explain_section(name: str, value: object, names: Sequence[str]) -> str:
     """Return a sentence about a section that was written as one value."""
     keys = [other.removeprefix(f"{name}.") for other in names if other.startswith(f"{name}.")]
-    example = f"{{{keys[0]}: {value if _is_word(value) else '...'}}}"
-    found = repr(value) if _is_word(value) else "one value"
+    is_safe = _is_word(value) and not {"secret", "secrets"}.intersection(keys)
+    example = f"{{{keys[0]}: {value if is_safe else '...'}}}"
+    found = repr(value) if is_safe else "one value"
     return (
         f"{name!r} is {found}, but it is a section with the keys {', '.join(keys)}: "
         f"write {name}: {example}."
     )
 
 
-def _mask(value: Any) -> Any:
-    """Return what somebody wrote, without the password of an address."""
+def _show(name: str, value: Any) -> str:
+    """Return what somebody wrote, in few words and without secrets."""
+    if name in REDACTED_NAMES or SECRET_NAMES.fullmatch(name.rpartition(".")[2]):
+        return "not valid"
+    return _abbreviate(_mask(value, is_url=name in _URL_NAMES))
+
+
+def _mask(value: Any, *, is_url: bool = False) -> Any:
+    """Return what somebody wrote, without passwords of addresses and what is named a secret."""
     if isinstance(value, Mapping):
-        return {name: _mask(item) for name, item in cast("Mapping[str, Any]", value).items()}
-    return _USER_OF_ADDRESS.sub("//***@", value) if isinstance(value, str) else value
+        return {
+            name: "***" if SECRET_NAMES.fullmatch(str(name)) else _mask(item, is_url=is_url)
+            for name, item in cast("Mapping[str, Any]", value).items()
+        }
+    if isinstance(value, list | tuple):
+        return [_mask(item, is_url=is_url) for item in cast("Sequence[Any]", value)]
+    if not isinstance(value, str):
+        return value
+    return mask_store_url(value) if is_url else _USER_OF_ADDRESS.sub("//***@", value)
 
 
 _USER_OF_ADDRESS = re.compile(r"//\S*@")

@@ -17,6 +17,8 @@ from pydantic import (
     model_validator,
 )
 
+from copilot_runtime.config.store_url import check_store_url
+
 _ORIGIN = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(:(?P<port>\d{1,5}))?/?"
 )
@@ -119,6 +121,13 @@ def _check_match(pattern: str, rule: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _check_urls(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        if re.match(r"(\w+=)?postgres(ql)?://", text):
+            check_store_url(text)
+    return texts
+
+
 Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Origins = Annotated[Words, AfterValidator(_normalize_origins)]
 Hosts = Annotated[Words, AfterValidator(_normalize_hosts)]
@@ -126,14 +135,21 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_ch
 SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False), BeforeValidator(_check_seconds)]
 Count = Annotated[int, Field(gt=0)]
 CarrierAddress = Annotated[
-    str, _check_match(r"^(auto|none|(rediss?|unix)://.+)$", "auto, none, or redis://HOST:PORT")
+    str,
+    _check_match(r"^(auto|none|(rediss?|unix)://.+)$", "auto, none, or redis://HOST:PORT"),
+    AfterValidator(check_store_url),
 ]
 
 
 class Section(BaseModel):
     """Settings that belong together: what is not one of them is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        hide_input_in_errors=True,  # it may have a secret
+    )
 
     @field_validator("*", mode="before")
     @classmethod
@@ -302,7 +318,7 @@ class KnowledgeSettings(Section):
         description="How vectors are searched: exact compares all; faiss, an extra, only those in "
         "the nearest clusters, for millions.",
     )
-    vector_database: str = Field(
+    vector_database: Annotated[str, AfterValidator(check_store_url)] = Field(
         default="",
         description="Where vectors are, if not with the resources: postgresql://..., a database "
         "with the extension pgvector.",
@@ -436,11 +452,13 @@ class PlannerSettings(Section):
             r"^(memory|sqlite:.+|(dbos:)?postgres(ql)?://.+)$",
             "sqlite:PATH, postgresql://..., dbos:postgresql://... or memory",
         ),
+        AfterValidator(check_store_url),
     ] = Field(
         default="sqlite:.copilot/plans.db",
         description="Where plans are kept: sqlite:PATH, postgresql://... for servers on several "
         "machines, dbos:postgresql://... where DBOS shows them as well, or memory, where they end "
         "with the server.",
+        repr=False,  # it may hold a password
     )
     retention: SecondsOrNone = Field(
         default=30 * 86_400,
@@ -499,7 +517,7 @@ class AnalystSettings(Section):
             "Empty: there is none.",
         )
     )
-    data: Words = Field(
+    data: Annotated[Words, AfterValidator(_check_urls)] = Field(
         default=(),
         description="Where the data is: files and patterns (CSV, Parquet, JSON), a DuckDB file, "
         "postgresql://..., or traces, what is kept of runs here, for operators alone. name=PATH "

@@ -60,6 +60,7 @@ from copilot_runtime.config.sections import (
     TranscriptionSettings,
     Words,
 )
+from copilot_runtime.config.store_url import check_store_url
 from copilot_runtime.config.telemetry_variables import (
     Override,
     own_variables,
@@ -417,13 +418,18 @@ def _check_patterns(names: Iterable[str]) -> None:
 
 
 def check_store_address(address: str) -> None:
-    """Raise `ValueError` for an address of a store that does not begin with the store's name."""
+    """Raise `ValueError` for an address of a store that does not begin with the store's name.
+
+    So it does for one whose password is not percent-encoded.
+    """
     if _STORE.match(address) is None:
         is_path = address and "://" not in address and "@" not in address
         raise ValueError(
             "it does not begin with the name of a store: write "
             f"sqlite:{address if is_path else 'threads.db'} for a file, postgresql://... or memory"
         )
+    if re.match(r"postgres(ql)?:", address):  # what plugins take is theirs
+        check_store_url(address)
 
 
 class SettingRow(NamedTuple):

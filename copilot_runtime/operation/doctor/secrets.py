@@ -3,15 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from pydantic import BaseModel
 
+from copilot_runtime.config.problems import SECRET_NAMES
 from copilot_runtime.config.settings import Settings
 
-_NAMES = re.compile(
-    r"(^|.*[_-])(key|token|secrets?|password|passwd|authorization|credentials?)", re.IGNORECASE
-)
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
 _SHORTEST = 6
 _MASK = "•••"
@@ -19,7 +17,7 @@ _MASK = "•••"
 
 def collect_secrets(settings: Settings, environ: Mapping[str, str]) -> frozenset[str]:
     """Return all texts that no output may have: passwords in addresses, keys and tokens."""
-    found = {text for name, text in environ.items() if _NAMES.fullmatch(name)}
+    found = {text for name, text in environ.items() if SECRET_NAMES.fullmatch(name)}
     found |= {*_walk(settings, is_secret=False)}
     for text in [*environ.values(), *_walk(settings, is_secret=True)]:
         for address in _URL.findall(text):
@@ -35,11 +33,10 @@ def hide_secrets(text: str, secrets: frozenset[str]) -> str:
 
 
 def _split_password(address: str) -> Iterator[str]:
-    try:
-        password = urlsplit(address).password
-    except ValueError:
-        return
-    if password:
+    """Yield the password of an address, also of one in which it is not percent-encoded."""
+    user, at, _ = address.partition("://")[2].rpartition("@")
+    password = user.partition(":")[2]
+    if at and password:
         yield password
         yield unquote(password)
 
@@ -50,7 +47,7 @@ def _walk(value: Any, *, is_secret: bool) -> Iterator[str]:
         value = {name: getattr(value, name) for name in type(value).model_fields}
     if isinstance(value, Mapping):
         for name, inner in cast("Mapping[Any, Any]", value).items():
-            yield from _walk(inner, is_secret=is_secret or bool(_NAMES.fullmatch(str(name))))
+            yield from _walk(inner, is_secret=is_secret or bool(SECRET_NAMES.fullmatch(str(name))))
     elif isinstance(value, list | tuple):
         for inner in cast("list[Any]", value):
             yield from _walk(inner, is_secret=is_secret)

@@ -195,6 +195,27 @@ def test_a_secret_is_not_repeated_with_its_section(file: Path) -> None:
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "section"),
+    [
+        ("secret", "secret: {}"),
+        ("jwt.secret", "jwt: {{algorithms: [HS256], secret: {}}}"),
+        ("service_tokens.secrets", "service_tokens: {{secrets: [{}]}}"),
+        ("audit.key", "audit: {{key: {}}}"),
+    ],
+)
+@pytest.mark.parametrize(
+    "secret", ["0123456789abcdef0123456789abcdef", "for-the-example-a-text-of-32-bytes"]
+)
+def test_a_secret_that_stood_in_an_example_is_refused(
+    file: Path, name: str, section: str, secret: str
+) -> None:
+    found = complaint(file, section.format(secret))
+    assert f"{name!r} is " in found
+    assert "the secret of an example, which everybody can read" in found
+    assert secret not in found
+
+
 def test_settings_made_in_code_are_checked_as_well() -> None:
     with pytest.raises(ConfigurationFailed, match="Settings: 'port' is -1"):
         Settings(port=-1)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from copilot_runtime.config.published_secrets import check_secret, check_secrets
 from copilot_runtime.config.sections import SecondsOrNone, Section, Words, read_object
 from copilot_runtime.config.store_url import check_store_url
 from copilot_runtime.identity import SCOPES
@@ -134,7 +135,7 @@ class JwtSettings(Section):
     algorithms: Annotated[Words, AfterValidator(_check_algorithms)] = Field(
         default=("RS256", "ES256", "EdDSA"), description="Algorithms that are accepted."
     )
-    secret: str = Field(
+    secret: Annotated[str, AfterValidator(check_secret)] = Field(
         default="",
         description="Key of tokens with HS256, which is then all that has to be in algorithms.",
         repr=False,
@@ -188,7 +189,7 @@ class ProxySettings(Section):
 class ServiceTokenSettings(Section):
     """Tokens by which services of one operator know each other."""
 
-    secrets: Words = Field(
+    secrets: Annotated[Words, AfterValidator(check_secrets)] = Field(
         default=(),
         description="Secrets of 32 characters or more; the first one signs, all are accepted.",
         repr=False,

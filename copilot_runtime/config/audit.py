@@ -2,8 +2,9 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from copilot_runtime.config.published_secrets import check_secret
 from copilot_runtime.config.sections import Section
 
 
@@ -20,7 +21,7 @@ class AuditSettings(Section):
     content: bool = Field(
         default=False, description="Whether questions are written down with their text."
     )
-    key: str = Field(
+    key: Annotated[str, AfterValidator(check_secret)] = Field(
         default="",
         description="Key of the hashes that chain the lines: without it, whoever may write the "
         "file may write it anew.",

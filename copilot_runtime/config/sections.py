@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from copilot_runtime.config.published_secrets import check_secret
 from copilot_runtime.config.store_url import check_store_url
 
 _ORIGIN = re.compile(
@@ -738,7 +739,7 @@ class TelemetrySettings(Section):
         default=True,
         description="Whether Prometheus may read what is counted: at /metrics, from this machine.",
     )
-    metrics_token: str = Field(
+    metrics_token: Annotated[str, AfterValidator(check_secret)] = Field(
         default="",
         description="With it, Prometheus reads from any machine: whoever sends it as a bearer.",
         repr=False,
@@ -748,7 +749,7 @@ class TelemetrySettings(Section):
         description="Who may send spans by OTLP to v1/traces: nobody, programs of this machine, or "
         "whoever has the token.",
     )
-    receive_token: str = Field(
+    receive_token: Annotated[str, AfterValidator(check_secret)] = Field(
         default="", description="That token, which programs send as a bearer.", repr=False
     )
     operators: Words = Field(

@@ -39,6 +39,7 @@ from copilot_runtime.config.generative_ui import (
 from copilot_runtime.config.grpc import GrpcSettings
 from copilot_runtime.config.limits import LimitSettings
 from copilot_runtime.config.problems import SettingOrigins, explain, reject_misspelt_variable
+from copilot_runtime.config.published_secrets import check_secret
 from copilot_runtime.config.sections import (
     AdapterSettings,
     AnalystSettings,
@@ -357,7 +358,7 @@ class Settings(Section):
                 f"a key has {_SHORTEST_SECRET} characters or more, such as those that "
                 "`openssl rand -hex 32` prints"
             )
-        return secret
+        return check_secret(secret)
 
     @field_validator("forward_headers", "deny_headers")
     @classmethod

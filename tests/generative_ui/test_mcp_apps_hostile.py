@@ -359,7 +359,7 @@ async def test_a_token_does_not_open_the_server_of_another_agent(weather: Weathe
     runtime = CopilotRuntime(
         agents={"it": silent, "other": silent},
         mcp_apps=McpApps(servers=[bound]),
-        settings=Settings(threads="memory", secret="0123456789abcdef0123456789abcdef"),
+        settings=Settings(threads="memory", secret="of the tests, for an id"),
     )
     (middleware,) = [one for one in runtime.runtime.middleware if hasattr(one, "proxy")]
     run = RunInput(thread_id="t", run_id="r", messages=[])

@@ -123,7 +123,8 @@ def _parse(arguments: list[str]) -> None:
 def test_every_file_of_settings_is_valid(block: Block, tmp_path: Path) -> None:
     file = tmp_path / "copilot.yml"
     file.write_text(block.code)
-    variables = dict.fromkeys(re.findall(r"\$\{(\w+)\}", block.code), "any")
+    variables = dict.fromkeys(re.findall(r"\$\{(\w+)\}", block.code), "any" * 11)
+    variables["DATABASE_URL"] = "postgresql://db.example/copilot"
     assert load_settings(file, variables) != Settings()
 
 

@@ -37,6 +37,9 @@ _SHORTEST_KEY = 16
 
 def backup(
     file: Annotated[Path, typer.Argument(help="File to write; - is the standard output.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file, if there is one.")
+    ] = False,
     without: WithoutOption = None,
     key_file: KeyOption = None,
     config: ConfigOption = None,
@@ -53,7 +56,9 @@ def backup(
     memory of a server is in no backup, and neither are copilot.yml and files of your own.
 
     Each part is as it was at one moment. The file has its name only once it is whole, and only its
-    owner may read it. --key-file signs it: who does not have the key can change nothing in it.
+    owner may read it. A file that is there already is replaced by --force alone.
+
+    --key-file signs it: who does not have the key can change nothing in it.
     """
     from copilot_runtime.config import load_settings
     from copilot_runtime.operation.backup import write_backup
@@ -63,7 +68,9 @@ def backup(
     sources = select_sources(settings, without or [])
     target = sys.stdout.buffer if str(file) == "-" else file
     with _show_progress() as show:
-        report = asyncio.run(write_backup(sources, target, show, key=_read_key(key_file)))
+        report = asyncio.run(
+            write_backup(sources, target, show, force=force, key=_read_key(key_file))
+        )
     typer.echo(f"Backed up {_describe(report)}.", err=True)
     record_command(settings, "backup.create", str(file))
 

@@ -46,7 +46,7 @@ async def open_snapshot(place: Place) -> AsyncGenerator[Transaction, None]:
 
     Raises `StoreFailed`, or `ConfigurationFailed` for what is no database.
     """
-    async with _explain(place):
+    async with explain_errors(place):
         if place.path is not None:
             with open_file(place.path, is_read=True) as connection:
                 yield SqliteTransaction(connection, place.path, "")
@@ -65,7 +65,7 @@ async def open_transaction(
 
     `prepare` makes the tables of PostgreSQL. Raises as `open_snapshot` does.
     """
-    async with _explain(place):
+    async with explain_errors(place):
         if place.path is not None:
             with open_file(place.path) as connection:
                 yield SqliteTransaction(connection, place.path, "")
@@ -103,8 +103,8 @@ async def _connect(place: Place) -> AsyncGenerator[Any, None]:
 
 
 @asynccontextmanager
-async def _explain(place: Place) -> AsyncGenerator[None, None]:
-    """Raise our errors for those of databases."""
+async def explain_errors(place: Place) -> AsyncGenerator[None, None]:
+    """Raise our errors for those of databases: they name the file or the database."""
     if place.path is not None:
         try:
             yield

@@ -5,7 +5,6 @@ A store brings its tables up to date when a server opens it. This does so before
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,12 @@ from typing import Any, Literal
 
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.operation.database import Place, open_snapshot, open_transaction
+from copilot_runtime.operation.database import (
+    Place,
+    explain_errors,
+    open_snapshot,
+    open_transaction,
+)
 from copilot_runtime.operation.places import (
     find_event_file,
     find_keys,
@@ -170,8 +174,8 @@ def _build_file_schema(
     place = Place(name, path)
 
     async def migrate() -> None:
-        with closing(make_file(path)):
-            pass
+        async with explain_errors(place):
+            make_file(path).close()
 
     async def read(db: Transaction) -> int | None:
         [(tables,)] = await db.fetch("SELECT count(*) FROM sqlite_master")

@@ -1,15 +1,17 @@
 """All that a server keeps in one file: written while it runs, and put back elsewhere."""
 
 import asyncio
+import sqlite3
 import sys
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from anyio import run_process
 
 from copilot_runtime.config import Settings
-from copilot_runtime.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.errors import ConfigurationFailed, CopilotError, StoreFailed
 from copilot_runtime.operation.backup import backup, restore_backup, write_backup
 from copilot_runtime.operation.backup.backup import BackupReport
 from copilot_runtime.operation.backup.sources import select_sources
@@ -28,8 +30,8 @@ def ignore(progress: object) -> None:
     """Show no progress."""
 
 
-async def back_up(settings: Settings, file: Path, **options: bytes) -> BackupReport:
-    return await write_backup(select_sources(settings), file, ignore, **options)
+async def back_up(settings: Settings, file: Path, *, force: bool = False) -> BackupReport:
+    return await write_backup(select_sources(settings), file, ignore, force=force)
 
 
 async def restore(settings: Settings, file: Path, *, force: bool = False) -> BackupReport:
@@ -157,6 +159,39 @@ async def test_without_any_store_there_is_nothing_to_back_up(tmp_path: Path) -> 
     with pytest.raises(ConfigurationFailed, match="nothing to back up"):
         await back_up(settings, tmp_path / "b")
     assert names(tmp_path) == []
+
+
+async def test_a_file_that_is_there_is_replaced_by_force_alone(tmp_path: Path) -> None:
+    old, file = build_settings(tmp_path / "old"), tmp_path / "b"
+    await fill(old)
+    file.write_text("of yesterday")
+    with pytest.raises(ConfigurationFailed, match=r"There is a file '.*/b' already") as caught:
+        await back_up(old, file)
+    assert "--force" in str(caught.value.hint)
+    assert file.read_text() == "of yesterday"
+    await back_up(old, file, force=True)
+    assert file.read_bytes()[:2] == b"\x1f\x8b"
+    assert sorted(names(tmp_path)) == ["b", "old"]
+
+
+@pytest.mark.parametrize("name", ["threads", "plans", "access"])
+async def test_a_file_that_cannot_be_opened_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = build_settings(tmp_path)
+    await fill(old)
+    connect = sqlite3.connect
+
+    def open_none(path: Path, **options: Any) -> sqlite3.Connection:
+        if Path(path).name == f"{name}.db":  # what SQLite says where it may make no file beside it
+            raise sqlite3.OperationalError("unable to open database file")
+        return connect(path, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", open_none)
+    with pytest.raises(
+        StoreFailed, match=rf"{name}\.db' cannot be used: the file cannot be opened"
+    ):
+        await back_up(old, tmp_path / "b")
 
 
 async def test_a_backup_that_fails_leaves_no_file(tmp_path: Path) -> None:

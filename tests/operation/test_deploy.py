@@ -242,6 +242,18 @@ def test_values_that_mean_nothing_are_refused() -> None:
         render(ingress={"enabled": True})
 
 
+def test_the_backup_has_the_rights_of_the_server_and_its_folder() -> None:
+    server, backup = (
+        {*(DEPLOY / f"copilot-runtime{name}.service").read_text().splitlines()}
+        for name in ("", "-backup")
+    )
+    rights = ("Protect", "Private", "Restrict", "Capability", "SystemCall", "NoNew", "Lock")
+    assert {line for line in server if line.startswith(rights)} <= backup
+    [folders] = [line for line in backup if line.startswith("StateDirectory=")]
+    assert "StateDirectory=copilot-runtime" in server
+    assert folders.partition("=")[2].split() == ["copilot-runtime", "copilot-runtime/backups"]
+
+
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
     program = find_program("systemd-analyze", "systemd of Debian")
     names = [path.name for path in DEPLOY.iterdir() if path.suffix in (".service", ".timer")]

@@ -56,11 +56,17 @@ class _Part(NamedTuple):
 
 
 async def write_backup(
-    sources: Sequence[BackupSource], file: Path | BinaryIO, show: Show, *, key: bytes = b""
+    sources: Sequence[BackupSource],
+    file: Path | BinaryIO,
+    show: Show,
+    *,
+    force: bool = False,
+    key: bytes = b"",
 ) -> BackupReport:
     """Write all records of some sources, as they are now. Servers may go on.
 
-    A file has its name only once it is whole. Raises `StoreFailed` and `ConfigurationFailed`.
+    A file has its name only once it is whole, and replaces another one only with
+    `force`. Raises `StoreFailed` and `ConfigurationFailed`.
     """
     present = [source for source in sources if source.is_there()]
     if not present:
@@ -69,7 +75,7 @@ async def write_backup(
             hint="Give --config, or run it where the server runs: `copilot-runtime settings`.",
         )
     async with AsyncExitStack() as stack:
-        out = stack.enter_context(_NewFile(file)) if isinstance(file, Path) else file
+        out = stack.enter_context(_NewFile(file, force=force)) if isinstance(file, Path) else file
         # all at nearly the same moment, before the first is read
         snapshots = [await stack.enter_async_context(source.snapshot()) for source in present]
         with _explain_write(file):
@@ -180,11 +186,14 @@ async def _put_back(
 class _NewFile:
     """A file that only its owner may read, and that has its name only once it is whole."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, force: bool) -> None:
         self._path = path
+        self._force = force
         self._part = path.with_name(f".{path.name}.{os.getpid()}.part")
 
     def __enter__(self) -> BinaryIO:
+        if not self._force and os.path.lexists(self._path):
+            raise _refuse_to_replace(self._path)
         try:
             descriptor = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
@@ -199,12 +208,31 @@ class _NewFile:
                     self._file.flush()
                     os.fsync(self._file.fileno())
             if kind is None:
-                self._part.replace(self._path)
+                self._name()
         except OSError as error:
             raise _explain(self._path, error) from error
         finally:
             with suppress(OSError):
                 self._part.unlink(missing_ok=True)
+
+    def _name(self) -> None:
+        """Give the file its name, which another process may have taken meanwhile."""
+        if not self._force:
+            try:
+                os.link(self._part, self._path)
+                return
+            except FileExistsError:
+                raise _refuse_to_replace(self._path) from None
+            except OSError:
+                pass  # a file system without links
+        self._part.replace(self._path)
+
+
+def _refuse_to_replace(path: Path) -> ConfigurationFailed:
+    return ConfigurationFailed(
+        f"There is a file '{path}' already: nothing was backed up.",
+        hint="Name another one, or replace it by --force.",
+    )
 
 
 @contextmanager

@@ -5,7 +5,12 @@ from contextlib import asynccontextmanager
 
 from copilot_runtime.operation.backup.record import DamagedRecord, Record, Row
 from copilot_runtime.operation.backup.source import BackupSource, Replacement, Snapshot
-from copilot_runtime.operation.database import Place, open_snapshot, open_transaction
+from copilot_runtime.operation.database import (
+    Place,
+    explain_errors,
+    open_snapshot,
+    open_transaction,
+)
 from copilot_runtime.security.api_keys.postgres import prepare
 from copilot_runtime.security.api_keys.sqlite import open_key_file
 from copilot_runtime.security.api_keys.store import COLUMNS
@@ -42,7 +47,8 @@ class KeySource(BackupSource):
         """Make the table, if there is none."""
         async with open_transaction(self._place, prepare) if not self._place.path else _nothing():
             if self._place.path is not None:
-                open_key_file(self._place.path).close()
+                async with explain_errors(self._place):
+                    open_key_file(self._place.path).close()
 
 
 @asynccontextmanager

@@ -11,7 +11,12 @@ from copilot_runtime.agents.planner.sqlite import open_plan_file
 from copilot_runtime.operation.backup.record import DamagedRecord, Record, Row
 from copilot_runtime.operation.backup.source import BackupSource, Replacement, Snapshot
 from copilot_runtime.operation.backup.threads import build_running_error
-from copilot_runtime.operation.database import Place, open_snapshot, open_transaction
+from copilot_runtime.operation.database import (
+    Place,
+    explain_errors,
+    open_snapshot,
+    open_transaction,
+)
 from copilot_runtime.threads.server_locks import list_other_locks, remove_stale_locks
 from copilot_runtime.threads.transactions import Transaction
 
@@ -35,7 +40,8 @@ class PlanSource(BackupSource):
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[Snapshot, None]:
         if self._place.path is not None:
-            open_plan_file(self._place.path, "NORMAL").close()
+            async with explain_errors(self._place):
+                open_plan_file(self._place.path, "NORMAL").close()
         else:
             async with open_transaction(self._place, prepare):
                 pass
@@ -45,7 +51,8 @@ class PlanSource(BackupSource):
     @asynccontextmanager
     async def replace(self) -> AsyncGenerator[Replacement, None]:
         if self._place.path is not None:
-            open_plan_file(self._place.path, "NORMAL").close()
+            async with explain_errors(self._place):
+                open_plan_file(self._place.path, "NORMAL").close()
             remove_stale_locks(self._place.path)
         async with open_transaction(self._place, prepare) as db:
             if await self._has_servers(db):

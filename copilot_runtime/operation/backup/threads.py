@@ -7,7 +7,12 @@ from typing import Any
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.operation.backup.record import DamagedRecord, Record, Row
 from copilot_runtime.operation.backup.source import BackupSource, Replacement, Snapshot
-from copilot_runtime.operation.database import Place, open_snapshot, open_transaction
+from copilot_runtime.operation.database import (
+    Place,
+    explain_errors,
+    open_snapshot,
+    open_transaction,
+)
 from copilot_runtime.threads.codec import decode, encode
 from copilot_runtime.threads.postgres.schema import prepare
 from copilot_runtime.threads.recovery import complete_log
@@ -40,7 +45,8 @@ class ThreadSource(BackupSource):
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[Snapshot, None]:
         if self._place.path is not None:
-            open_database(self._place.path, "NORMAL").close()  # brought up to date, and really ours
+            async with explain_errors(self._place):  # brought up to date, and really ours
+                open_database(self._place.path, "NORMAL").close()
         else:
             await prepare_postgres(self._place)
         async with open_snapshot(self._place) as db:
@@ -49,7 +55,8 @@ class ThreadSource(BackupSource):
     @asynccontextmanager
     async def replace(self) -> AsyncGenerator[Replacement, None]:
         if self._place.path is not None:
-            open_database(self._place.path, "NORMAL").close()
+            async with explain_errors(self._place):
+                open_database(self._place.path, "NORMAL").close()
             remove_stale_locks(self._place.path)
         async with open_transaction(self._place, prepare) as db:
             if await db.list_other_servers():

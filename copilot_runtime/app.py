@@ -723,7 +723,9 @@ class CopilotRuntime:
         peers = self.conversations.peers
         carrier = () if peers is None or peers.is_reachable else ("carrier",)
         provider = self.adapter.find_problems()
-        return [*self.telemetry.find_problems(), *carrier, *dict.fromkeys((*provider, *agents))]
+        limits = () if self._counters is None else self._counters.find_problems()
+        parts = (*self.telemetry.find_problems(), *carrier, *limits)
+        return [*parts, *dict.fromkeys((*provider, *agents))]
 
     def _metrics_endpoint(self) -> MetricsEndpoint | None:
         settings, metrics = self.settings.telemetry, self.telemetry.metrics

@@ -45,7 +45,8 @@ class Readiness(BaseModel):
     `knowledge` is there if the runtime has some. Questions are answered while it is updated, and
     while telemetry fails: `failing` names `traces`, which cannot be kept, and `exporter`, whose
     receiver does not take what it gets. It names `plans`, too, which wait until they can be stored,
-    the `carrier` to other processes, and the `provider` that has not answered the latest requests.
+    the `carrier` to other processes, the store of `limits`, and the `provider` that has not
+    answered the latest requests.
     """
 
     status: Literal["ready", "not ready"]

@@ -124,6 +124,24 @@ def test_only_what_is_the_providers_fault_counts_and_not_for_ever() -> None:
 
 
 @pytest.mark.anyio
+async def test_a_store_of_limits_that_is_gone_is_named_until_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copilot_runtime.security.limits.redis._PAUSE", 0.0)
+    with redis_server() as redis:
+        limits = {"store": redis.url, "requests_per_user": "5/minute"}
+        settings = Settings.model_validate({"threads": "memory", "limits": limits})
+        runtime = CopilotRuntime(ScriptedAdapter(), settings=settings)
+        find = runtime._find_problems  # pyright: ignore[reportPrivateUsage]
+        async with runtime.running():
+            find()
+            await wait_until(lambda: "limits" in find())
+            with redis.running():
+                await wait_until(lambda: "limits" not in find())
+            await wait_until(lambda: "limits" in find())
+
+
+@pytest.mark.anyio
 async def test_a_carrier_that_is_gone_is_named_and_the_server_stays_ready(database: str) -> None:
     with redis_server() as redis:
         settings = Settings(threads=database, carrier=redis.url)

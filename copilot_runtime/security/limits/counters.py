@@ -1,7 +1,7 @@
 """Where is counted: in the memory of a process, or in Redis for all processes together."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,6 +34,10 @@ class Counters:
     async def leave(self, name: str, holder: str) -> None:
         """Give a place back."""
         raise NotImplementedError
+
+    def find_problems(self) -> Sequence[str]:
+        """Return `limits` while nothing can be counted: `/health/ready` has it."""
+        return ()
 
     async def aclose(self) -> None:
         """Close connections."""

@@ -1,7 +1,8 @@
 """Counting in Redis, for all processes and machines together."""
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -27,6 +28,8 @@ By the clock of Redis: those of two machines differ, and one that jumps would fr
 
 _TIMEOUT = 2.0
 """Seconds: a request waits for it."""
+_REFUSAL_SECONDS = 60.0
+"""For which a Redis fails that answers, and counted nothing: one that is full, or a replica."""
 _PAUSE = 1.0
 """Seconds after a failure in which Redis is not asked: each limit would wait again."""
 
@@ -38,7 +41,9 @@ class RedisCounters(Counters):
         try:
             storage = import_module("limits.aio.storage")
             redis = import_module("redis.asyncio")
-            self._errors = (import_module("redis").RedisError, OSError, TimeoutError)
+            errors = import_module("redis").exceptions
+            self._errors = (errors.RedisError, OSError, TimeoutError)
+            self._refusal: type[Exception] = errors.ResponseError
         except ModuleNotFoundError as error:
             raise MissingPackage("Limits in Redis", error.name or "limits", "limits") from error
         options: Any = {"socket_timeout": _TIMEOUT, "socket_connect_timeout": _TIMEOUT}
@@ -52,7 +57,9 @@ class RedisCounters(Counters):
         self._redis: Any = redis.from_url(url, **options)
         self._enter: Any = self._redis.register_script(_ENTER)
         self._clock = clock
-        self._paused_until = float("-inf")
+        self._paused_until = self._refuses_until = self._look_at = float("-inf")
+        self._is_away = False
+        self._look: asyncio.Task[None] | None = None
 
     async def add(self, name: str, amount: int, seconds: int) -> Count:
         """Add to a window."""
@@ -91,6 +98,24 @@ class RedisCounters(Counters):
         except self._errors as error:
             raise self._fail(error) from error
 
+    def find_problems(self) -> Sequence[str]:
+        """Return `limits` if Redis did not answer when it was asked last.
+
+        Who watches a server does not wait: Redis is asked meanwhile, once a second at most.
+        """
+        now = self._clock()
+        if (self._look is None or self._look.done()) and now >= self._look_at:
+            self._look_at = now + _PAUSE
+            self._look = asyncio.get_running_loop().create_task(self._ping(), name="limits")
+        return ("limits",) if self._is_away or now < self._refuses_until else ()
+
+    async def _ping(self) -> None:
+        try:
+            await self._redis.ping()
+            self._is_away = False
+        except self._errors:
+            self._is_away = True
+
     def _check_pause(self) -> None:
         """Raise `CountersFailed` where Redis was away a moment ago: none waits for it twice."""
         if self._clock() < self._paused_until:
@@ -98,10 +123,17 @@ class RedisCounters(Counters):
 
     def _fail(self, error: BaseException) -> CountersFailed:
         self._paused_until = self._clock() + _PAUSE
+        if isinstance(error, self._refusal):
+            self._refuses_until = self._clock() + _REFUSAL_SECONDS
+        else:
+            self._is_away = True
         return CountersFailed(str(error) or type(error).__name__)
 
     async def aclose(self) -> None:
         """Close the connections."""
+        if self._look is not None:
+            self._look.cancel()
+            await asyncio.wait((self._look,))
         await self._redis.aclose()
         await self._storage.bridge.storage.aclose()
 

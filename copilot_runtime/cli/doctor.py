@@ -27,6 +27,17 @@ def doctor(
         bool,
         typer.Option("--call", help="Ask the model and the embedder, which costs a few tokens."),
     ] = False,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on, as for serve.", show_default=False)
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(help="Port to listen on, as for serve.", min=0, max=65535, show_default=False),
+    ] = None,
+    services: Annotated[
+        str | None,
+        typer.Option(help="Services over gRPC and nothing else, as for serve: vector,graph."),
+    ] = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
@@ -35,15 +46,19 @@ def doctor(
     \b
     copilot-runtime doctor
     copilot-runtime doctor main:runtime --call
+    copilot-runtime doctor --host 0.0.0.0 --port 8080
+    copilot-runtime doctor --services vector,graph
     copilot-runtime doctor --json | jq '.[] | select(.state != "good")'
 
     Settings, packages, open files, disks, ports, clocks, who may read the files, the versions of
-    all stores, the carrier, the storage of knowledge, the audit log, the provider of the model,
-    embeddings, MCP servers, and receivers of telemetry. Nothing is changed, and no secret is shown.
+    all stores, the carrier, the store of limits, the storage of knowledge, the audit log, the
+    provider of the model, embeddings, MCP servers, and receivers of telemetry. Nothing is changed,
+    and no secret is shown. --host, --port and --services are those with which the server starts.
 
     ✓ is good, ! is worth a look, ✗ keeps something from working. The exit status is 1 if there
     is a ✗.
     """
+    from copilot_runtime.cli.services import explain_options
     from copilot_runtime.config.settings import adapter_name, read_settings
     from copilot_runtime.errors import CopilotError
     from copilot_runtime.operation.doctor import examine
@@ -51,8 +66,13 @@ def doctor(
 
     if config is not None:
         os.environ["COPILOT_CONFIG"] = str(config)  # a module that is served reads the same one
+    options = {"host": host, "port": port}
+    options = {name: value for name, value in options.items() if value is not None}
+    if services is not None:
+        explain_options(options)
+        os.environ["COPILOT_GRPC_SERVICES"] = services
     try:
-        settings, origins = read_settings(config)
+        settings, origins = read_settings(config, overrides=options)
     except CopilotError as error:
         _report([explain_error("configuration", error)], as_json=as_json)
 
@@ -69,7 +89,15 @@ def doctor(
 
     path = Path(origins.path) if origins.path else None
     found = asyncio.run(
-        examine(settings, make_runtime, config=path, environ=os.environ, calls=call)
+        examine(
+            settings,
+            make_runtime,
+            config=path,
+            environ=os.environ,
+            calls=call,
+            options=options,
+            is_http=services is None,
+        )
     )
     _report(found, as_json=as_json)
 

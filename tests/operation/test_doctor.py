@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 from typer.testing import CliRunner, Result
 
+from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.cli.main import cli
+from copilot_runtime.testing import ScriptedAdapter
 from tests.operation.stores import build_settings
+from tests.peers.redis_server import redis_server
 from tests.threads.conftest import cluster, database
 
 __all__ = ["cluster", "database"]
@@ -125,6 +129,79 @@ def test_no_secret_is_shown_whatever_fails(run: Run, tmp_path: Path) -> None:
     assert "✗ threads" in result.stdout
 
 
+@pytest.mark.parametrize("mark", ["/", "#", "?", "[", "@"])
+def test_no_part_of_a_password_is_shown_that_breaks_its_url(run: Run, mark: str) -> None:
+    result = run("--json", limits={"store": f"redis://:S3CR{mark}ETpw@127.0.0.1"})
+    assert result.exit_code == 1
+    assert "'limits.store'" in findings(result)["configuration"]["text"]
+    assert "percent-encoded" in findings(result)["configuration"]["text"]
+    assert not any(part in result.stdout for part in ("S3CR", "ETpw"))
+
+
+def test_a_secret_that_stood_in_an_example_is_found(run: Run) -> None:
+    secrets = {"secrets": ["0123456789abcdef0123456789abcdef"]}
+    found = findings(run("--json", service_tokens=secrets))["configuration"]
+    assert found["state"] == "problem"
+    assert "the secret of an example" in found["text"]
+
+
+def test_a_store_of_limits_that_does_not_count_is_found(run: Run) -> None:
+    found = findings(run("--json", limits={"store": "redis://127.0.0.1:1"}))["limits"]
+    assert found["state"] == "problem"
+    assert "limits.store" in found["hint"]
+    with redis_server() as redis, redis.running():
+        found = findings(run("--json", limits={"store": redis.url}))["limits"]
+    assert found["state"] == "good"
+
+
+def test_an_address_of_grpc_that_another_program_has_is_found(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COPILOT_GRPC_SERVICES", "")
+    monkeypatch.setattr("copilot_runtime.operation.doctor.machine._PATIENCE", 0.2)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as http,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        settings = {"port": http.getsockname()[1], "grpc": {"address": address}}
+        found = findings(run("--json", "--services", "tool", **settings))
+    assert "port" not in found, "nothing is served over HTTP"
+    assert found["grpc port"]["state"] == "problem"
+    assert "the setting grpc.address names another" in found["grpc port"]["hint"]
+
+
+def test_a_server_of_ours_over_grpc_is_known(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COPILOT_GRPC_SERVICES", "")
+    with start_blocking_portal() as portal:
+        runtime = CopilotRuntime(
+            ScriptedAdapter(),
+            settings=Settings.model_validate(
+                {"threads": "memory", "grpc": {"services": ["tool"], "address": "127.0.0.1:0"}}
+            ),
+        )
+        with portal.wrap_async_context_manager(runtime.running()) as server:
+            assert server is not None
+            address = server.address.removeprefix("grpc://")
+            found = findings(run("--json", "--services", "tool", grpc={"address": address}))
+    assert found["grpc port"]["text"] == f"a server of ours answers at {address}"
+
+
+def test_the_address_of_the_command_line_is_looked_at(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.operation.doctor.machine._PATIENCE", 0.2)
+    (tmp_path / "another.py").write_text(
+        "from copilot_runtime import CopilotRuntime, DemoAdapter\n"
+        "runtime = CopilotRuntime(DemoAdapter())\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        found = findings(run("--json", "another.py:runtime", "--port", port))
+    assert f"Nobody can listen at 127.0.0.1:{port}" in found["port"]["text"]
+    assert findings(run("--json", "--host", "0.0.0.0"))["access"]["state"] == "warning"
+
+
 def test_a_database_and_its_clock_are_compared(run: Run, database: str) -> None:
     result = run("--json", threads=database, planner={"store": database})
     found = findings(result)
@@ -136,7 +213,8 @@ def test_a_database_and_its_clock_are_compared(run: Run, database: str) -> None:
 
 def test_the_model_is_asked_only_if_somebody_wants_it(run: Run) -> None:
     environ = {"COPILOT_ADAPTER_NAME": "demo"}
-    assert "not asked" in findings(run("--json", environ=environ))["provider"]["text"]
+    text = findings(run("--json", environ=environ))["provider"]["text"]
+    assert text == "DemoAdapter: it asks no service"
     asked = findings(run("--json", "--call", environ=environ))["provider"]
     assert "answered in" in asked["text"]
 

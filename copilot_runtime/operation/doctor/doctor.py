@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from copilot_runtime.app import CopilotRuntime
 from copilot_runtime.config.settings import Settings
@@ -21,6 +22,7 @@ from copilot_runtime.operation.doctor.stores import (
     check_audit,
     check_carrier,
     check_clock,
+    check_limit_store,
     check_objects,
     check_schemas,
     check_vectors,
@@ -46,22 +48,26 @@ async def examine(
     config: Path | None = None,
     environ: Mapping[str, str],
     calls: bool = False,
+    options: Mapping[str, Any] | None = None,
+    is_http: bool = True,
     seconds: float = _SECONDS,
 ) -> Sequence[Finding]:
     """Look at everything that a server with some settings needs. Raises nothing.
 
     `make_runtime` builds it, without opening anything. `calls` asks the model and the embedder.
+    `options` are the host and the port of the command line; without `is_http`, the server has gRPC
+    alone.
     """
     found = [good("configuration", f"read from '{config}'" if config else "defaults, environment")]
     runtime: CopilotRuntime | None = None
     try:
         runtime = make_runtime()
-        settings = runtime.settings  # a program may have written its own
+        settings = _merge_listener(settings, runtime.settings, options or {})
     except Exception as error:  # what keeps a server from starting is found, not raised
         found = [explain_error("configuration", error)]
-    checks = _list_checks(settings, config)
+    checks = _list_checks(settings, config, is_http=is_http)
     if runtime is not None:
-        checks["access"] = _in_thread(partial(check_access, runtime))
+        checks["access"] = _in_thread(partial(check_access, runtime, settings, is_http=is_http))
         checks["provider"] = partial(check_provider, runtime, calls=calls)
         checks["embeddings"] = partial(check_embeddings, runtime, calls=calls)
     results = await asyncio.gather(*(_run(name, one, seconds) for name, one in checks.items()))
@@ -69,17 +75,26 @@ async def examine(
     return [_hide(one, secrets) for one in [*found, *(one for part in results for one in part)]]
 
 
-def _list_checks(settings: Settings, config: Path | None) -> dict[str, Check]:
+def _merge_listener(settings: Settings, written: Settings, options: Mapping[str, Any]) -> Settings:
+    """Return what a program wrote into its settings, with the address at which `serve` listens."""
+    names = {"host", "port"} - written.model_fields_set
+    return written.model_copy(
+        update={name: getattr(settings, name) for name in names} | {**options}
+    )
+
+
+def _list_checks(settings: Settings, config: Path | None, *, is_http: bool) -> dict[str, Check]:
     """Return what settings alone can be asked for."""
     return {
         "packages": _in_thread(check_packages),
         "open files": _in_thread(check_limits),
         "disk": _in_thread(partial(check_disks, settings)),
         "files": _in_thread(partial(check_files, settings, config)),
-        "port": _in_thread(partial(check_ports, settings)),
+        "port": _in_thread(partial(check_ports, settings, is_http=is_http)),
         "clock": partial(check_clock, settings),
         "stores": partial(check_schemas, settings),
         "carrier": partial(check_carrier, settings),
+        "limits": partial(check_limit_store, settings),
         "knowledge": partial(check_objects, settings),
         "vectors": partial(check_vectors, settings),
         "audit log": partial(check_audit, settings),

@@ -17,6 +17,10 @@ from copilot_runtime.operation.doctor.finding import Finding, good, problem, war
 from copilot_runtime.operation.places import list_paths
 
 _PACKAGES = ("uvicorn", "fastapi", "starlette", "pydantic", "strawberry-graphql")
+_PATIENCE = 2.0
+"""Seconds for a server to say that it is one of ours."""
+_SERVING = b"\x08\x01"
+"""The status SERVING, as a message of protobuf."""
 _FEW_FILES = 4096
 _LITTLE_DISK = 1 << 30
 _NO_DISK = 100 << 20
@@ -98,35 +102,38 @@ def _find_wrong_modes(paths: Sequence[Path]) -> Iterator[Finding]:
             yield warning("files", text, f"chmod 600 {path}")
 
 
-def check_ports(settings: Settings) -> Sequence[Finding]:
+def check_ports(settings: Settings, *, is_http: bool = True) -> Sequence[Finding]:
     """See whether a server can listen, or does already."""
-    places = [("port", settings.host, settings.port)]
+    places = [("port", settings.host, settings.port)] if is_http else []
     if settings.grpc.services and not settings.grpc.address.startswith("unix:"):
         host, _, port = settings.grpc.address.rpartition(":")
         places.append(("grpc port", host.strip("[]"), int(port)))
-    return [_check_port(*place) for place in places]
+    has_tls = bool(settings.grpc.certificate)
+    return [_check_port(*place, has_tls=has_tls) for place in places]
 
 
-def _check_port(name: str, host: str, port: int) -> Finding:
+def _check_port(name: str, host: str, port: int, *, has_tls: bool) -> Finding:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.create_server((host, port), family=family):
             return good(name, f"{host}:{port} is free")
     except OSError as error:
-        if error.errno == EADDRINUSE and name == "grpc port":
+        is_grpc = name == "grpc port"
+        if error.errno == EADDRINUSE and is_grpc and has_tls:
             return good(name, f"something listens at {host}:{port}: a server of ours, if one runs")
-        if error.errno == EADDRINUSE and _is_ours(host, port):
+        if error.errno == EADDRINUSE and (_has_health if is_grpc else _is_ours)(host, port):
             return good(name, f"a server of ours answers at {host}:{port}")
         return problem(
             name,
             f"Nobody can listen at {host}:{port}: {error.strerror or error}.",
-            f"lsof -i :{port} says who has it; the setting port names another.",
+            f"lsof -i :{port} says who has it; the setting {'grpc.address' if is_grpc else 'port'} "
+            "names another.",
         )
 
 
 def _is_ours(host: str, port: int) -> bool:
     """Return whether what has a port answers as a server of ours."""
-    connection = HTTPConnection("127.0.0.1" if host in ("0.0.0.0", "::") else host, port, timeout=2)  # noqa: S104
+    connection = HTTPConnection(_find_local_name(host), port, timeout=_PATIENCE)
     try:
         connection.request("GET", "/health/live")
         return connection.getresponse().status == 200
@@ -134,6 +141,25 @@ def _is_ours(host: str, port: int) -> bool:
         return False
     finally:
         connection.close()
+
+
+def _has_health(host: str, port: int) -> bool:
+    """Return whether what has a port answers by gRPC that it serves, as a server of ours does."""
+    import grpc  # an extra
+
+    name = _find_local_name(host)
+    address = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            answer = channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=_PATIENCE)
+        except grpc.RpcError:
+            return False
+    return answer == _SERVING
+
+
+def _find_local_name(host: str) -> str:
+    """Return where this machine reaches what listens at a host."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
 
 
 def _find_folder(path: Path) -> Path:

@@ -11,7 +11,7 @@ from copilot_runtime.operation.database import Place, open_snapshot
 from copilot_runtime.operation.doctor.finding import Finding, good, problem, warning
 from copilot_runtime.operation.places import find_threads
 from copilot_runtime.operation.schemas import Schema, list_schemas
-from copilot_runtime.parts import build_carrier
+from copilot_runtime.parts import build_carrier, build_counters
 from copilot_runtime.storage.url import open_storage
 from copilot_runtime.threads.postgres.schema import LEASE
 from copilot_runtime.threads.url import build_store
@@ -58,6 +58,22 @@ async def check_carrier(settings: Settings) -> Sequence[Finding]:
     async with aclosing(carrier):
         await carrier.open(f"doctor{token_hex(4)}", _ignore, _ignore)
     return [good("carrier", f"messages go by {kind}")]
+
+
+async def check_limit_store(settings: Settings) -> Sequence[Finding]:
+    """See whether the store in which all processes count answers, and counts."""
+    from copilot_runtime.security.limits.counters import CountersFailed
+
+    if (counters := build_counters(settings)) is None:
+        return []
+    async with aclosing(counters):
+        try:
+            await counters.read("doctor")
+            await counters.enter("doctor", token_hex(4), 1000, 0.001)
+        except CountersFailed as error:
+            hint = "See whether it runs, and what address, user and password limits.store has."
+            return [problem("limits", f"The store of limits.store does not count: {error}.", hint)]
+    return [good("limits", "all processes count together in Redis")]
 
 
 def _ignore(*_: object) -> None:

@@ -7,6 +7,7 @@ from contextlib import aclosing, suppress
 from time import monotonic
 from urllib.parse import urlsplit
 
+from copilot_runtime.adapters.empty import EmptyAdapter
 from copilot_runtime.app import CopilotRuntime
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.errors import CopilotError
@@ -35,6 +36,8 @@ async def check_provider(runtime: CopilotRuntime, *, calls: bool) -> Sequence[Fi
     if calls:
         return [await _call(runtime, request)]
     endpoint = adapter.endpoint(request)
+    if endpoint.in_process or isinstance(adapter, EmptyAdapter):
+        return [good(name, f"{type(adapter).__name__}: it asks no service")]
     if not endpoint.url:
         return [good(name, f"{type(adapter).__name__}: not asked, for it costs tokens (--call)")]
     return [await _reach(name, endpoint.url, "Not asked, for it costs tokens: --call asks it.")]
@@ -75,12 +78,15 @@ async def check_telemetry(settings: Settings) -> Sequence[Finding]:
     return [await _reach("telemetry", url) for url in sorted(urls)]
 
 
-def check_access(runtime: CopilotRuntime) -> Sequence[Finding]:
+def check_access(
+    runtime: CopilotRuntime, settings: Settings, *, is_http: bool = True
+) -> Sequence[Finding]:
     """See whether people have to sign in."""
-    settings = runtime.settings
     if runtime.authenticate is not None or runtime.schemes is not None:
         return [good("access", "people and programs sign in")]
-    is_local = settings.host in ("127.0.0.1", "::1", "localhost")
+    is_local = settings.grpc.is_local
+    if is_http:
+        is_local = settings.host in ("127.0.0.1", "::1", "localhost")
     text = "Nobody has to sign in, and all share their threads."
     hint = "Set access.authenticate, such as [api_keys] or [jwt]."
     return [good("access", text) if is_local else warning("access", text, hint)]

@@ -171,6 +171,7 @@ def test_a_key_in_the_options_is_never_repeated(file: Path) -> None:
         ("planner.store", "dbos:postgresql://copilot:{}@db.example/copilot"),
         ("knowledge.vector_database", "postgresql://copilot:{}@db.example/copilot"),
         ("analyst.data", "sales=postgresql://copilot:{}@db.example/copilot"),
+        ("mcp.servers", "https://copilot:{}@mcp.example/@team/tools"),
     ],
 )
 @pytest.mark.parametrize("mark", ["/", "#", "?", "[", "@"])
@@ -184,6 +185,16 @@ def test_a_password_in_a_url_is_percent_encoded_and_never_repeated(
     assert found.startswith(f"The environment variable {variable}: {name!r} is ")
     assert "write %2F for /, %23 for #" in found
     assert not any(part in found for part in ("S3CR", "ETpw", "example"))
+
+
+@pytest.mark.parametrize("key", ["AKIA:hunter2@", "AKIA:hun/ter2@", "b?endpoint=http://u:hunter2@"])
+def test_a_bucket_has_no_key_in_its_address(file: Path, key: str) -> None:
+    for name in ("COPILOT_KNOWLEDGE_STORAGE", "COPILOT_ANALYST_FILES"):
+        found = complaint(file, "", {name: f"s3://{key}bucket"})
+        assert "the keys are in AWS_ACCESS_KEY_ID" in found
+        assert not any(part in found for part in ("AKIA", "hun", "ter2"))
+    load_settings(file, {"COPILOT_PLANNER_STORE": "sqlite:///srv/a@b.db"})
+    load_settings(file, {"COPILOT_KNOWLEDGE_STORAGE": "s3://b/a@b?endpoint=http://127.0.0.1:1"})
 
 
 def test_a_secret_is_not_repeated_with_its_section(file: Path) -> None:

@@ -20,7 +20,7 @@ REDACTED_NAMES = (
 
 _URL_NAMES = (
     *("threads", "carrier", "limits.store", "api_keys.store", "planner.store", "analyst.data"),
-    *("knowledge.vector_database", "knowledge.storage", "analyst.files"),
+    *("knowledge.vector_database", "knowledge.storage", "analyst.files", "mcp.servers"),
 )
 """The settings of whose URLs no message repeats more than the scheme."""
 

@@ -18,7 +18,11 @@ from pydantic import (
 )
 
 from copilot_runtime.config.published_secrets import check_secret
-from copilot_runtime.config.store_url import check_store_url
+from copilot_runtime.config.store_url import (
+    check_bucket_url,
+    check_store_url,
+    check_web_url,
+)
 
 _ORIGIN = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(:(?P<port>\d{1,5}))?/?"
@@ -142,6 +146,10 @@ CarrierAddress = Annotated[
 ]
 
 
+def _check_web_urls(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(check_web_url, texts))
+
+
 class Section(BaseModel):
     """Settings that belong together: what is not one of them is an error."""
 
@@ -251,7 +259,7 @@ class TranscriptionSettings(Section):
 class McpSettings(Section):
     """MCP servers whose tools models may use, and those that pages may name."""
 
-    servers: Words = Field(
+    servers: Annotated[Words, AfterValidator(_check_web_urls)] = Field(
         default=(), description="Addresses of MCP servers whose tools are actions.", repr=False
     )
     allowed: Words = Field(
@@ -279,7 +287,7 @@ class GuardrailSettings(Section):
 class KnowledgeSettings(Section):
     """Resources that models and agents may search. There is knowledge with a storage or sources."""
 
-    storage: str = Field(
+    storage: Annotated[str, AfterValidator(check_bucket_url)] = Field(
         default="",
         description="Where knowledge is: local:PATH, memory, or s3://BUCKET/PREFIX. "
         "Empty: local:.copilot/knowledge, if there are sources; else there is no knowledge.",
@@ -593,7 +601,7 @@ class AnalystSettings(Section):
     download_ttl: Seconds = Field(
         default=3600, description="Seconds for which a download can be fetched."
     )
-    files: str = Field(
+    files: Annotated[str, AfterValidator(check_bucket_url)] = Field(
         default="",
         description="Where charts and links to downloads are, for servers that share them: "
         "local:PATH or s3://BUCKET/PREFIX. Empty: in the memory of the server that made them.",

@@ -18,17 +18,14 @@ def check_store_url(text: str) -> str:
     it is meant: a `#` in a password ends what they take for the host.
     """
     _, colon, rest = text.partition("://")
-    if not colon:
+    if not colon or text.startswith("sqlite:"):
         return text
     try:
         parts = urlsplit(f"//{rest}")  # what is before may be two schemes, or a name
     except ValueError:  # a bracket
         raise ValueError(_WAY_OUT) from None
-    user, _, hosts = parts.netloc.rpartition("@")
     is_broken = (
-        re.search(r"[@\[\]\s]", user) is not None
-        or any(_HOST.fullmatch(host) is None for host in hosts.split(","))
-        or hosts.startswith(":")  # the beginning of a password
+        not _is_authority(parts.netloc)
         or "@" in parts.path
         or bool(parts.fragment)
         or text.endswith("#")
@@ -37,6 +34,39 @@ def check_store_url(text: str) -> str:
     if is_broken:
         raise ValueError(_WAY_OUT)
     return text
+
+
+def check_web_url(text: str) -> str:
+    """Return a URL of HTTP, whose path may have an `@`, as it is. Raises `ValueError` likewise."""
+    try:
+        is_broken = not _is_authority(urlsplit(text).netloc)
+    except ValueError:
+        is_broken = True
+    if is_broken:
+        raise ValueError(_WAY_OUT)
+    return text
+
+
+def check_bucket_url(text: str) -> str:
+    """Return the address of a storage as it is. Raises `ValueError` for one with a user in it."""
+    _, colon, rest = text.partition("s3://")
+    bucket, _, query = rest.partition("?")
+    if colon and (re.search(r"[@:]", bucket.partition("/")[0]) or re.search(r"//[^&]*@", query)):
+        raise ValueError(
+            "a bucket has no user in its address: the keys are in AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY"
+        )
+    return text
+
+
+def _is_authority(text: str) -> bool:
+    """Return whether a text is hosts, and what stands before them is percent-encoded."""
+    user, _, hosts = text.rpartition("@")
+    return (
+        re.search(r"[@\[\]\s]", user) is None
+        and all(_HOST.fullmatch(host) is not None for host in hosts.split(","))
+        and not hosts.startswith(":")  # the beginning of a password
+    )
 
 
 def mask_store_url(text: str) -> str:

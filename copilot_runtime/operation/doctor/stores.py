@@ -72,7 +72,8 @@ async def check_limit_store(settings: Settings) -> Sequence[Finding]:
             await counters.enter("doctor", token_hex(4), 1000, 0.001)
         except CountersFailed as error:
             hint = "See whether it runs, and what address, user and password limits.store has."
-            return [problem("limits", f"The store of limits.store does not count: {error}.", hint)]
+            text = f"The store of limits.store does not count: {error}".rstrip(".")
+            return [problem("limits", f"{text}.", hint)]
     return [good("limits", "all processes count together in Redis")]
 
 

@@ -5,7 +5,7 @@ the router, so that every client is asked who it is, and reads its errors, in on
 there as it is, without a detour through the models. A test holds the answers to them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal, cast
 
@@ -95,19 +95,53 @@ class ThreadArchival(_Model):
     archived: Literal[True]
 
 
-class RunAgentInput(_Model):
-    """What an AG-UI client sends to begin a run."""
+class Resume(BaseModel):
+    """A person's answer to an interrupt."""
+
+    interrupt_id: str = Field(alias="interruptId", examples=["interrupt-1"])
+    status: Literal["resolved", "cancelled"] = Field(
+        default="resolved", description="cancelled where the person gave no answer."
+    )
+    payload: Any = Field(
+        default=None,
+        description="The answer, as the agent that asked expects it.",
+        examples=[{"approved": True}],
+    )
+
+
+class RunAgentInput(BaseModel):
+    """What an AG-UI client sends to begin a run; fields that are not known are passed over."""
+
+    model_config = ConfigDict(extra="allow")
 
     thread_id: str = Field(alias="threadId", examples=["thread-1"])
     run_id: str = Field(alias="runId", examples=["run-1"])
     messages: list[dict[str, Any]] = Field(
         examples=[[{"id": "m1", "role": "user", "content": "Hello!"}]]
     )
-    tools: list[dict[str, Any]] = Field(examples=[[]])
-    context: list[dict[str, Any]] = Field(examples=[[]])
+    tools: list[dict[str, Any]] = Field(
+        default=[], description="What the page can do.", examples=[[]]
+    )
+    context: list[dict[str, Any]] = Field(
+        default=[], description="What the page shows.", examples=[[]]
+    )
     state: Any = Field(default=None, examples=[{}])
     forwarded_props: dict[str, Any] | None = Field(
         default=None, alias="forwardedProps", examples=[{}]
+    )
+    resume: list[Resume] | None = Field(
+        default=None,
+        description="Answers to the interrupts with which the last run of the thread ended.",
+        examples=[[]],
+    )
+    protocol_version: str | None = Field(
+        default=None,
+        alias="protocolVersion",
+        description="The version of AG-UI that the client speaks; without it, one before 1.0.",
+        examples=["1.0"],
+    )
+    parent_run_id: str | None = Field(
+        default=None, alias="parentRunId", description="The run before.", examples=[None]
     )
 
 
@@ -278,7 +312,10 @@ def _make_routes(path: str) -> Sequence[RestRoute]:
 
     @streams.post("/agent/{agent}/connect", openapi_extra=run_input)
     async def connect(agent: AgentId) -> None:
-        """Read a thread from its beginning, and the answer that is still being written."""
+        """Read a thread from its beginning, and the answer that is still being written.
+
+        The body is that of a run, in which `messages` may be empty: only `threadId` counts.
+        """
 
     @streams.post("/agent/{agent}/suggest", openapi_extra=run_input)
     async def suggest(agent: AgentId) -> None:
@@ -297,5 +334,21 @@ def _make_routes(path: str) -> Sequence[RestRoute]:
 
 def _body(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
     """Return the description of a body, which the endpoint reads and checks itself."""
-    content = {"application/json": {"schema": model.model_json_schema()}}
+    schema = model.model_json_schema()
+    inlined = _inline(schema, schema.pop("$defs", {}))
+    content = {"application/json": {"schema": inlined}}
     return {"requestBody": {"required": required, "content": content}}
+
+
+def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
+    """Return a schema without `$ref`, which would lead nowhere from within a description."""
+    match node:
+        case {"$ref": str(name)}:
+            return _inline(definitions[name.removeprefix("#/$defs/")], definitions)
+        case dict():
+            fields = cast("dict[str, Any]", node)
+            return {name: _inline(value, definitions) for name, value in fields.items()}
+        case list():
+            return [_inline(item, definitions) for item in cast("list[Any]", node)]
+        case _:
+            return node

@@ -15,6 +15,8 @@ from copilot_runtime.transports.agui.endpoint import AguiEndpoint
 from copilot_runtime.transports.agui.rest import (
     Info,
     Problem,
+    Resume,
+    RunAgentInput,
     StopResult,
     Thread,
     ThreadArchival,
@@ -126,6 +128,43 @@ def test_threads_are_described_with_models_and_examples() -> None:
     }
     assert thread["name"]["examples"] == ["A trip to Paris"]
     assert "422" not in list_threads["responses"]
+
+
+def describe_run() -> dict[str, Any]:
+    body = runtime().app().openapi()["paths"]["/graphql/agent/{agent}/run"]["post"]["requestBody"]
+    return body["content"]["application/json"]["schema"]
+
+
+def test_a_run_is_described_with_all_that_is_read_of_it() -> None:
+    schema = describe_run()
+
+    assert schema["required"] == ["threadId", "runId", "messages"]
+    assert schema["additionalProperties"] is True
+    assert schema["properties"]["resume"]["anyOf"][0]["items"]["required"] == ["interruptId"]
+    assert "$defs" not in schema
+    assert {"resume", "protocolVersion", "tools", "context"} <= schema["properties"].keys()
+
+
+@pytest.mark.parametrize("verb", ["run", "connect", "suggest", "ask"])
+def test_what_is_described_as_required_is_enough_and_needed(verb: str) -> None:
+    enough = {name: RUN[name] for name in describe_run()["required"]}
+    with TestClient(runtime().app()) as client:
+        url = f"/graphql/agent/default/{verb}"
+        taken = client.post(url, json=enough)
+        refused = [client.post(url, json={**enough, name: None}).status_code for name in enough]
+
+    assert taken.status_code == 200
+    assert refused == [400, 400, 400]
+
+
+def test_an_answer_to_an_interrupt_is_taken_as_it_is_described() -> None:
+    answer = Resume(interruptId="i", payload={"approved": True}).model_dump(by_alias=True)
+    body = RunAgentInput.model_validate({**RUN, "resume": [answer], "protocolVersion": "1.0"})
+    with TestClient(runtime().app()) as client:
+        sent = body.model_dump(by_alias=True, exclude_unset=True)
+        heard = client.post("/graphql/agent/default/run", json=sent).text
+
+    assert "there is no such question in this conversation" in heard
 
 
 def test_without_agui_there_is_nothing_of_it_to_describe() -> None:

@@ -197,7 +197,7 @@ class AgentNotFound(NotFound):
     """No agent has the name the client asked for."""
 
     code = "AGENT_NOT_FOUND"
-    status_code = 500
+    status_code = 500  # as from Node over GraphQL; requests of AG-UI are answered with 404
     help_url = _AGENT_HELP
 
     def __init__(self, name: str, known: Iterable[str]) -> None:

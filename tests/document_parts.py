@@ -3,7 +3,9 @@
 import ast
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
 import click
@@ -121,18 +123,46 @@ def preset_table(adapter: str) -> str:
 
 def errors_table() -> str:
     """Return every error as a table in Markdown, by its code."""
-    kinds = [
-        kind
-        for kind in vars(errors).values()
-        if inspect.isclass(kind) and issubclass(kind, CopilotError)
-    ]
     rows = [
-        f"| [`{kind.code}`](#{kind.code.lower()}) | `{kind.__name__}` | {kind.status_code} "
+        f"| [`{kind.code}`](#{kind.code.lower()}) | `{_class_name(kind)}` | {_status(kind)} "
         f"| {kind.visibility} | {kind.severity} |"
-        for kind in sorted(kinds, key=lambda kind: kind.code)
+        for kind in sorted(_list_errors(), key=lambda kind: kind.code)
     ]
     head = ["| code | class | status | shown as | severity |", "|---|---|---|---|---|"]
     return _lines([*head, *rows])
+
+
+def _list_errors() -> list[type[CopilotError]]:
+    """Return all errors of `errors`, and of each other code one that has it."""
+    kinds = [*_list_classes(errors)]
+    codes = {kind.code for kind in kinds}
+    package = Path(inspect.getfile(errors)).parent
+    files = [file for file in package.rglob("*.py") if '\n    code = "' in file.read_text("utf-8")]
+    for file in sorted(files, key=lambda file: (len(file.parts), file)):
+        name = ".".join(file.relative_to(package.parent).with_suffix("").parts)
+        for kind in _list_classes(import_module(name)):
+            if kind.__module__ == name and "code" in vars(kind) and kind.code not in codes:
+                codes.add(kind.code)
+                kinds.append(kind)
+    return kinds
+
+
+def _list_classes(module: ModuleType) -> Iterator[type[CopilotError]]:
+    for kind in vars(module).values():
+        if inspect.isclass(kind) and issubclass(kind, CopilotError):
+            yield kind
+
+
+def _class_name(kind: type[CopilotError]) -> str:
+    name = f"{kind.__module__}.{kind.__name__}"
+    return name.removeprefix("copilot_runtime.errors.")
+
+
+def _status(kind: type[CopilotError]) -> str:
+    """Return its status; Node's of GraphQL is another than that of HTTP for an unknown agent."""
+    if kind is errors.AgentNotFound:
+        return f"404; over GraphQL {kind.status_code}"
+    return str(kind.status_code)
 
 
 def events_reference() -> str:

@@ -17,6 +17,15 @@ class PeerLost(CopilotError):
 
     code = "PEER_LOST"
     status_code = 503
+    is_hint_public = True
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            message,
+            hint="Send the request again in a moment: if that process has ended, its answers are "
+            "ended within 15 seconds. If it goes on, the operator finds the cause by "
+            "`copilot-runtime doctor`, and by `carrier` in /health/ready.",
+        )
 
 
 class Carrier(ABC):

@@ -196,8 +196,9 @@ async def test_nobody_waits_for_the_answer_of_a_server_that_died(
     if is_noticed:
         other.lose("other")
 
-    with pytest.raises(PeerLost, match="ended before it had answered"):
+    with pytest.raises(PeerLost, match="ended before it had answered") as lost:
         await question
+    assert "Send the request again" in lost.value.public
     await found.aclose()
 
 

@@ -11,7 +11,7 @@ from copilot_runtime.adapters.capabilities import UNDOCUMENTED, UNSUPPORTED
 from copilot_runtime.config import load_settings
 from copilot_runtime.transports.agui import routes
 from tests.document_parts import COLUMNS, PARTS, example_settings
-from tests.documents import DOCS, EXAMPLE, between, generated_parts, page_name, pages
+from tests.documents import DOCS, EXAMPLE, ROOT, between, generated_parts, page_name, pages
 
 GENERATED = [
     pytest.param(path, marker, text, id=f"{page_name(path)}-{marker}")
@@ -42,6 +42,17 @@ def test_every_code_of_an_error_has_a_paragraph() -> None:
     text = (DOCS / "reference" / "errors.md").read_text(encoding="utf-8")
     codes = re.findall(r"^\| \[`(\w+)`\]", text, re.MULTILINE)
     assert set(re.findall(r"^### (\w+)$", text, re.MULTILINE)) == set(codes)
+
+
+def test_every_code_that_a_class_of_the_package_has_is_on_the_page_of_errors() -> None:
+    text = (DOCS / "reference" / "errors.md").read_text(encoding="utf-8")
+    sources = [file.read_text("utf-8") for file in (ROOT / "copilot_runtime").rglob("*.py")]
+    codes = {
+        code for source in sources for code in re.findall(r'^    code = "(\w+)"', source, re.M)
+    }
+
+    assert len(codes) > 30
+    assert {code for code in codes if f"\n### {code}\n" not in text} == set()
 
 
 def test_the_tables_of_abilities_show_every_adapter_that_lacks_something() -> None:

@@ -1,8 +1,8 @@
-"""`copilot-runtime threads`: list, export, import and delete stored threads."""
+"""`copilot-runtime threads`: list, export, import, hand over and delete stored threads."""
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,12 +35,13 @@ ConfigOption = Annotated[
 
 @threads.callback()
 def look_after() -> None:
-    """List, export, import and delete stored threads.
+    """List, export, import, hand over and delete stored threads.
 
     \b
     copilot-runtime threads list
     copilot-runtime threads export > threads.jsonl
     copilot-runtime threads import threads.jsonl --store postgresql://localhost/app
+    copilot-runtime threads assign --to ann
     copilot-runtime threads expire --days 90
 
     These commands may be used while servers run.
@@ -67,9 +68,11 @@ def show(
     Without --owner, the threads of all users are listed, oldest first.
     """
 
+    from copilot_runtime.threads.listing import list_threads
+
     async def work(threads_store: "ThreadStore") -> None:
         left = limit
-        async with aclosing(_list_threads(threads_store, owner, agent)) as found:
+        async with aclosing(list_threads(threads_store, owner, agent)) as found:
             async for thread in found:
                 if (thread.archived and not archived) or agent not in (None, thread.agent):
                     continue
@@ -154,6 +157,70 @@ def read_in(
 
 
 @threads.command()
+def assign(
+    to: Annotated[str, typer.Option(help="User who gets them.")],
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from", help="Owner whose threads these are, as `list` shows it; default: nobody."
+        ),
+    ] = "",
+    tenant: Annotated[str, typer.Option(help="Tenant of the user who gets them.")] = "",
+    thread: Annotated[
+        list[str] | None, typer.Option(help="Only the thread with this id; may be repeated.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List these threads, and change none.")
+    ] = False,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Give threads to a user, such as those from before anybody had to sign in.
+
+    \b
+    copilot-runtime threads assign --to ann --dry-run
+    copilot-runtime threads assign --to ann --tenant acme --thread 4f1c --thread 9b7e
+    copilot-runtime threads assign --from ann --to ann --tenant acme
+
+    Nothing is changed while one of them is being answered. Archived ones are given, too; a thread
+    whose id the user has already stays where it is, and is named.
+    """
+    from copilot_runtime.cli.audit import record_command
+    from copilot_runtime.config import load_settings
+    from copilot_runtime.threads.assignment import Assignment
+
+    settings = load_settings(config)
+    plan = Assignment(source, _build_owner(to, tenant), thread or ())
+    if plan.owner == source:
+        raise ConfigurationFailed(
+            f"{source!r} has these threads already.", hint="Give another user with --to."
+        )
+
+    async def work(threads_store: "ThreadStore") -> None:
+        if dry_run:
+            count = 0
+            async with aclosing(plan.list_threads(threads_store)) as found:
+                async for one in found:
+                    typer.echo(_line(one))
+                    count += 1
+            _say(f"Would give {count} threads to {plan.owner!r}.")
+            return
+        try:
+            async with aclosing(plan.carry_out(threads_store)) as steps:
+                async for count in steps:
+                    _progress(count)
+        finally:
+            for id in plan.conflicts:
+                _say(f"Left {id!r}: {plan.owner!r} has a thread with this id.")
+            _say(f"Gave {plan.count} threads to {plan.owner!r}.")
+            if plan.count:
+                subject = f"{plan.count} of {source!r} to {plan.owner!r}"
+                record_command(settings, "threads.assign", subject)
+
+    _with_store(store, config, work)
+
+
+@threads.command()
 def expire(
     days: Annotated[
         float,
@@ -187,6 +254,28 @@ def expire(
             _say(f"Deleted {files} files of threads that are no more.")
 
     _with_store(store, config, work)
+
+
+def _build_owner(user: str, tenant: str) -> str:
+    """Return the owner that a user of a tenant is. Raises `ConfigurationFailed`."""
+    from copilot_runtime.errors import Misuse
+    from copilot_runtime.identity import TENANT_PREFIX, Identity, is_tenant
+    from copilot_runtime.threads.validation import check_id
+
+    if tenant and not is_tenant(tenant):
+        raise ConfigurationFailed(
+            f"{tenant[:60]!r} cannot be a tenant.", hint="It has letters, digits and . _ -"
+        )
+    if not user or user.startswith(TENANT_PREFIX):
+        raise ConfigurationFailed(
+            f"{user[:60]!r} cannot be a user.", hint="Name the user with --to, and --tenant beside."
+        )
+    owner = Identity(user=user, tenant=tenant).owner or ""
+    try:
+        check_id("user", owner)
+    except Misuse as error:
+        raise ConfigurationFailed(error.message, hint=error.hint) from None
+    return owner
 
 
 async def _forget_files(
@@ -257,33 +346,12 @@ def _file(file: Path | None, mode: str) -> AbstractContextManager[BinaryIO] | No
         ) from error
 
 
-async def _list_threads(
-    store: "ThreadStore", owner: str | None, agent: str | None
-) -> AsyncGenerator["Thread", None]:
-    """Yield threads, a page at a time, archived ones too."""
-    from copilot_runtime.threads.store import ThreadQuery
-    from copilot_runtime.threads.validation import MOST_PER_PAGE
-
-    cursor: str | None = None
-    while True:
-        if owner is None:
-            page = await store.everyones(cursor)
-        else:
-            query = ThreadQuery(
-                owner=owner, agent=agent, archived=True, limit=MOST_PER_PAGE, cursor=cursor
-            )
-            page = await store.list(query)
-        for thread in page.threads:
-            yield thread
-        cursor = page.next_cursor
-        if cursor is None:
-            return
-
-
 async def _show_older(store: "ThreadStore", before: datetime) -> int:
     """Print the threads that were last used before a moment and have no run. Return how many."""
+    from copilot_runtime.threads.listing import list_threads
+
     count = 0
-    async with aclosing(_list_threads(store, None, None)) as found:
+    async with aclosing(list_threads(store, None)) as found:
         async for thread in found:
             if thread.updated_at >= before:
                 continue

@@ -276,6 +276,12 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         now = self._clock.now()
         return await self._do(partial(transactions.put_thread, thread=thread, runs=runs, now=now))
 
+    async def assign(self, keys: Sequence[ThreadKey], owner: str) -> Sequence[ThreadKey]:
+        """Give threads to another owner. Raises `ThreadBusy`, or `Misuse` for no such owner."""
+        check_text("owner", owner)
+        valid = [key for key in keys if is_valid_key(key)]
+        return await self._do(partial(transactions.assign_threads, keys=valid, owner=owner))
+
     async def save_checkpoint(self, key: CheckpointKey, data: bytes) -> bool:
         """Store what an agent needs to go on with a run that waits for a person."""
         if not is_valid_key(ThreadKey(key.owner, key.thread_id)):

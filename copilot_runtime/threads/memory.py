@@ -203,6 +203,23 @@ class MemoryThreads(ThreadStore):
         local.runs.sort(key=lambda run: run.began)
         return len(new)
 
+    async def assign(self, keys: Sequence[ThreadKey], owner: str) -> Sequence[ThreadKey]:
+        """Give threads to another owner. Raises `ThreadBusy`, or `Misuse` for no such owner."""
+        check_text("owner", owner)
+        found = [thread for key in keys if (thread := self._threads.get(key)) is not None]
+        if running := next((thread for thread in found if thread.running), None):
+            raise busy(running.key)
+        moves: list[ThreadKey] = []
+        for thread in found:
+            key, new_key = thread.key, ThreadKey(owner, thread.key.id)
+            if new_key not in self._threads:
+                self._remove(thread)
+                thread.key = new_key
+                self._threads[new_key] = thread
+                self._latest_of(owner).add(thread)
+                moves.append(key)
+        return moves
+
     async def save_checkpoint(self, key: CheckpointKey, data: bytes) -> bool:
         """Store what an agent needs to go on with a run that waits for a person."""
         return await self._checkpoints.save_checkpoint(key, data)

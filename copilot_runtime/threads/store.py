@@ -209,6 +209,14 @@ class ThreadStore:
         """
         raise NotImplementedError
 
+    async def assign(self, keys: Sequence[ThreadKey], owner: str) -> Sequence[ThreadKey]:
+        """Give threads to another owner, all or nothing: for the operator only.
+
+        Returns which are given. Those that are not there are skipped, and so are those whose id a
+        thread of that owner has. Raises `ThreadBusy` if one of them is being answered.
+        """
+        raise NotImplementedError
+
     async def save_checkpoint(self, key: CheckpointKey, data: bytes) -> bool:  # noqa: ARG002
         """Store what an agent needs to go on with a run that waits for a person.
 

@@ -73,6 +73,10 @@ class Transaction(ABC):
         """
 
     @abstractmethod
+    async def set_key(self, thread: int, key: ThreadKey) -> None:
+        """Give a thread, by its number, another key, which no other one has."""
+
+    @abstractmethod
     async def add_names(self, thread: int, names: Iterable[str]) -> None:
         """Remember names of messages."""
 
@@ -334,6 +338,27 @@ async def expire_threads(db: Transaction, *, before: int, after: int) -> Sequenc
     statement = "DELETE FROM copilot_threads WHERE id = ?"
     await db.execute_many(statement, [(number,) for number in numbers])
     return numbers
+
+
+async def assign_threads(
+    db: Transaction, *, keys: Sequence[ThreadKey], owner: str
+) -> Sequence[ThreadKey]:
+    """Give threads to another owner, but for those whose id that one has. Returns which.
+
+    Raises `ThreadBusy` if one of them is being answered.
+    """
+    select = f"SELECT id, running FROM copilot_threads WHERE {db.by_key} FOR UPDATE"  # noqa: S608  # ours
+    moves: list[ThreadKey] = []
+    # in one order everywhere, so that no two programs wait for each other
+    for key in sorted(keys):
+        rows = await db.fetch(select, *db.key_values(key))
+        new_key = ThreadKey(owner, key.id)
+        if any(running is not None for _, running in rows):
+            raise busy(key)
+        if rows and not await db.fetch(select, *db.key_values(new_key)):
+            await db.set_key(rows[0][0], new_key)
+            moves.append(key)
+    return moves
 
 
 async def put_thread(

@@ -48,6 +48,12 @@ class PostgresTransaction(Transaction):
         )
         return tuple(row)
 
+    async def set_key(self, thread: int, key: ThreadKey) -> None:
+        await self._connection.execute(
+            "UPDATE copilot_threads SET digest = $1, owner = $2, thread = $3 WHERE id = $4",
+            *(hash_key(key), *key, thread),
+        )
+
     async def add_names(self, thread: int, names: Iterable[str]) -> None:
         await self.add_new_names(thread, names)
 

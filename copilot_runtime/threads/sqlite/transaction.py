@@ -75,6 +75,11 @@ class SqliteTransaction(Transaction):
         assert added.lastrowid is not None
         return added.lastrowid, run, server, True
 
+    async def set_key(self, thread: int, key: ThreadKey) -> None:
+        self._connection.execute(
+            "UPDATE threads SET owner = ?, thread = ? WHERE id = ?", (*key, thread)
+        )
+
     async def add_names(self, thread: int, names: Iterable[str]) -> None:
         self._connection.executemany(
             "INSERT OR IGNORE INTO known (thread, name) VALUES (?, ?)",

@@ -1,0 +1,74 @@
+"""Threads that get another owner, such as those from before anybody had to sign in."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from copilot_runtime.errors import NotFound
+from copilot_runtime.threads.listing import list_threads
+from copilot_runtime.threads.store import Thread, ThreadKey, ThreadStore
+from copilot_runtime.threads.validation import busy
+
+_AT_ONCE = 100
+"""Threads of one transaction: answers wait for it."""
+
+
+class Assignment:
+    """The threads of `source`, or those of them with some ids, that `owner` is to get."""
+
+    def __init__(self, source: str, owner: str, ids: Sequence[str] = ()) -> None:
+        self.source = source
+        self.owner = owner
+        self.ids = [*dict.fromkeys(ids)]
+        self.count = 0
+        """How many the owner has got."""
+        self.conflicts: list[str] = []
+        """The ids of those that stay: the owner has a thread with the same one."""
+
+    async def list_threads(self, store: ThreadStore) -> AsyncGenerator[Thread, None]:
+        """Yield what is to be given. Raises `ThreadBusy`, or `NotFound` for an id that is none."""
+        async with aclosing(self._find_threads(store)) as found:
+            async for thread in found:
+                if thread.is_running:
+                    raise busy(thread.key)
+                yield thread
+
+    async def carry_out(self, store: ThreadStore) -> AsyncGenerator[int, None]:
+        """Give the threads, and yield how many are given so far.
+
+        Nothing is given while one of them is being answered: raises `ThreadBusy`. If an answer
+        begins meanwhile, some are given already; who does it again gives the rest.
+        """
+        async with aclosing(self.list_threads(store)) as found:
+            async for _ in found:
+                pass
+        batch: list[ThreadKey] = []
+        async with aclosing(self.list_threads(store)) as found:
+            async for thread in found:
+                batch.append(thread.key)
+                if len(batch) == _AT_ONCE:
+                    await self._give(store, batch)
+                    batch = []
+                    yield self.count
+        await self._give(store, batch)
+        yield self.count
+
+    async def _find_threads(self, store: ThreadStore) -> AsyncGenerator[Thread, None]:
+        if not self.ids:
+            async with aclosing(list_threads(store, self.source)) as found:
+                async for thread in found:
+                    yield thread
+        for id in self.ids:
+            thread = await store.get(ThreadKey(self.source, id))
+            if thread is None:
+                whose = repr(self.source) if self.source else "nobody"
+                raise NotFound(
+                    f"There is no thread {id!r} of {whose}.",
+                    hint="`copilot-runtime threads list` shows owners and ids.",
+                )
+            yield thread
+
+    async def _give(self, store: ThreadStore, keys: Sequence[ThreadKey]) -> None:
+        moves = {*await store.assign(keys, self.owner)}
+        self.count += len(moves)
+        stays = [key for key in keys if key not in moves]
+        self.conflicts += [key.id for key in stays if await store.get(key) is not None]

@@ -1,0 +1,120 @@
+"""Threads that get another owner, in every store and by the command."""
+
+import asyncio
+import shlex
+from contextlib import aclosing as closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from copilot_runtime.cli.main import cli
+from copilot_runtime.errors import ThreadBusy
+from copilot_runtime.threads.sqlite import SqliteThreads
+from copilot_runtime.threads.store import ThreadKey, ThreadQuery, ThreadStore
+from tests.threads.logs import KEY, listed, run_of, threads, told
+
+pytestmark = pytest.mark.anyio
+
+NOBODYS = ThreadQuery(owner="")
+
+
+async def test_a_thread_is_its_new_owners_alone(store: ThreadStore) -> None:
+    [nobodys] = threads("t", owner="")
+    await told(store, run_of(nobodys))
+    before = await store.runs(nobodys)
+
+    assert await store.assign([nobodys, ThreadKey("", "missing")], "ann") == [nobodys]
+    assert await store.runs(KEY) == before
+    assert (await listed(store), await listed(store, NOBODYS)) == (["t"], [])
+    assert await store.get(nobodys) is None
+    assert await store.begin(run_of(KEY, run_id="next")) == []  # it knows the message
+
+
+async def test_none_is_given_while_one_is_being_answered(store: ThreadStore) -> None:
+    first, second = threads("a", "b", owner="")
+    await told(store, run_of(first))
+    await store.begin(run_of(second, run_id="now"))
+
+    with pytest.raises(ThreadBusy, match="'b' is still being answered"):
+        await store.assign([first, second], "ann")
+    assert await listed(store) == []
+
+
+async def test_a_thread_stays_whose_id_the_new_owner_has(store: ThreadStore) -> None:
+    nobodys = ThreadKey("", "t")
+    for key in (nobodys, KEY):
+        await told(store, run_of(key, run_id=f"of-{key.owner}"))
+
+    assert await store.assign([nobodys], "ann") == []
+    assert [run.run_id for run in await store.runs(KEY)] == ["of-ann"]
+    assert [run.run_id for run in await store.runs(nobodys)] == ["of-"]
+
+
+@pytest.fixture
+async def folder(anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with three threads of nobody, and one of Ann with an id of these."""
+    async with closing(SqliteThreads(tmp_path / "threads.db")) as store:
+        for key in [*threads("a", "b", "c", owner=""), ThreadKey("tenant:acme/ann", "c")]:
+            await told(store, run_of(key))
+        await store.update(ThreadKey("", "a"), archived=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def assign(line: str) -> tuple[int, str, str]:
+    words = ["threads", "assign", *shlex.split(line), "--store", "sqlite:threads.db"]
+    done = CliRunner().invoke(cli, words)
+    error = "" if isinstance(done.exception, SystemExit | None) else str(done.exception)
+    return done.exit_code, done.stdout, done.stderr + error
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_operator_hands_over_what_was_nobodys() -> None:
+    _, dry, said = assign("--to ann --tenant acme --dry-run")
+    done = assign("--to ann --tenant acme")
+    again = assign("--to ann --tenant acme --dry-run")
+
+    assert (len(dry.splitlines()), said) == (3, "Would give 3 threads to 'tenant:acme/ann'.\n")
+    assert done == (
+        0,
+        "",
+        "Left 'c': 'tenant:acme/ann' has a thread with this id.\n"
+        "Gave 2 threads to 'tenant:acme/ann'.\n",
+    )
+    assert again[2] == "Would give 1 threads to 'tenant:acme/ann'.\n"
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_operator_hands_over_threads_by_their_ids() -> None:
+    assert assign("--to bob --thread a --thread b --thread a")[2] == "Gave 2 threads to 'bob'.\n"
+    assert assign("--from bob --to eve --thread a")[2] == "Gave 1 threads to 'eve'.\n"
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("--to ann --thread a --thread x", "There is no thread 'x' of nobody."),
+        ("--to ''", "'' cannot be a user."),
+        ("--to tenant:acme/ann", "'tenant:acme/ann' cannot be a user."),
+        ("--to ann --tenant a/b", "'a/b' cannot be a tenant."),
+        ("--from ann --to ann", "'ann' has these threads already."),
+        (f"--to {'x' * 501}", "longer than 500 characters"),
+    ],
+)
+def test_a_handover_that_cannot_be_changes_nothing(line: str, why: str) -> None:
+    status, _, said = assign(line)
+
+    assert (status, why in said) == (1, True), said
+    assert assign("--to ann --dry-run")[2] == "Would give 3 threads to 'ann'.\n"
+
+
+async def test_nothing_is_handed_over_while_a_server_answers_there(folder: Path) -> None:
+    async with closing(SqliteThreads(folder / "threads.db")) as server:
+        await server.begin(run_of(ThreadKey("", "b"), run_id="now"))
+        status, _, said = await asyncio.to_thread(assign, "--to ann")
+        kept = await listed(server, ThreadQuery(owner="", archived=True))
+
+    assert (status, "'b' is still being answered" in said) == (1, True)
+    assert sorted(kept) == ["a", "b", "c"]

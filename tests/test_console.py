@@ -121,6 +121,14 @@ def test_the_sandbox_has_no_origin_and_reaches_what_its_query_names_and_nothing_
     assert "http" not in bare
 
 
+def test_no_page_shows_the_key_that_is_typed_into_it() -> None:
+    pages = [*Path(console.__file__).parent.parent.rglob("page.html")]
+    fields = [re.findall(r'<input id="authorization"[^>]*>', page.read_text()) for page in pages]
+
+    assert sum(map(len, fields)) > 4
+    assert all('type="password"' in field for found in fields for field in found)
+
+
 def test_the_page_needs_nothing_from_anywhere_else(client: TestClient):
     page = client.get("/").text
 

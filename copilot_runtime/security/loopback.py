@@ -69,7 +69,8 @@ class LoopbackGuard:
         return (
             f"Nobody has to sign in, and other machines reach this server at "
             f"{self._exposed_address}: whoever does may use the model at your expense and read all "
-            "threads. Give CopilotRuntime an authenticate function, or listen on 127.0.0.1."
+            "threads. Name ways to sign in by the setting access.authenticate, such as api_keys, "
+            "give CopilotRuntime an authenticate function, or listen on 127.0.0.1."
         )
 
     def listen(self, listener: Listener) -> None:

@@ -281,6 +281,7 @@ def test_who_listens_for_others_without_a_login_is_told_once(
 
     (line,) = [record.getMessage() for record in caplog.records]
     assert "Nobody has to sign in" in line
+    assert "the setting access.authenticate" in line
     assert "10.0.0.7" in line
     assert "\n" not in line
     assert ready == {"status": "ready", "threads": "reachable", "warnings": [line]}

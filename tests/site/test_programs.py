@@ -119,6 +119,17 @@ def test_every_program_runs_and_what_it_makes_answers(block: Block, run: Run) ->
     assert text_of(response)
 
 
+def test_a_program_searches_and_asks_the_graph_over_grpc(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [block] = [it for it in blocks("python", "run/services") if "VectorStub" in it.code]
+    run(block)
+    said = capsys.readouterr().out
+
+    assert "Mill Library: Mill Library\nThe library opens at nine." in said
+    assert '<https://schema.org/openingHours> "Mo-Fr 09:00"' in said
+
+
 def test_the_policy_for_a_folder_hides_its_files_from_others(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

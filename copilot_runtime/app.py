@@ -778,7 +778,7 @@ class CopilotRuntime:
             schemes=self.schemes,
             access=settings.access,
             operators=settings.telemetry.operators,
-            proxies=settings.proxy.addresses,
+            proxies=settings.proxy.forwarders,
         )
 
     @asynccontextmanager

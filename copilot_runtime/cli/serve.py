@@ -82,7 +82,7 @@ def serve(
         log_config=None,
         server_header=False,
         # else an address that anybody on this machine writes would count as that of a proxy
-        proxy_headers=not settings.proxy.addresses,
+        proxy_headers=not settings.proxy.forwarders,
         # runs may take as long again, once they have been stopped
         timeout_graceful_shutdown=ceil(2 * settings.stop_timeout),
         ws_max_size=settings.max_body_bytes,

@@ -170,12 +170,17 @@ class JwtSettings(Section):
 
 
 class ProxySettings(Section):
-    """Users whom a proxy before this server has signed in, by headers that it sets."""
+    """Proxies before this server, and those among them that sign people in by headers."""
 
     addresses: Annotated[Words, AfterValidator(_check_networks)] = Field(
         default=(),
-        description="Addresses and networks of proxies, such as 10.0.0.0/8; unix for a socket. "
-        "Nobody else's headers count.",
+        description="Addresses and networks of proxies whose X-Forwarded-For is believed, such as "
+        "10.0.0.0/8; unix for a socket.",
+    )
+    sign_in_addresses: Annotated[Words, AfterValidator(_check_networks)] = Field(
+        default=(),
+        description="Those of proxies that sign people in, and set the headers below themselves. "
+        "Nobody else's count.",
     )
     user_header: Header = Field(
         default="x-forwarded-user", min_length=1, description="Header with the user's id."
@@ -184,6 +189,11 @@ class ProxySettings(Section):
     roles_header: Header = Field(
         default="", description="Header with the roles, separated by commas. Empty: none."
     )
+
+    @property
+    def forwarders(self) -> tuple[str, ...]:
+        """The addresses of all proxies that say for whom they ask."""
+        return (*self.addresses, *self.sign_in_addresses)
 
 
 class ServiceTokenSettings(Section):

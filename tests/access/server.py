@@ -57,7 +57,7 @@ def settings_of(path: Path, **more: Any) -> Settings:
         "api_keys": {"store": f"sqlite:{path}/access.db"},
         "jwt": {"issuer": ISSUER, "audience": [AUDIENCE], "jwks": jwks},
         "proxy": {
-            "addresses": ["127.0.0.1"],
+            "sign_in_addresses": ["127.0.0.1"],
             "tenant_header": "x-tenant",
             "roles_header": "x-roles",
         },

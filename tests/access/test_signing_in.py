@@ -1,6 +1,7 @@
 """Several ways to sign in at once: what is recognised decides, and what is wrong is refused."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,13 +114,16 @@ async def test_a_key_may_stand_in_a_header_of_its_own(tmp_path: Path) -> None:
         assert await owners_of(server.browser(x_api_key=text)) == ["ada"]
 
 
-async def test_headers_of_a_proxy_are_believed_from_its_address_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("balancers", [[], ["127.0.0.1"]])
+async def test_headers_of_a_proxy_are_believed_from_its_address_alone(
+    tmp_path: Path, balancers: Sequence[str]
+) -> None:
     seen: list[RunInput] = []
 
     def remember(run: RunInput) -> None:
         seen.append(run)
 
-    proxy = {"addresses": ["10.0.0.0/8"]}
+    proxy = {"addresses": balancers, "sign_in_addresses": ["10.0.0.0/8"]}
     settings = settings_of(tmp_path, proxy=proxy, forward_headers=["*"], deny_headers=["x-none"])
     async with entering(tmp_path, settings=settings, on_before_request=remember) as server:
         text = await issue_key(server.keys, "ada")
@@ -252,7 +256,7 @@ async def test_a_hook_cannot_return_the_owner_of_a_tenant(user: str) -> None:
     [
         (["api_key"], "Did you mean 'api_keys'"),
         (["jwt"], "no keys"),
-        (["proxy"], "proxy.addresses is empty"),
+        (["proxy"], "proxy.sign_in_addresses is empty"),
         (["service_tokens"], "service_tokens.secrets is empty"),
     ],
 )

@@ -15,6 +15,9 @@ import pytest
 import yaml
 
 from copilot_runtime.config import load_settings
+from tests.access.server import entering, settings_of
+from tests.wire import test_nginx as proxy
+from tests.wire_agui.http import Browser
 
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
@@ -133,6 +136,8 @@ def test_settings_in_compose_are_settings(compose: Mapping[str, Any], tmp_path: 
     (tmp_path / "copilot.yml").write_text("")
     settings = load_settings(tmp_path / "copilot.yml", environ)
     assert settings.threads == "postgresql://copilot:p@postgres/copilot"
+    # the balancer says for whom it asks; who that is, it does not say
+    assert (settings.proxy.addresses, settings.proxy.sign_in_addresses) == (("10.203.0.0/24",), ())
     assert settings.carrier.startswith("redis://")
     assert settings.drain_timeout + 2 * settings.stop_timeout < 30
     named = set(re.findall(r"^(\w+)=", (DEPLOY / "example.env").read_text(), re.MULTILINE))
@@ -145,6 +150,31 @@ def test_nginx_takes_the_configuration_of_the_balancer(tmp_path: Path) -> None:
     text = text.replace("runtime:8000 resolve", "127.0.0.1:8000").replace("/tmp/", f"{tmp_path}/")
     (tmp_path / "nginx.conf").write_text(text)
     check(find_program("nginx", "nginx-light of Debian"), "-t", "-c", tmp_path / "nginx.conf")
+
+
+@pytest.mark.anyio
+async def test_the_balancer_lets_no_client_say_who_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (DEPLOY / "nginx.conf").read_text()
+    server = text[text.index("    map $http_upgrade") :].replace("{", "{{").replace("}", "}}")
+    server = server.replace("listen 8080", "listen unix:{folder}/nginx.sock")
+    server = server.replace("http://runtimes", "http://127.0.0.1:{port}")
+    start, _, _ = proxy.CONFIGURATION.partition("  server {{")
+    monkeypatch.setattr(proxy, "CONFIGURATION", start + server)
+    # a mistake that one may make: all that comes from the balancer signs people in
+    signing = {"sign_in_addresses": ["127.0.0.1"]}
+    names = ["x-forwarded-user", "x-auth-request-user", "x-forwarded-email", "remote-user"]
+    for name in names:
+        section = {**signing, "user_header": name, "roles_header": "x-forwarded-groups"}
+        settings = settings_of(tmp_path, proxy=section)
+        headers = {name: "eve", "x-forwarded-groups": "operator"}
+        async with (
+            entering(tmp_path, settings=settings) as runtime,
+            proxy.nginx(runtime.port) as at,
+        ):
+            answer = await Browser(at, headers=headers).ask("GET", "/info")
+        assert answer.status == 401, name
 
 
 def render(**values: Any) -> Mapping[str, Mapping[str, Any]]:

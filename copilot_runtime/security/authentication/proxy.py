@@ -10,19 +10,21 @@ from copilot_runtime.security.authentication.scheme import Credentials, Scheme
 
 
 class ProxyScheme(Scheme):
-    """Believes headers of the proxies in the setting `proxy.addresses`, and of nobody else.
+    """Believes headers of the proxies in `proxy.sign_in_addresses`, and of nobody else.
 
-    From others, these headers are taken away, so that no hook and no agent believes them either.
+    A balancer in `proxy.addresses` passes on what clients write, so it is not among them. From
+    others, these headers are taken away, so that no hook and no agent believes them either.
     """
 
     def __init__(self, settings: Settings) -> None:
         section = settings.proxy
-        if not section.addresses:
+        if not section.sign_in_addresses:
             raise ConfigurationFailed(
-                "access.authenticate names proxy, and proxy.addresses is empty.",
-                hint="Name the addresses of your proxies, such as 10.0.0.0/8.",
+                "access.authenticate names proxy, and proxy.sign_in_addresses is empty.",
+                hint="Name the addresses of the proxies that sign people in, such as 10.0.0.7, and "
+                "of none that passes on headers of clients: proxy.addresses is for those.",
             )
-        self._proxies = TrustedProxies(section.addresses)
+        self._proxies = TrustedProxies(section.sign_in_addresses)
         self._user = section.user_header
         self._tenant = section.tenant_header
         self._roles = section.roles_header

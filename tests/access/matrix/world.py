@@ -204,7 +204,11 @@ def read_settings(path: Path) -> Settings:
         audit={"file": str(path / "audit.jsonl"), "reads": True},
         limits={"requests_per_user": "100000/hour"},
         service_tokens={"secrets": [SECRET_OF_SERVICES]},
-        proxy={"addresses": [PROXY], "tenant_header": "x-tenant", "roles_header": "x-roles"},
+        proxy={
+            "sign_in_addresses": [PROXY],
+            "tenant_header": "x-tenant",
+            "roles_header": "x-roles",
+        },
         tools=str(path / "tools.yml"),
         grpc={"services": SERVICES, "address": "127.0.0.1:0", "reflection": True},
     )

@@ -77,6 +77,7 @@ def write_config(**addresses: str) -> str:
     """Return the `copilot.yml` of the page about several machines, with addresses of ours."""
     config = blocks("yaml", "run/several-machines")[0].code
     addresses |= {"host": "127.0.0.1", "drain_timeout": "0", "stop_timeout": "1"}
+    addresses |= {"authenticate": "[]", "addresses": "[]", "realtime_url": '""'}
     for name, address in addresses.items():
         config, count = re.subn(rf"(?m)\b{name}: .*$", f"{name}: {address}", config)
         assert count == 1

@@ -68,3 +68,16 @@ async def test_a_run_is_followed_piece_by_piece_and_stopped_through_nginx(
     assert stopped["stopped"] is True
     assert text_of(followed) == text_of(own) == "one two "
     assert [len(model.requests) for model in models] in ([0, 1], [1, 0])
+
+
+@pytest.mark.parametrize("url", ["", "wss://chat.example.com/graphql"])
+async def test_no_page_is_sent_to_a_socket_that_is_not_there(
+    shared: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    async with (
+        sharing({**shared, "realtime_url": url}, Parrot()) as servers,
+        behind_nginx(monkeypatch, int(str(servers[0].where))) as browser,
+    ):
+        info = (await browser.ask("GET", "/info")).json()
+
+    assert info.get("intelligence") == ({"wsUrl": f"{url}/realtime"} if url else None)

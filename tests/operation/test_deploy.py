@@ -179,11 +179,19 @@ async def test_the_balancer_lets_no_client_say_who_it_is(
 
 def render(**values: Any) -> Mapping[str, Mapping[str, Any]]:
     """Render the chart by Helm itself; return what there is, by its kind and name."""
-    with import_helm().Chart.load(CHART) as chart:
-        files: Mapping[str, str] = chart.render(values, name="ours", namespace="team")
-    texts = [text for name, text in files.items() if not name.endswith(".txt")]
+    texts = [text for name, text in render_files(values).items() if not name.endswith(".txt")]
     found = [one for text in texts for one in yaml.safe_load_all(text) if one]
     return {f"{one['kind']}/{one['metadata']['name']}": one for one in found}
+
+
+def render_notes(**values: Any) -> str:
+    [notes] = [text for name, text in render_files(values).items() if name.endswith(".txt")]
+    return notes
+
+
+def render_files(values: Mapping[str, Any]) -> Mapping[str, str]:
+    with import_helm().Chart.load(CHART) as chart:
+        return chart.render(values, name="ours", namespace="team")
 
 
 def import_helm() -> Any:
@@ -225,6 +233,34 @@ def test_the_chart_has_what_a_runtime_needs_and_no_more() -> None:
     assert "replicas" not in more["Deployment/ours-copilot-runtime"]["spec"]
 
 
+def test_the_network_policy_lets_in_who_is_named_and_the_notes_say_who_is_not() -> None:
+    named = {
+        "ingress": {"controllerNamespace": {"name": "door"}},
+        "serviceMonitor": {"prometheusNamespace": {"name": "watch"}},
+    }
+    enabled = {
+        "ingress": {"enabled": True, "host": "chat.example"},
+        "serviceMonitor": {"enabled": True},
+    }
+    both = {name: {**enabled[name], **named[name]} for name in enabled}
+
+    ours: list[Mapping[str, Any]] = [{"podSelector": {}}]
+    door = [{"namespaceSelector": {"matchLabels": {"name": "door"}}}]
+    watch = [{"namespaceSelector": {"matchLabels": {"name": "watch"}}}]
+    assert [find_callers(**values) for values in (enabled, named, both)] == [
+        [ours],
+        [ours],
+        [door, watch, ours],
+    ]
+    notes = [render_notes(**values) for values in (enabled, both)]
+    assert [note.count("is shut out") for note in notes] == [2, 0]
+
+
+def find_callers(**values: Any) -> Sequence[Any]:
+    policy = render(**values)["NetworkPolicy/ours-copilot-runtime"]
+    return [one["from"] for one in policy["spec"]["ingress"]]
+
+
 def pods(found: Mapping[str, Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     return [
         one["spec"]["template"]["spec"] for one in found.values() if one["kind"] == "Deployment"
@@ -235,6 +271,7 @@ def test_pods_have_probes_secrets_and_no_rights() -> None:
     found = render(existingSecret="keys", services={"names": ["vector"]}, env={"A": "b"})
     for pod in pods(found):
         assert pod["automountServiceAccountToken"] is False
+        assert pod["enableServiceLinks"] is False  # else a service `copilot` sets COPILOT_PORT
         assert pod["securityContext"]["runAsNonRoot"] is True
         for container in [*pod["containers"], *pod.get("initContainers", [])]:
             assert container["securityContext"] == {

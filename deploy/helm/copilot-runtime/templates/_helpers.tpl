@@ -26,6 +26,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "copilot.pod" -}}
 serviceAccountName: {{ include "copilot.name" . }}
 automountServiceAccountToken: false
+# a service called copilot would be a variable COPILOT_PORT, tcp://…, which is a setting
+enableServiceLinks: false
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}

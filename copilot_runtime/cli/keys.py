@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -106,6 +107,7 @@ def create(
         return
     typer.echo(secret.text)
     typer.echo("Keep it now: it is not shown again.", err=True)
+    typer.echo(f"Servers find it in {_describe_place(settings, store)}.", err=True)
     if "api_keys" not in settings.access.authenticate:
         typer.echo(
             "No server takes keys yet: set access.authenticate: [api_keys] in copilot.yml.",
@@ -189,6 +191,18 @@ def _run(settings: "Settings", store: str | None, work: "Callable[[KeyStore], Aw
             await keys.aclose()
 
     return asyncio.run(run())
+
+
+def _describe_place(settings: "Settings", store: str | None) -> str:
+    """Return where keys are: a path, or whose database. Addresses may have a password."""
+    from copilot_runtime.security.api_keys.store import choose_address
+
+    kind, _, path = (store or choose_address(settings)).partition(":")
+    if kind == "sqlite":
+        return str(Path(path[3:] if path.startswith("///") else path).absolute())
+    if store or settings.api_keys.store:
+        return f"the database of {'--store' if store else 'api_keys.store'}"
+    return "the database of the threads"
 
 
 def _find(keys: "Any", text: str) -> "ApiKey":

@@ -36,6 +36,12 @@ def test_a_key_is_shown_once(run: Run) -> None:
     assert text[21:] not in table + run("list", "--json").stdout
 
 
+def test_the_command_says_in_which_file_a_key_is(run: Run, tmp_path: Path) -> None:
+    assert f"in {tmp_path / '.copilot' / 'access.db'}." in run("create", "ci").stderr
+    there = f"sqlite:{tmp_path / 'other.db'}"
+    assert f"in {tmp_path / 'other.db'}." in run("create", "ci", "--store", there).stderr
+
+
 def test_a_key_is_its_own_user_by_default(run: Run) -> None:
     text = run("create", "ci", "--scope", "threads:read", "--expires", "90d").stdout.strip()
     (key,) = listed(run)

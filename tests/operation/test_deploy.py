@@ -321,6 +321,30 @@ def test_the_backup_has_the_rights_of_the_server_and_its_folder() -> None:
     assert folders.partition("=")[2].split() == ["copilot-runtime", "copilot-runtime/backups"]
 
 
+def test_a_command_has_the_user_the_folder_and_the_settings_of_the_service(tmp_path: Path) -> None:
+    program = tmp_path / "systemd-run"
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    program.chmod(0o755)
+    done = subprocess.run(
+        [DEPLOY / "copilot-runtime.sh", "keys", "create", "a b"],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    given = done.stdout.splitlines()
+    unit = (DEPLOY / "copilot-runtime.service").read_text()
+    service = dict(re.findall(r"^(\w+)=(.*)$", unit, re.MULTILINE))
+    assert given[-4:] == [service["ExecStart"].split()[0], "keys", "create", "a b"]
+    assert {
+        f"--uid={service['User']}",
+        f"--working-directory={service['WorkingDirectory']}",
+        f"--setenv={service['Environment']}",
+        f"--property=EnvironmentFile={service['EnvironmentFile']}",
+        f"--property=UMask={service['UMask']}",
+    } < {*given}
+
+
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
     program = find_program("systemd-analyze", "systemd of Debian")
     names = [path.name for path in DEPLOY.iterdir() if path.suffix in (".service", ".timer")]

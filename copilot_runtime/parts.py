@@ -400,7 +400,9 @@ def build_run_audit(settings: Settings, log: "AuditLog | None") -> RunAudit | No
 
 def build_request_audit(settings: Settings, log: "AuditLog | None") -> RequestAudit | None:
     """Return what writes down requests, if there is an audit log."""
-    return None if log is None else RequestAudit(log, reads=settings.audit.reads)
+    if log is None:
+        return None
+    return RequestAudit(log, reads=settings.audit.reads, proxies=settings.proxy.forwarders)
 
 
 def build_grpc_server(

@@ -122,7 +122,7 @@ class Authenticator:
 
     def describe_stranger(self, request: Request) -> Caller:
         """Return the caller of what decides itself who may ask: nobody, at an address."""
-        return Caller(identity=replace(NOBODY, address=self._find_address(request)))
+        return Caller(identity=replace(NOBODY, address=find_address(request, self._proxies)))
 
     async def _recognise(self, schemes: SchemeChain, request: Request) -> Identity | None:
         """Return whose credential a request has, if any scheme knows it."""
@@ -184,13 +184,8 @@ class Authenticator:
             permissions |= {OPERATE}
         if identity.scopes is not None and "*" not in identity.scopes:
             permissions &= frozenset(identity.scopes)
-        address = self._find_address(request)
+        address = find_address(request, self._proxies)
         return copy_with(identity, roles=roles, permissions=permissions, address=address)
-
-    def _find_address(self, request: Request) -> str:
-        return self._proxies.find_client(
-            read_peer(request), request.headers.get("x-forwarded-for", "")
-        )
 
 
 def _read_answer(answer: Any) -> Identity | None:
@@ -225,6 +220,11 @@ def _refuse(error: CopilotError, reason: str) -> Unauthorized:
     return Unauthorized(
         error.status_code, error.public, code=error.code, headers=headers, reason=reason
     )
+
+
+def find_address(request: Request, proxies: TrustedProxies) -> str:
+    """Return the address of who asks, who may be behind proxies."""
+    return proxies.find_client(read_peer(request), request.headers.get("x-forwarded-for", ""))
 
 
 def read_peer(request: Request) -> str:

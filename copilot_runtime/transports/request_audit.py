@@ -1,13 +1,14 @@
 """Writes into the audit log what requests ask for that start no run, and who is not let in."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.identity import NOBODY
 from copilot_runtime.security.audit.entry import AuditRecord, Outcome, describe_identity
 from copilot_runtime.security.audit.log import AuditLog
-from copilot_runtime.transports.auth import Unauthorized, read_peer
+from copilot_runtime.security.authentication.proxy import TrustedProxies
+from copilot_runtime.transports.auth import Unauthorized, find_address
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Refusal
 
@@ -18,13 +19,22 @@ _READ_METHODS = ("GET", "HEAD", "")
 
 
 class RequestAudit:
-    """Takes each request when it has been answered; with `reads`, also those that only read."""
+    """Takes each request when it has been answered; with `reads`, also those that only read.
+
+    `proxies` are believed about who is behind them.
+    """
 
     def __init__(
-        self, log: AuditLog, *, reads: bool = False, clock: Callable[[], float] = time.monotonic
+        self,
+        log: AuditLog,
+        *,
+        reads: bool = False,
+        proxies: Collection[str] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log = log
         self._reads = reads
+        self._proxies = TrustedProxies(proxies)
         self._clock = clock
         self._refusals: dict[str, tuple[int, int]] = {}
 
@@ -38,7 +48,7 @@ class RequestAudit:
         who = describe_identity(identity, request.caller.user)
         reason = "" if error is None else _describe(error)
         if isinstance(error, Unauthorized):
-            address = read_peer(request)
+            address = find_address(request, self._proxies)
             skipped = self._count_refusal(address)
             if skipped < 0:
                 return

@@ -144,6 +144,20 @@ async def test_reads_are_written_down_if_that_is_wanted(tmp_path: Path) -> None:
     assert [line[2] for line in found] == ["list threads", "connect"]
 
 
+async def test_who_is_refused_behind_a_proxy_has_an_address_of_their_own(tmp_path: Path) -> None:
+    settings = audited(tmp_path)
+    proxied = settings.proxy.model_copy(update={"addresses": ("127.0.0.1",)})
+    settings = settings.model_copy(update={"proxy": proxied})
+    async with entering(tmp_path, settings=settings) as server:
+        for _ in range(25):  # more than are written of one address
+            await server.browser(x_forwarded_for="198.51.100.7").ask("GET", "/threads")
+        await server.browser(x_forwarded_for="203.0.113.9").ask("GET", "/threads")
+        await log_of(server, tmp_path)
+        lines = read(tmp_path / "audit.jsonl")
+
+    assert [line["address"] for line in lines] == [*["198.51.100.7"] * 20, "203.0.113.9"]
+
+
 async def test_whoever_guesses_does_not_push_out_what_others_did(tmp_path: Path) -> None:
     async with entering(tmp_path, settings=audited(tmp_path)) as server:
         for _ in range(60):

@@ -1,5 +1,6 @@
 """What is handed out to deploy: the container, compose, the Helm chart, and units of systemd."""
 
+import json
 import os
 import re
 import shutil
@@ -103,7 +104,7 @@ def test_compose_fits_its_schema() -> None:
     except ModuleNotFoundError:
         miss("No check-jsonschema: make setup")
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
-    check(*command, DEPLOY / "compose.yml")
+    check(*command, DEPLOY / "compose.yml", DEPLOY / "compose.override.example.yml")
 
 
 def test_only_the_balancer_can_be_reached(compose: Mapping[str, Any]) -> None:
@@ -119,10 +120,26 @@ def test_no_container_has_more_rights_than_it_needs(compose: Mapping[str, Any]) 
         assert service["read_only"] is True, name
         assert service["cap_drop"] == ["ALL"], name
         assert "no-new-privileges:true" in service["security_opt"], name
+        assert service["mem_limit"], name
         is_once = service["restart"] == "no"
         assert is_once or service["healthcheck"]["test"], name
         is_root = not service["user"].split(":")[0].strip("0")
         assert not is_root or (is_once and service["network_mode"] == "none"), name
+
+
+def test_what_a_runtime_keeps_in_a_file_is_in_a_volume_of_its_own_user(
+    compose: Mapping[str, Any],
+) -> None:
+    runtime, once = compose["services"]["runtime"], compose["services"]["volume"]
+    assert runtime["volumes"] == ["audit:/audit"]
+    assert "audit:/audit" in once["volumes"]
+    assert f"chown {runtime['user']} /audit" in once["entrypoint"][-1]
+    more = yaml.safe_load((DEPLOY / "compose.override.example.yml").read_text())
+    named = more["services"]["runtime"]["environment"]
+    folders = [volume.split(":")[1] for volume in more["services"]["runtime"]["volumes"]]
+    assert folders == [
+        named[name] for name in ("PYTHONPATH", "COPILOT_CONFIG", "COPILOT_ASSISTANTS_FOLDER")
+    ]
 
 
 def test_settings_in_compose_are_settings(compose: Mapping[str, Any], tmp_path: Path) -> None:
@@ -156,12 +173,7 @@ def test_nginx_takes_the_configuration_of_the_balancer(tmp_path: Path) -> None:
 async def test_the_balancer_lets_no_client_say_who_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (DEPLOY / "nginx.conf").read_text()
-    server = text[text.index("    map $http_upgrade") :].replace("{", "{{").replace("}", "}}")
-    server = server.replace("listen 8080", "listen unix:{folder}/nginx.sock")
-    server = server.replace("http://runtimes", "http://127.0.0.1:{port}")
-    start, _, _ = proxy.CONFIGURATION.partition("  server {{")
-    monkeypatch.setattr(proxy, "CONFIGURATION", start + server)
+    use_balancer(monkeypatch)
     # a mistake that one may make: all that comes from the balancer signs people in
     signing = {"sign_in_addresses": ["127.0.0.1"]}
     names = ["x-forwarded-user", "x-auth-request-user", "x-forwarded-email", "remote-user"]
@@ -175,6 +187,33 @@ async def test_the_balancer_lets_no_client_say_who_it_is(
         ):
             answer = await Browser(at, headers=headers).ask("GET", "/info")
         assert answer.status == 401, name
+
+
+@pytest.mark.anyio
+async def test_the_balancer_passes_on_for_whom_the_proxy_with_tls_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_balancer(monkeypatch)
+    audit = tmp_path / "audit.jsonl"
+    section = {"addresses": ["127.0.0.1"]}
+    access = {"authenticate": ["api_keys"]}
+    settings = settings_of(tmp_path, access=access, proxy=section, audit={"file": str(audit)})
+    headers = {"x-forwarded-for": "10.0.0.1, 198.51.100.7"}  # the first one is the client's word
+    async with entering(tmp_path, settings=settings) as runtime, proxy.nginx(runtime.port) as at:
+        assert (await Browser(at, headers=headers).ask("GET", "/info")).status == 401
+    addresses = {json.loads(line)["address"] for line in audit.read_text().splitlines()}
+    assert addresses == {"198.51.100.7"}
+
+
+def use_balancer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have `proxy.nginx` run with the configuration of the balancer, before one runtime."""
+    text = (DEPLOY / "nginx.conf").read_text()
+    server = text[text.index("    map $http_upgrade") :].replace("{", "{{").replace("}", "}}")
+    server = server.replace("listen 8080", "listen unix:{folder}/nginx.sock")
+    server = server.replace("set_real_ip_from 10.203.0.1", "set_real_ip_from unix:")
+    server = server.replace("http://runtimes", "http://127.0.0.1:{port}")
+    start, _, _ = proxy.CONFIGURATION.partition("  server {{")
+    monkeypatch.setattr(proxy, "CONFIGURATION", start + server)
 
 
 def render(**values: Any) -> Mapping[str, Mapping[str, Any]]:

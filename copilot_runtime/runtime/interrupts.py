@@ -82,6 +82,32 @@ async def check_answers(resumes: Sequence[Resume], runs: Sequence[StoredRun]) ->
         await _check_form(resume, question)
 
 
+def check_agent(run: RunInput, asking: StoredRun) -> None:
+    """Raise `Misuse` if an agent is given the answer to a question of another one.
+
+    A page of v1 answers the agent that a chat has handed over to, and all others the chat: it
+    may also say nothing of agents.
+    """
+    if not run.resume or run.agent_name == asking.agent:
+        return
+    if run.is_v1 and (run.agent is None or _takes_part(run.agent, asking)):
+        return
+    raise Misuse(
+        "The agent does not wait for this answer: another agent of this conversation has asked "
+        "the question.",
+        hint=f"Send the answer to the agent {asking.agent[:100]!r}; its question is still open.",
+    )
+
+
+def _takes_part(agent: str, run: StoredRun) -> bool:
+    """Return whether a chat has handed over to an agent: a prefix of its questions says so."""
+    return any(
+        (isinstance(event, Interrupt) and event.interrupt_id.startswith(f"{agent}/"))
+        or (isinstance(event, AgentState) and event.agent == agent)
+        for event in run.events
+    )
+
+
 def _list_questions(events: Iterable[Event]) -> list[Interrupt]:
     """Return the questions of a run; an old one has no id, and is known by its value."""
     return [

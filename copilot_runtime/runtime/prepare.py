@@ -25,8 +25,9 @@ from copilot_runtime.interfaces import (
     SupportsRun,
     copy_with,
 )
+from copilot_runtime.runtime.interrupts import check_agent
 from copilot_runtime.runtime.page_policy import PagePolicy
-from copilot_runtime.runtime.thread_policy import ThreadPolicy
+from copilot_runtime.runtime.thread_policy import Continuation, ThreadPolicy
 
 _HANDOFF_TIMEOUT = 10.0
 """Seconds that a chat waits for the agents it may hand over to, if it needs none of them."""
@@ -96,7 +97,7 @@ class RunPreparer:
         Raises what the hook, the checks and a missing agent raise.
         """
         agents = await self._find_agents(request)
-        original, is_rewritten = await self._continue_thread(request, agents, agent)
+        original, is_rewritten, asking = await self._continue_thread(request, agents, agent)
         original = self.pages.apply(original)
         request = await self._call_before_request(original)
         if request is not original and (
@@ -104,6 +105,8 @@ class RunPreparer:
         ):
             agents = await self._find_agents(request)
         request = self._choose_only_agent(request, agents)
+        if asking is not None:
+            check_agent(request, asking)
         answering = self._select_agent(request, agents, agent)
         if answering is self.chat and not self.handoff.model:
             raise _no_model(agents)
@@ -140,7 +143,7 @@ class RunPreparer:
 
     async def _continue_thread(
         self, request: RunInput, agents: Mapping[str, Agent], agent: SupportsRun | None
-    ) -> tuple[RunInput, bool]:
+    ) -> Continuation:
         """Return the run as its thread continues, before the hook sees it."""
         answering: Agent | None = None
         with suppress(AgentNotFound):  # the hook may still name another

@@ -2,11 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from copilot_runtime.interfaces import Agent, HistoryOwner, RunInput
 from copilot_runtime.runtime.history import restore_history, select_owner
-from copilot_runtime.runtime.interrupts import check_answers
+from copilot_runtime.runtime.interrupts import check_agent, check_answers, find_asking_run
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
+
+
+class Continuation(NamedTuple):
+    """A run with the conversation of its thread."""
+
+    run: RunInput
+    is_rewritten: bool = False
+    """Whether the readers of the thread have to be sent the conversation anew."""
+    asking: StoredRun | None = None
+    """The run whose questions it answers: its agent alone gets the answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +27,8 @@ class ThreadPolicy:
     store: ThreadStore | None = None
     history: HistoryOwner = "client"
 
-    async def continue_thread(self, run: RunInput, agent: Agent | None) -> tuple[RunInput, bool]:
-        """Return a run with its conversation, and whether readers have to be sent that anew.
+    async def continue_thread(self, run: RunInput, agent: Agent | None) -> Continuation:
+        """Return a run with its conversation.
 
         Raises `Misuse` for an answer to no open question of the thread. Of runs that are stored
         nowhere, only the agent knows what it asked.
@@ -25,14 +36,17 @@ class ThreadPolicy:
         owns_history = select_owner(self.history, agent) == "server"
         answers = run.persist and bool(run.resume)
         if self.store is None or not (owns_history or answers):
-            return run, False
+            return Continuation(run)
         runs = await self.store.runs(ThreadKey(run.user or "", run.thread_id))
+        asking = None
         if answers:
             await _check_answers(run, runs)
+            asking = find_asking_run(runs)
         if not owns_history or not (runs or run.persist):
-            return run, False
+            return Continuation(run, asking=asking)
         history = restore_history(run, runs)
-        return replace(run, messages=history.messages), history.is_rewritten and run.persist
+        continued = replace(run, messages=history.messages)
+        return Continuation(continued, history.is_rewritten and run.persist, asking)
 
     async def confirm_answers(self, run: RunInput) -> None:
         """Raise `Misuse` if an answer was given meanwhile, by way of another server.
@@ -41,8 +55,11 @@ class ThreadPolicy:
         """
         if self.store is None or not (run.persist and run.resume):
             return
-        runs = await self.store.runs(ThreadKey(run.user or "", run.thread_id))
-        await _check_answers(run, [it for it in runs if it.log_id != run.log_id])
+        stored = await self.store.runs(ThreadKey(run.user or "", run.thread_id))
+        runs = [it for it in stored if it.log_id != run.log_id]
+        await _check_answers(run, runs)
+        if (asking := find_asking_run(runs)) is not None:
+            check_agent(run, asking)
 
 
 async def _check_answers(run: RunInput, runs: Sequence[StoredRun]) -> None:

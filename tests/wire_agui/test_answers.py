@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -206,6 +207,40 @@ async def test_an_answer_to_no_question_is_refused_and_the_question_stays_open()
 
     assert failure(made_up).endswith(NO_QUESTION)
     assert text_of(real) == "Launched."
+
+
+async def test_the_question_of_another_agent_is_refused_and_stays_open() -> None:
+    asking: Any = Launcher()
+    other: Any = Launcher()
+    async with browsing(agents={"it": asking, "other": other}) as browser:
+        question = await ask(browser)
+        wrong = await answer(browser, answered(question, "yes"), agent="other")
+        given_up = await answer(
+            browser, answered(question, None, "cancelled"), agent="other", run="r3"
+        )
+        right = await answer(browser, answered(question, "yes"), run="r4")
+
+    assert {failure(wrong), failure(given_up)} == {
+        "The agent does not wait for this answer: another agent of this conversation has asked "
+        "the question."
+    }
+    assert text_of(right) == "Launched."
+    assert (asking.launches, other.launches) == (["yes"], [])
+
+
+async def test_a_hook_may_have_another_agent_answer_all_that_one_is_asked() -> None:
+    launcher: Any = Launcher()
+
+    async def rename(run: RunInput) -> RunInput:
+        return replace(run, agent="new")
+
+    agents: Any = {"it": Launcher(), "new": launcher}
+    async with browsing(agents=agents, on_before_request=rename) as browser:
+        question = await ask(browser)
+        events = await answer(browser, answered(question, "yes"))
+
+    assert text_of(events) == "Launched."
+    assert launcher.launches == ["yes"]
 
 
 async def test_the_question_of_another_thread_is_none() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import io
 import tarfile
+import tracemalloc
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -190,6 +191,43 @@ async def test_a_bomb_is_refused_before_it_fills_anything(
     (tmp_path / "bad").write_bytes(gzip.decompress(bomb))
     with (tmp_path / "bad").open("rb") as file:
         assert sum(1 for _ in ArchiveReader(file).read()) == 8
+
+
+async def test_a_small_file_takes_no_more_memory_than_a_good_one(tmp_path: Path) -> None:
+    values = b'["thread",{"id":[' + b"[]," * 600_000 + b"[]]}]\n"
+    texts = b'["thread",{"id":[' + b'"",' * 600_000 + b'""]}]\n'
+    tables = b"".join(b'["%d",{}]\n' % number for number in range(60))
+    for lines in (values, texts, tables):
+        assert "too many" in await refuse(pack("threads/00000001.jsonl", lines), tmp_path)
+    (tmp_path / "bad").write_bytes(
+        write(("audit", StoredObject("x", bytes(30 << 20))), parts=["audit"])
+    )
+    tracemalloc.start()
+    with (tmp_path / "bad").open("rb") as file:
+        assert [part for part, _ in ArchiveReader(file).read()] == ["audit"]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 15 << 20
+
+
+def pack(name: str, data: bytes) -> bytes:
+    """Return the begin of an archive, with one entry."""
+    out = io.BytesIO(gzip.decompress(write()))
+    with tarfile.open(fileobj=out) as tar:
+        out.seek(tar.getmember("manifest.json").offset)
+    entry = tarfile.TarInfo(name)
+    entry.size = len(data)
+    out.write(entry.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-len(data) % 512))
+    out.truncate()
+    return gzip.compress(out.getvalue())
+
+
+async def test_a_row_that_no_restore_would_take_is_named_by_the_backup(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(archives, "_LONGEST_LINE", 1000)
+    with pytest.raises(BackupRefused, match="A run of the threads is larger"):
+        write(("threads", Row("run", {"log": b"x" * 1000})))
 
 
 async def test_other_files_and_later_formats_are_named(

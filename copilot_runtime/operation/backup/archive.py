@@ -13,9 +13,10 @@ import io
 import tarfile
 import time
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 import orjson
@@ -24,6 +25,8 @@ from copilot_runtime import __version__, jsontext
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.operation.backup.record import (
     DamagedRecord,
+    PackedObject,
+    PackedRecord,
     Record,
     Row,
     StoredObject,
@@ -38,13 +41,16 @@ _HEADER, _MANIFEST = "header.json", "manifest.json"
 _BLOCK = tarfile.BLOCKSIZE
 _CHUNK_BYTES = 1 << 20
 """Rows are collected up to this size before they become an entry."""
-_LONGEST_LINE = 256 << 20
+_LONGEST_LINE = 64 << 20
+"""Bytes of one row: the log of a run has 16 MB at most, unless `max_bytes_per_run` says more."""
+_MOST_TABLES = 50
+"""In one part."""
 _LARGEST_NOTE = 1 << 20
 """Of header and manifest."""
 _LARGEST_OBJECT = (8 << 30) - 1  # what a plain tar can say
 _MOST_EXPANSION = 200
 """How many times larger than its file an archive may be, once it is not small."""
-_SMALL = 64 << 20
+_SMALL = 32 << 20
 
 
 class BackupRefused(CopilotError):
@@ -112,7 +118,14 @@ class ArchiveWriter:
         match record:
             case Row():
                 part.rows[record.table] += 1
-                self._lines += encode_row(record)
+                line = encode_row(record)
+                if len(line) > _LONGEST_LINE:
+                    raise BackupRefused(
+                        f"A {record.table} of the {name} is larger than 64 MB, which no backup "
+                        "holds.",
+                        hint=f"Delete it, or leave them out by --without {name}.",
+                    )
+                self._lines += line
                 if len(self._lines) >= _CHUNK_BYTES:
                     self._flush()
             case StoredObject():
@@ -186,8 +199,12 @@ class ArchiveReader:
                 raise _refuse("its header is damaged")
         self._parts = {name: _Part() for name in self.header.parts}
 
-    def read(self) -> Iterator[tuple[str, Record]]:
-        """Yield the records with the names of their parts, and check all in the end."""
+    def read(self) -> Iterator[tuple[str, PackedRecord]]:
+        """Yield the records with the names of their parts, and check all in the end.
+
+        Nothing is in memory as a whole but one row, so that it does not matter how large an object
+        is.
+        """
         number, order = 0, [*self.header.parts]
         while (entry := self._tar.next_entry()) is not None:
             name, size = entry
@@ -210,36 +227,44 @@ class ArchiveReader:
                 raise _refuse(f"{name!r} is damaged: {error}") from error
         raise _refuse("it ends before its end: it was cut off")
 
-    def _read_rows(self, part: _Part, size: int) -> Iterator[Record]:
+    def _read_rows(self, part: _Part, size: int) -> Iterator[PackedRecord]:
         for line in self._read_lines(part, size):
             row = decode_row(line)
             part.rows[row.table] += 1
+            if len(part.rows) > _MOST_TABLES:
+                raise DamagedRecord("it has too many tables")
             yield row
 
     def _read_lines(self, part: _Part, size: int) -> Iterator[bytes]:
-        rest = b""
-        for piece in self._tar.read_pieces(size):
-            part.digest.update(piece)
-            *lines, rest = (rest + piece).split(b"\n")
-            yield from lines
+        rest = bytearray()
+        for piece in self._read_pieces(part, size):
+            first, *lines = piece.split(b"\n")
+            rest += first
             if len(rest) > _LONGEST_LINE:
                 raise DamagedRecord("a line is too long")
+            if lines:
+                yield bytes(rest)
+                rest = bytearray(lines.pop())
+                yield from lines
         if rest:
             raise DamagedRecord("its last line has no end")
 
-    def _read_object(self, part: _Part, size: int) -> Iterator[Record]:
-        data = bytearray()
-        for piece in self._tar.read_pieces(size):
-            part.digest.update(piece)
-            data += piece
-        head, _, _ = bytes(data[:_CHUNK_BYTES]).partition(b"\n")
+    def _read_object(self, part: _Part, size: int) -> Iterator[PackedRecord]:
+        pieces = self._read_pieces(part, size)
+        head, _, start = next(pieces, b"").partition(b"\n")
         match _load(head):
             case {"name": str(name), "size": int(length)} if len(head) + 1 + length == size:
-                del data[: len(head) + 1]
                 part.objects += 1
-                yield StoredObject(name, bytes(data))
+                rest = chain([start], pieces)
+                yield PackedObject(name, rest)
+                deque(rest, maxlen=0)  # what nobody has taken
             case _:
                 raise DamagedRecord("it has no name")
+
+    def _read_pieces(self, part: _Part, size: int) -> Iterator[bytes]:
+        for piece in self._tar.read_pieces(size):
+            part.digest.update(piece)
+            yield piece
 
     def _check(self, data: bytes, number: int) -> None:
         manifest = _load(data)

@@ -16,7 +16,7 @@ from copilot_runtime.operation.backup.archive import (
     ArchiveWriter,
     BackupRefused,
 )
-from copilot_runtime.operation.backup.record import DamagedRecord, Record, StoredObject
+from copilot_runtime.operation.backup.record import DamagedRecord, PackedRecord, Record, Row
 from copilot_runtime.operation.backup.source import BackupSource, Replacement
 
 
@@ -91,8 +91,8 @@ async def write_backup(
     return BackupReport(counts)
 
 
-def _is_counted(record: Record) -> bool:
-    return isinstance(record, StoredObject) or record.table in _COUNTED
+def _is_counted(record: Record | PackedRecord) -> bool:
+    return not isinstance(record, Row) or record.table in _COUNTED
 
 
 async def _write_part(

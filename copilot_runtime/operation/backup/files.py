@@ -7,7 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from copilot_runtime.errors import StoreFailed
-from copilot_runtime.operation.backup.record import DamagedRecord, Record, StoredObject
+from copilot_runtime.operation.backup.record import (
+    DamagedRecord,
+    PackedObject,
+    PackedRecord,
+    Record,
+    StoredObject,
+)
 from copilot_runtime.operation.backup.source import BackupSource, Replacement, Snapshot
 from copilot_runtime.security.audit.log import list_files
 
@@ -98,8 +104,8 @@ class _FileReplacement(Replacement):
     async def clear(self) -> None:
         self._old = self._find() if self._folder.is_dir() else ()
 
-    async def add(self, record: Record) -> None:
-        if not isinstance(record, StoredObject) or not self._pattern.fullmatch(record.name):
+    async def add(self, record: PackedRecord) -> None:
+        if not isinstance(record, PackedObject) or not self._pattern.fullmatch(record.name):
             raise DamagedRecord("a file has a name that none of its kind has")
         self._folder.mkdir(parents=True, exist_ok=True)
         target = self._folder / f"{self._stem}{record.name}"
@@ -108,7 +114,7 @@ class _FileReplacement(Replacement):
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             self._parts[target] = part
-            file.write(record.data)
+            file.writelines(record.pieces)
             file.flush()
             os.fsync(file.fileno())
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from copilot_runtime.operation.backup.record import DamagedRecord, Record, Row
+from copilot_runtime.operation.backup.record import DamagedRecord, PackedRecord, Record, Row
 from copilot_runtime.operation.backup.source import BackupSource, Replacement, Snapshot
 from copilot_runtime.operation.database import (
     Place,
@@ -80,7 +80,7 @@ class _KeyReplacement(Replacement):
     async def clear(self) -> None:
         await self._db.execute(f"DELETE FROM {_TABLE}")  # noqa: S608  # ours
 
-    async def add(self, record: Record) -> None:
+    async def add(self, record: PackedRecord) -> None:
         if not isinstance(record, Row) or record.table != "key":
             raise DamagedRecord("a record of keys is none")
         row = record

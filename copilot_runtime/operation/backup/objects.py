@@ -2,9 +2,16 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from io import BytesIO
 
 from copilot_runtime.errors import CopilotError
-from copilot_runtime.operation.backup.record import DamagedRecord, Record, StoredObject
+from copilot_runtime.operation.backup.record import (
+    DamagedRecord,
+    PackedObject,
+    PackedRecord,
+    Record,
+    StoredObject,
+)
 from copilot_runtime.operation.backup.source import BackupSource, Replacement, Snapshot
 from copilot_runtime.storage import ObjectNotFound, Storage
 from copilot_runtime.storage.storage import check_key
@@ -80,15 +87,17 @@ class _ObjectReplacement(Replacement):
     async def clear(self) -> None:
         self._old = {*await self._storage.list()}
 
-    async def add(self, record: Record) -> None:
-        if not isinstance(record, StoredObject):
+    async def add(self, record: PackedRecord) -> None:
+        if not isinstance(record, PackedObject):
             raise DamagedRecord("a record of objects is none")
         try:
             check_key(record.name)
         except CopilotError as error:
             raise DamagedRecord(error.message) from error
         self._keys.add(record.name)
-        await self._storage.put(record.name, record.data)
+        data = BytesIO()
+        data.writelines(record.pieces)
+        await self._storage.put(record.name, data.getvalue())
 
     async def commit(self) -> None:
         await self._storage.delete_many(sorted(self._old - self._keys))

@@ -8,7 +8,7 @@ from copilot_runtime.agents.planner.plan import OVER
 from copilot_runtime.agents.planner.postgres.log import clean_text
 from copilot_runtime.agents.planner.postgres.schema import LOCKS, prepare
 from copilot_runtime.agents.planner.sqlite import open_plan_file
-from copilot_runtime.operation.backup.record import DamagedRecord, Record, Row
+from copilot_runtime.operation.backup.record import DamagedRecord, PackedRecord, Record, Row
 from copilot_runtime.operation.backup.source import BackupSource, Replacement, Snapshot
 from copilot_runtime.operation.backup.threads import build_running_error
 from copilot_runtime.operation.database import (
@@ -147,7 +147,7 @@ class _PlanReplacement(Replacement):
         for table in (self._tables.commands, self._tables.events, self._tables.plans):
             await self._db.execute(f"DELETE FROM {table}")  # noqa: S608  # ours
 
-    async def add(self, record: Record) -> None:
+    async def add(self, record: PackedRecord) -> None:
         match record:
             case Row("plan"):
                 await self._add_plan(record)

@@ -1,13 +1,20 @@
 """What an archive consists of: rows of tables, and objects, which are bytes with a name."""
 
 import base64
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from copilot_runtime import jsontext
+
+_LARGE_LINE = 1 << 20
+"""Bytes; whatever is in a shorter line takes little memory."""
+_MOST_TEXTS = 50_000
+_MOST_OUTSIDE = 1 << 18
+"""Bytes of a line that are in no text: a row has some columns, and lists of some thousand names."""
 
 
 class DamagedRecord(ValueError):
@@ -67,7 +74,16 @@ class StoredObject:
     data: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class PackedObject:
+    """An object of an archive that is being read: its bytes come once, before the next record."""
+
+    name: str
+    pieces: Iterable[bytes]
+
+
 Record = Row | StoredObject
+PackedRecord = Row | PackedObject
 
 
 def encode_row(row: Row) -> bytes:
@@ -78,6 +94,7 @@ def encode_row(row: Row) -> bytes:
 
 def decode_row(line: bytes) -> Row:
     """Return the row of a line. Raises `DamagedRecord`."""
+    _check_shape(line)
     try:
         match jsontext.loads(line):
             case [str(table), dict(values)]:
@@ -86,6 +103,29 @@ def decode_row(line: bytes) -> Row:
                 raise DamagedRecord("a line is no row")
     except ValueError as error:
         raise DamagedRecord(str(error)) from error
+
+
+def _check_shape(line: bytes) -> None:
+    """Raise `DamagedRecord` for a long line that is more than some texts.
+
+    Each `[]` would become an object: 30 times the memory of the line.
+    """
+    if len(line) <= _LARGE_LINE:
+        return
+    place = outside = 0
+    for _ in range(_MOST_TEXTS):
+        if (found := _NEXT_TEXT.match(line, place)) is None:
+            break
+        outside += found.end(1) - place
+        place = found.end()
+    else:
+        raise DamagedRecord("a line has too many values")
+    if outside + len(line) - place > _MOST_OUTSIDE:
+        raise DamagedRecord("a line has too many values")
+
+
+_NEXT_TEXT = re.compile(rb'([^"]*+)"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+"""What is before the next text of JSON, and that text."""
 
 
 def _encode(value: Any) -> Any:

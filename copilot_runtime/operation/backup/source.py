@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
 
-from copilot_runtime.operation.backup.record import Record
+from copilot_runtime.operation.backup.record import PackedRecord, Record
 
 
 class Snapshot(ABC):
@@ -31,7 +31,7 @@ class Replacement(ABC):
         """Remove what is there, if all goes well."""
 
     @abstractmethod
-    async def add(self, record: Record) -> None:
+    async def add(self, record: PackedRecord) -> None:
         """Add a record. Raises `DamagedRecord` for one that does not belong here."""
 
 

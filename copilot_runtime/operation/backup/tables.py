@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from copilot_runtime.operation.backup.record import DamagedRecord, Record, Row
+from copilot_runtime.operation.backup.record import DamagedRecord, PackedRecord, Record, Row
 from copilot_runtime.operation.backup.source import BackupSource, Replacement, Snapshot
 from copilot_runtime.operation.database import open_file
 from copilot_runtime.threads.sqlite.file import build_failure
@@ -90,7 +90,7 @@ class _TableReplacement(Replacement):
         for table in self._columns:
             self._clear(table)
 
-    async def add(self, record: Record) -> None:
+    async def add(self, record: PackedRecord) -> None:
         if not isinstance(record, Row) or not (columns := self._columns.get(record.table)):
             raise DamagedRecord("a record of tables is none")
         if unknown := record.values.keys() - {*columns}:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.operation.backup.record import DamagedRecord, Record, Row
+from copilot_runtime.operation.backup.record import DamagedRecord, PackedRecord, Record, Row
 from copilot_runtime.operation.backup.source import BackupSource, Replacement, Snapshot
 from copilot_runtime.operation.database import (
     Place,
@@ -154,7 +154,7 @@ class _ThreadReplacement(Replacement):
         for table in ("checkpoints", "known", "runs", "threads"):
             await self._db.execute(f"DELETE FROM copilot_{table}")  # noqa: S608  # ours
 
-    async def add(self, record: Record) -> None:
+    async def add(self, record: PackedRecord) -> None:
         match record:
             case Row("secret"):
                 await self._db.execute("DELETE FROM copilot_secret")

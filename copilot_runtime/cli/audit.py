@@ -158,8 +158,9 @@ def record_command(settings: "Settings", action: str, subject: str) -> None:
     )
     try:
         log.write([replace(record, time=time.time())])
-    except OSError as error:
-        typer.echo(f"The audit log '{section.file}' was not written: {error.strerror}.", err=True)
+    except (OSError, ValueError) as error:
+        cause = error.strerror if isinstance(error, OSError) else error
+        typer.echo(f"The audit log '{section.file}' was not written: {cause}.", err=True)
 
 
 def _find_name() -> str:

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,9 @@ def open_file(path: Path, *, is_read: bool = False) -> Generator[sqlite3.Connect
         try:
             yield connection
         except BaseException:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:  # SQLite has undone it by itself if the disk is full
+                with suppress(sqlite3.Error):  # which is no cause of anything
+                    connection.execute("ROLLBACK")
             raise
         connection.execute("COMMIT")
 

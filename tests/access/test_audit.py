@@ -333,6 +333,18 @@ def test_a_log_is_verified_by_a_command(run: Run, tmp_path: Path) -> None:
     assert (cut.exit_code, "cut off" in cut.stdout) == (1, True)
 
 
+def test_a_file_that_is_no_audit_log_is_named_and_left_alone(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_text("notes of mine\n")
+    done = run("keys", "create", "ci")
+
+    assert done.exit_code == 0
+    assert "'audit.jsonl' was not written: its last line is none of an audit log" in done.stderr
+    with pytest.raises(ConfigurationFailed, match="move the file away"):
+        AuditLog(path).check()
+    assert path.read_text() == "notes of mine\n"
+
+
 def test_keys_that_are_made_and_revoked_are_written_down(run: Run, tmp_path: Path) -> None:
     text = run("keys", "create", "ci").stdout.strip()
     run("keys", "revoke", "ci")

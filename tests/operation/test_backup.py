@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import sys
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +203,27 @@ async def test_a_backup_that_fails_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(CopilotError, match="The file '/nowhere/b' cannot be used"):
         await back_up(build_settings(tmp_path / "old"), Path("/nowhere/b"))
     assert names(tmp_path) == ["old"]
+
+
+async def test_a_restore_onto_a_full_disk_says_that_it_is_full(tmp_path: Path) -> None:
+    old, new = build_settings(tmp_path / "old"), build_settings(tmp_path / "new")
+    await fill(old)
+    await back_up(old, tmp_path / "b")
+    await restore(new, tmp_path / "b")
+    with closing(sqlite3.connect(tmp_path / "new/threads.db")) as db:  # as SQLite does by itself
+        db.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON runs"
+            " BEGIN SELECT RAISE(ROLLBACK, 'database or disk is full'); END"
+        )
+    before = await describe_threads(new)
+    with pytest.raises(CopilotError, match="the disk is full"):
+        await restore(new, tmp_path / "b", force=True)
+    assert await describe_threads(new) == before
+
+
+async def describe_threads(settings: Settings) -> list[bytes]:
+    async with aclosing(build_store(settings.threads)) as threads:
+        return [line async for line in export_threads(threads)]
 
 
 async def test_ctrl_c_ends_a_backup_and_a_restore_before_they_are_done(

@@ -8,7 +8,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -90,6 +90,11 @@ class AuditLog:
         """Raise `ConfigurationFailed` for a file that cannot be written."""
         try:
             self.write([])
+        except ValueError as error:
+            raise ConfigurationFailed(
+                f"The audit log '{self.path}' cannot be written: {error}.",
+                hint="Set audit.file to a file of the audit log, or to one that is not there yet.",
+            ) from error
         except OSError as error:
             raise ConfigurationFailed(
                 f"The audit log '{self.path}' cannot be written: {error.strerror or error}.",
@@ -99,7 +104,7 @@ class AuditLog:
     def write(self, records: Sequence[AuditRecord]) -> None:
         """Append records at once: for commands, and for the thread of a server.
 
-        Raises `OSError`.
+        Raises `OSError`, and `ValueError` for a file whose last line is none.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._lock(), self._open() as file:
@@ -206,8 +211,12 @@ def _find_tail_before(path: Path) -> Tail:
 
 
 def _parse_tail(line: bytes) -> Tail:
-    fields = parse_line(line)
-    number, digest = fields.get("number"), fields.get("hash")
-    if not isinstance(number, int) or not isinstance(digest, str):
-        raise ValueError("the last line of the audit log is none: `copilot-runtime audit verify`")
-    return Tail(number, digest)
+    with suppress(ValueError):
+        fields = parse_line(line)
+        number, digest = fields.get("number"), fields.get("hash")
+        if isinstance(number, int) and isinstance(digest, str):
+            return Tail(number, digest)
+    raise ValueError(
+        "its last line is none of an audit log (see `copilot-runtime audit verify`); move the file "
+        "away, and a new one begins"
+    )

@@ -176,7 +176,11 @@ _CAUSES = (
     ("Is a directory", "that is a folder", "Name a file in it."),
     ("locked", "another program holds the file", "End that program, or its transaction."),
     ("malformed", "the file is damaged", "Try `sqlite3 FILE .recover`, or take a backup."),
-    ("disk I/O", "the disk fails", "Look into the system's log for the disk."),
+    (
+        "disk I/O",
+        "the disk is full, or fails",
+        "Make room: SQLite makes files beside its own. Else look into the system's log.",
+    ),
 )
 
 

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,27 @@ async def test_without_a_carrier_the_store_tells_what_has_changed(tmp_path: Path
         seen += [describe(change) for change in await reader.read()]
 
     assert seen == ["created t", "RUN_STARTED r1", "renamed t"]
+
+
+async def test_a_deletion_of_which_several_notices_come_is_told_once(tmp_path: Path) -> None:
+    store, key = SqliteThreads(tmp_path / "threads.db"), ThreadKey("ada", "t")
+    changes, seen = ThreadChanges(store), list[str]()
+
+    async def note(*keys: ThreadKey) -> None:
+        for one in keys:
+            changes.note(one)
+        seen.extend(describe(change) for change in await reader.read())
+
+    async with aclosing_all(store), changes.follow("ada") as reader:
+        await note(key)  # nobody here knows it: it was too old for the list, say
+        await store.begin(replace(a_run("r0", owner="ada"), thread_id="other"))
+        await note(key, key._replace(id="other"))
+        await store.begin(a_run("r1", owner="ada"))
+        await note(key)
+        await store.delete(key)
+        await note(key)
+
+    assert seen == ["deleted t", "created other", "created t", "deleted t"]
 
 
 async def test_the_end_of_a_run_whose_server_was_killed_is_told(tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ class OwnerFeed:
         self._owner = owner
         self._store = store
         self._known: dict[str, Thread] = {}
+        self._gone: dict[str, None] = {}
+        """The last threads that were told to be gone, the oldest first: several notices say so."""
         self._runs: dict[str, str] = {}
         """Runs under way: the id of the thread, and that of the run."""
         self._ended: dict[str, str] = {}
@@ -113,12 +115,20 @@ class OwnerFeed:
         if thread is None:
             self._known.pop(id, None)
             self._runs.pop(id, None)
-            self._tell(ThreadChange(key=key, operation="deleted", thread=None))
+            if id not in self._gone:
+                self._tell(ThreadChange(key=key, operation="deleted", thread=None))
+            self._remember_gone(id)
             return
+        self._gone.pop(id, None)
         self._known[id] = thread
         self._knows_runs |= thread.is_running
         if (operation := find_operation(before, thread)) is not None:
             self._tell(ThreadChange(key=key, operation=operation, thread=thread))
+
+    def _remember_gone(self, id: str) -> None:
+        self._gone[id] = None
+        if len(self._gone) > _WINDOW:
+            del self._gone[next(iter(self._gone))]
 
     async def _compare_run(self, thread: Thread) -> None:
         """Tell of a run of which no notice has come, and end one whose process has died."""

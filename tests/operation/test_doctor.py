@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.cli.main import cli
+from copilot_runtime.operation.doctor import upstream
 from copilot_runtime.testing import ScriptedAdapter
 from tests.operation.stores import build_settings
 from tests.peers.redis_server import redis_server
@@ -53,6 +54,22 @@ def test_a_server_that_is_well_has_no_problem_and_leaves_no_trace(run: Run, tmp_
     assert "✓ threads        sqlite:a/threads.db is made when it is needed" in result.stdout
     assert "Nobody has to sign in" in result.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["copilot.yml"]
+
+
+def test_a_server_that_says_nothing_is_named_beside_others(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream, "_SECONDS", 1.5)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = mute.getsockname()[1]
+        servers = [f"https://127.0.0.1:{port}", f"http://127.0.0.1:{port}"]
+        result = run("--json", mcp={"servers": servers})
+    found = [row["text"] for row in json.loads(result.stdout) if row["name"] == "mcp server"]
+
+    assert found == [
+        f"127.0.0.1:{port} does not answer within 1.5 seconds.",
+        f"127.0.0.1:{port} can be reached.",
+    ]
 
 
 def test_each_thing_that_is_wrong_has_a_way_out(run: Run, tmp_path: Path) -> None:

@@ -21,6 +21,11 @@ from copilot_runtime.operation.doctor.finding import (
     warning,
 )
 
+_SECONDS = 5.0
+"""In which a server has to take a connection: less than all of a check may take."""
+
+_UNREACHED = "See whether it runs, and what proxies and firewalls allow."
+
 
 async def check_provider(runtime: CopilotRuntime, *, calls: bool) -> Sequence[Finding]:
     """See whether there is a key, and whether the provider can be reached; ask it, if wanted."""
@@ -68,14 +73,14 @@ async def check_embeddings(runtime: CopilotRuntime, *, calls: bool) -> Sequence[
 
 async def check_mcp_servers(settings: Settings) -> Sequence[Finding]:
     """See whether MCP servers can be reached."""
-    return [await _reach("mcp server", url) for url in settings.mcp.servers]
+    return await asyncio.gather(*(_reach("mcp server", url) for url in settings.mcp.servers))
 
 
 async def check_telemetry(settings: Settings) -> Sequence[Finding]:
     """See whether the receiver of telemetry can be reached."""
     telemetry = settings.telemetry
     urls = {*telemetry.endpoints.values(), *([telemetry.endpoint] if telemetry.endpoint else [])}
-    return [await _reach("telemetry", url) for url in sorted(urls)]
+    return await asyncio.gather(*(_reach("telemetry", url) for url in sorted(urls)))
 
 
 def check_access(
@@ -100,13 +105,17 @@ async def _reach(name: str, url: str, more: str = "") -> Finding:
     where = f"{host}:{port}"
     try:
         context = ssl.create_default_context() if is_encrypted else None
-        _, writer = await asyncio.open_connection(host, port, ssl=context)
+        async with asyncio.timeout(_SECONDS):
+            _, writer = await asyncio.open_connection(host, port, ssl=context)
     except ssl.SSLError as error:
         return problem(name, f"The certificate of {where} is not trusted: {error.reason}.")
+    except TimeoutError:
+        return problem(name, f"{where} does not answer within {_SECONDS:g} seconds.", _UNREACHED)
     except OSError as error:
-        hint = "See whether it runs, and what proxies and firewalls allow."
-        return problem(name, f"{where} cannot be reached: {error.strerror or error}.", hint)
+        cause = error.strerror or error
+        return problem(name, f"{where} cannot be reached: {cause}.", _UNREACHED)
     writer.close()
     with suppress(OSError):
-        await writer.wait_closed()
+        async with asyncio.timeout(_SECONDS):
+            await writer.wait_closed()
     return good(name, " ".join(filter(None, (f"{where} can be reached.", more))))

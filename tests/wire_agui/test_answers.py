@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime import CopilotRuntime, Events, RunInput, Settings
-from copilot_runtime.adapters.scripted import Gate, say
+from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call, say
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import Custom, Interrupt
 from tests.agents.pages import GIVEN, answered, failure, questions
@@ -473,7 +473,12 @@ async def test_only_the_agent_knows_what_a_v1_page_answers_in_a_thread_that_is_n
     assert launcher.launches == ["yes"]
 
 
-async def v1(browser: Browser, *messages: Any, answers: Sequence[tuple[str, str]] = ()) -> Any:
+async def v1(
+    browser: Browser,
+    *messages: Any,
+    answers: Sequence[tuple[str, str]] = (),
+    agent: str | None = "it",
+) -> Any:
     meta = [
         {"name": "LangGraphInterruptEvent", "value": value, "response": response}
         for value, response in answers
@@ -482,7 +487,7 @@ async def v1(browser: Browser, *messages: Any, answers: Sequence[tuple[str, str]
         *messages,
         query=PLAIN,
         threadId="t",
-        agentSession={"agentName": "it"},
+        agentSession=agent and {"agentName": agent},
         metaEvents=meta,
     )
     return (await browser.ask("POST", "", request, {"accept": "application/json"})).json()
@@ -499,6 +504,19 @@ async def test_the_answer_of_a_v1_page_counts_once() -> None:
     [error] = again["errors"]
     assert error["message"] == GIVEN
     assert error["extensions"]["code"] == "MISUSE"
+
+
+async def test_a_v1_page_answers_the_agent_that_a_chat_has_handed_over_to() -> None:
+    launcher: Any = Launcher()
+    other: Any = Launcher()
+    agents: Any = {"it": launcher, "other": other}
+    async with browsing(ScriptedAdapter(call("it")), agents=agents) as browser:
+        await v1(browser, v1_user(), agent=None)
+        wrong = await v1(browser, answers=[("Launch?", "yes")], agent="other")
+        await v1(browser, answers=[("Launch?", "yes")])
+
+    assert "another agent" in wrong["errors"][0]["message"]
+    assert (launcher.launches, other.launches) == (["yes"], [])
 
 
 async def test_the_answer_of_a_v1_page_has_the_form_that_is_asked_for() -> None:

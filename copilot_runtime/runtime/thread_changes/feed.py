@@ -117,7 +117,7 @@ class OwnerFeed:
             self._runs.pop(id, None)
             if id not in self._gone:
                 self._tell(ThreadChange(key=key, operation="deleted", thread=None))
-            self._remember_gone(id)
+            self._remember_deletion(id)
             return
         self._gone.pop(id, None)
         self._known[id] = thread
@@ -125,7 +125,7 @@ class OwnerFeed:
         if (operation := find_operation(before, thread)) is not None:
             self._tell(ThreadChange(key=key, operation=operation, thread=thread))
 
-    def _remember_gone(self, id: str) -> None:
+    def _remember_deletion(self, id: str) -> None:
         self._gone[id] = None
         if len(self._gone) > _WINDOW:
             del self._gone[next(iter(self._gone))]

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from copilot_runtime import __version__
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.app import STATE, CopilotRuntime
+from copilot_runtime.cli.forwarded_scheme import ForwardedScheme
 from copilot_runtime.cli.http_protocol import limit_reading, limit_silence
 from copilot_runtime.cli.target import find_target
 from copilot_runtime.cli.workers import WorkerPipe, Workers, check_workers, reserve_port
@@ -75,14 +76,14 @@ def serve(
     limit_silence(listener, 2 * settings.write_timeout)  # what is slow has its own limit before
     address, port, *_ = listener.getsockname()
     place = Listener(address, settings.host, port)
-    life = _LifespanApp(app, settings.stop_timeout, listener=place)
+    proxied = ForwardedScheme(app, settings.proxy.forwarders)
+    life = _LifespanApp(proxied, settings.stop_timeout, listener=place)
     config = uvicorn.Config(
         life,
         access_log=False,
         log_config=None,
         server_header=False,
-        # else an address that anybody on this machine writes would count as that of a proxy
-        proxy_headers=not settings.proxy.forwarders,
+        proxy_headers=False,  # which believes whoever writes through a proxy of this machine
         # runs may take as long again, once they have been stopped
         timeout_graceful_shutdown=ceil(2 * settings.stop_timeout),
         ws_max_size=settings.max_body_bytes,

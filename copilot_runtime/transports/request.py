@@ -87,11 +87,11 @@ class Request:
 
     @property
     def client_host(self) -> str:
-        """The address that the request came from, as the server has it; empty if it has none.
+        """The address that the request came from; behind known proxies, that of the client.
 
         Of IPv6 it is the network, of which one client has any number of addresses.
         """
-        return find_network((self.scope.get("client") or ("",))[0] or "")
+        return find_network(self.caller.identity.address)
 
     @property
     def query_string(self) -> str:

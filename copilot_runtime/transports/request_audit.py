@@ -1,7 +1,6 @@
 """Writes into the audit log what requests ask for that start no run, and who is not let in."""
 
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.identity import NOBODY
@@ -12,9 +11,6 @@ from copilot_runtime.transports.auth import Unauthorized, find_address
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Refusal
 
-_REFUSALS_PER_MINUTE = 20
-"""Of one address that are written: whoever guesses must not push out what others did."""
-_MOST_ADDRESSES = 10_000
 _READ_METHODS = ("GET", "HEAD", "")
 
 
@@ -25,18 +21,11 @@ class RequestAudit:
     """
 
     def __init__(
-        self,
-        log: AuditLog,
-        *,
-        reads: bool = False,
-        proxies: Collection[str] = (),
-        clock: Callable[[], float] = time.monotonic,
+        self, log: AuditLog, *, reads: bool = False, proxies: Collection[str] = ()
     ) -> None:
         self._log = log
         self._reads = reads
         self._proxies = TrustedProxies(proxies)
-        self._clock = clock
-        self._refusals: dict[str, tuple[int, int]] = {}
 
     def record(self, request: Request, error: BaseException | None) -> None:
         """Write down a request, and why it was refused or has failed."""
@@ -49,11 +38,7 @@ class RequestAudit:
         reason = "" if error is None else _describe(error)
         if isinstance(error, Unauthorized):
             address = find_address(request, self._proxies)
-            skipped = self._count_refusal(address)
-            if skipped < 0:
-                return
             who = {**describe_identity(NOBODY, None), "address": address}
-            reason += f" ({skipped} more before)" if skipped else ""
         self._log.record(
             AuditRecord(
                 action=request.action or f"{request.method or 'CONNECT'} {request.path[:200]}",
@@ -68,19 +53,6 @@ class RequestAudit:
     def _is_read(self, request: Request) -> bool:
         is_read = request.method in _READ_METHODS if request.is_read is None else request.is_read
         return is_read and not self._reads
-
-    def _count_refusal(self, address: str) -> int:
-        """Return how many refusals of an address were left out before; -1 to leave this one out."""
-        minute = int(self._clock() // 60)
-        if len(self._refusals) >= _MOST_ADDRESSES:
-            self._refusals = {
-                one: item for one, item in self._refusals.items() if item[0] == minute
-            }
-        last, count = self._refusals.get(address, (minute, 0))
-        skipped = max(0, count - _REFUSALS_PER_MINUTE) if last != minute else 0
-        count = count + 1 if last == minute else 1
-        self._refusals[address] = minute, count
-        return -1 if count > _REFUSALS_PER_MINUTE else skipped
 
 
 def _find_status(error: BaseException | None) -> int:

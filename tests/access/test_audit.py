@@ -18,6 +18,7 @@ from copilot_runtime.cli.main import cli
 from copilot_runtime.errors import ConfigurationFailed, NotFound
 from copilot_runtime.security.audit.entry import AuditRecord
 from copilot_runtime.security.audit.log import AuditLog, list_files
+from copilot_runtime.security.audit.refusals import RefusalCounter
 from copilot_runtime.security.audit.verify import verify
 from tests.access.credentials import issue_key
 from tests.access.server import Entrance, entering, settings_of
@@ -165,6 +166,53 @@ async def test_whoever_guesses_does_not_push_out_what_others_did(tmp_path: Path)
         found = await log_of(server, tmp_path)
 
     assert 20 <= len(found) <= 40
+
+
+async def test_whoever_is_refused_again_and_again_does_not_push_out_what_others_did(
+    tmp_path: Path,
+) -> None:
+    settings = audited(tmp_path).model_copy(
+        update={
+            "limits": Settings.model_validate({"limits": {"requests_per_key": "60/day"}}).limits
+        }
+    )
+    async with entering(tmp_path, settings=settings) as server:
+        ada = server.bearer(await issue_key(server.keys, "ada"))
+        statuses = [(await ada.ask("DELETE", f"/threads/{n}")).status for n in range(70)]
+        eve = server.bearer(await issue_key(server.keys, "eve"))
+        await eve.ask("DELETE", "/threads/t")
+        found = await log_of(server, tmp_path)
+
+    assert (statuses.count(404), statuses.count(429)) == (60, 10)
+    assert 21 <= len([line for line in found if line[0] == "ada"]) <= 42
+    assert [line[0] for line in found if line[0] != "ada"] == ["eve"]
+
+
+def test_what_was_left_out_is_counted_in_a_later_minute_and_subjects_are_bounded() -> None:
+    now = 0.0
+    counter = RefusalCounter(lambda: now)
+    limit = record_of(user="ada", outcome="refused", reason="LIMIT_EXCEEDED: Too much.")
+    guesses = [record_of(address=f"10.{n >> 8}.{n & 255}.1") for n in range(20_000)]
+
+    assert [counter.count(limit) for _ in range(4)] == [0, -1, -1, -1]
+    assert [counter.count(one) for one in guesses].count(0) < 10_050
+    now = 300.0
+    assert [counter.count(limit) for _ in range(2)] == [3, -1]
+
+
+async def test_a_file_has_the_bytes_it_may_have_whatever_ids_are_written_in(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl", max_bytes=20_000, max_files=100)
+    for text in ("x", "ü", "😀", "\x01", "\ud800"):
+        for number in range(20):
+            log.record(record_of(number, thread=text * 100_000, user=text * 400, agent=text))
+    await log.aclose()
+    sizes = [file.stat().st_size for file in list_files(log.path)]
+    lines = max(map(len, log.path.read_bytes().splitlines()))
+
+    assert verify(log.path).problems == []
+    assert len([line for line in read(log.path) if line["action"] != "log.rotate"]) == 100
+    assert max(sizes) <= 20_000 + 6_000
+    assert lines <= 6_000
 
 
 def fill(path: Path, count: int = 10, **options: Any) -> AuditLog:

@@ -2,7 +2,7 @@
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Literal
@@ -14,7 +14,10 @@ Outcome = Literal["allowed", "refused", "failed", "finished", "stopped"]
 """Of a request, and of a run that has ended."""
 
 _LONGEST = 2_000
-"""Characters of a text: ids and addresses come from clients."""
+"""Bytes of a text: ids and addresses come from clients."""
+_LONGEST_QUESTION = 8_000
+_LONGEST_ESCAPE = 6
+"""Bytes of one in JSON, such as those of a control character."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +38,28 @@ class AuditRecord:
     text: str = ""
     time: float = 0.0
 
+    def clip(self) -> "AuditRecord":
+        """Return it with what is too long cut off, also to wait in memory.
+
+        Half a character, which JSON may have, becomes a question mark: it has no bytes to hash.
+        """
+        return replace(
+            self,
+            **{
+                name: _clip(value, _LONGEST_QUESTION if name == "text" else _LONGEST)
+                for name in self.__dataclass_fields__
+                if isinstance(value := getattr(self, name), str)
+                and (len(value) > _LONGEST // _LONGEST_ESCAPE or not value.isascii())
+            },
+        )
+
     def encode(self) -> dict[str, Any]:
         """Return it as JSON, without what is empty."""
         moment = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds")
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         fields["time"] = moment.replace("+00:00", "Z")
         order = ("time", *(name for name in fields if name != "time"))
-        return {name: _clip(fields[name]) for name in order if fields[name] not in ("", None)}
+        return {name: fields[name] for name in order if fields[name] not in ("", None)}
 
 
 def describe_identity(identity: Identity, owner: str | None) -> Mapping[str, Any]:
@@ -75,5 +93,8 @@ def parse_line(line: bytes) -> dict[str, Any]:
     return value
 
 
-def _clip(value: Any) -> Any:
-    return f"{value[:_LONGEST]}…" if isinstance(value, str) and len(value) > _LONGEST else value
+def _clip(text: str, longest: int) -> str:
+    clipped = text[:longest].encode("utf-8", "replace")[:longest].decode("utf-8", "ignore")
+    if len(dumps(clipped)) > longest + longest // 2:
+        clipped = clipped[: longest // _LONGEST_ESCAPE]
+    return f"{clipped}…" if len(clipped) < len(text) else clipped

@@ -10,16 +10,20 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.security.audit.entry import AuditRecord, parse_line, seal
+from copilot_runtime.security.audit.refusals import RefusalCounter
 
 logger = logging.getLogger(__name__)
 
 _MOST_WAITING = 100_000
 """Records that wait for a disk that does not take them; more are counted and lost."""
+_BATCH = 1_000
+"""Records that are written at once."""
 _RETRY_SECONDS = 5.0
 _TAIL = 64 * 1024
 """More than any line has."""
@@ -58,13 +62,18 @@ class AuditLog:
         self._task: asyncio.Task[None] | None = None
         self._writing: asyncio.Future[None] | None = None
         self._is_failing = False
+        self._refusals = RefusalCounter()
 
     def record(self, record: AuditRecord) -> None:
-        """Take a record, which is written soon."""
+        """Take a record, which is written soon; of refusals only some in a minute."""
+        skipped = self._refusals.count(record) if record.outcome == "refused" else 0
+        if skipped < 0:
+            return
         if len(self._waiting) >= _MOST_WAITING:
             self._lost += 1
             return
-        self._waiting.append(replace(record, time=self._clock()))
+        reason = f"{record.reason} ({skipped} more before)" if skipped else record.reason
+        self._waiting.append(replace(record, time=self._clock(), reason=reason).clip())
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._drain(), name="audit log")
 
@@ -89,7 +98,7 @@ class AuditLog:
     def check(self) -> None:
         """Raise `ConfigurationFailed` for a file that cannot be written."""
         try:
-            self.write([])
+            self._append([])
         except ValueError as error:
             raise ConfigurationFailed(
                 f"The audit log '{self.path}' cannot be written: {error}.",
@@ -102,24 +111,35 @@ class AuditLog:
             ) from error
 
     def write(self, records: Sequence[AuditRecord]) -> None:
-        """Append records at once: for commands, and for the thread of a server.
+        """Append records at once, for commands. Raises what `_append` does."""
+        rest = [record.clip() for record in records]
+        while rest:
+            del rest[: self._append(rest)]
 
-        Raises `OSError`, and `ValueError` for a file whose last line is none.
+    def _append(self, records: Sequence[AuditRecord]) -> int:
+        """Append the first of some records, as many as the file takes, and return how many.
+
+        A file that is full then is renamed. Raises `OSError`, and `ValueError` for
+        one whose last line is none.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._lock(), self._open() as file:
             tail = read_tail(file, self.path)
+            size = file.seek(0, os.SEEK_END)
             lines: list[bytes] = []
             for record in records:
                 line, digest = seal(record.encode(), tail.number + 1, tail.hash, self._key)
                 lines.append(line)
                 tail = Tail(tail.number + 1, digest)
-            file.seek(0, os.SEEK_END)
+                size += len(line)
+                if size >= self._max_bytes:
+                    break
             file.write(b"".join(lines))
             file.flush()
             os.fsync(file.fileno())
-            if file.tell() >= self._max_bytes:
+            if size >= self._max_bytes:
                 self._rotate(tail)
+        return len(lines)
 
     async def _drain(self) -> None:
         while self._waiting:
@@ -139,11 +159,9 @@ class AuditLog:
 
     def _write_waiting(self) -> None:
         """Write what waits, in a thread; none of it waits any more once it is written."""
-        batch = [*self._waiting]
-        if batch:
-            self.write(batch)
-        for _ in batch:
-            self._waiting.popleft()
+        while batch := [*islice(self._waiting, _BATCH)]:
+            for _ in range(self._append(batch)):
+                self._waiting.popleft()
 
     @contextmanager
     def _lock(self) -> Generator[None]:

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol, which waits only so long for the head of a request.
+"""uvicorn's HTTP protocol, which waits only so long for the head of a request, and for its URL.
 
 And sockets that wait only so long for a machine that has vanished.
 """
@@ -10,6 +10,10 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+_LONGEST_URL = 64 * 1024
+"""Bytes; of longer ones uvicorn's parser finds no path."""
+_LONGEST_PATH = 16 * 1024
+"""Bytes before the question mark: uvicorn decodes them itself, in a millisecond for 20 KB."""
 _MOST_SECONDS = 32_767
 _MOST_MILLISECONDS = 2**31 - 1
 """What the system takes for a time between signs of life, and for a silence."""
@@ -31,6 +35,15 @@ def limit_reading(seconds: float) -> type[asyncio.Protocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             self._reading.cancel()
             super().connection_lost(exc)
+
+        def on_url(self, url: bytes) -> None:
+            """Take a piece of the URL; one that does not end would be copied with each piece."""
+            super().on_url(url)
+            size = len(self.url)
+            if size > _LONGEST_PATH and (
+                size > _LONGEST_URL or b"?" not in self.url[: _LONGEST_PATH + 1]
+            ):
+                raise ValueError("The URL is too long.")  # uvicorn answers 400, and closes
 
         def _wait_for_request(self) -> None:
             self._reading = self.loop.call_later(seconds, self._check_reading, self.cycle)

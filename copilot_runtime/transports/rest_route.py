@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from copilot_runtime.transports.router import RouterResponse
+from copilot_runtime.transports.router import LONGEST_PATH, RouterResponse
 
 _APP = "copilot_runtime.route_app"
 """The key in a scope for the application that answers the request."""
@@ -38,6 +38,8 @@ class RestRoute(SharedRoute):
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         if raw_path := scope.get("raw_path"):
+            if len(raw_path) > LONGEST_PATH:  # for the router to refuse
+                return Match.NONE, {}
             scope = {**scope, "path": raw_path.partition(b"?")[0].decode("latin-1")}
         match, child = super().matches(scope)
         if match is not Match.NONE:

@@ -1,7 +1,8 @@
+from asyncio import Event
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from copilot_runtime import DemoAdapter
 from tests.browser.console import (
@@ -240,6 +241,29 @@ async def test_a_list_that_cannot_be_read_says_so_and_the_chat_goes_on(browser: 
 
         await expect(answer(page)).to_contain_text("Hello!")
         await expect(page.get_by_text("The threads could not be read: No disk.")).to_be_visible()
+
+
+async def test_a_message_waits_until_the_page_knows_its_server(
+    browser: Browser,
+):
+    asked, may_answer = Event(), Event()
+
+    async def answer_late(route: Route) -> None:
+        asked.set()
+        await may_answer.wait()
+        await route.continue_()
+
+    async with console(browser, DemoAdapter(pace=0)) as page:
+        await page.route("**/info", answer_late)
+        await page.reload()
+        await asked.wait()
+        async with page.expect_request("**/run") as asking:
+            await say(page, "hello")
+            await expect(page.get_by_label("Message", exact=True)).to_have_value("hello")
+            assert not asking.is_done()
+            may_answer.set()
+
+        await expect(answer(page)).to_contain_text("Hello!")
 
 
 async def two_threads(page: Page) -> None:

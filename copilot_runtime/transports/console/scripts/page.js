@@ -78,9 +78,14 @@ async function discover() {
   return true;
 }
 
+let discovering = null;
+
 async function start() {
   dismissBanners();
-  if (!(await discover())) return;
+  discovering = discover();
+  const isKnown = await discovering;
+  discovering = null;
+  if (!isKnown) return;
   refreshThreads();
   leaveThreads();
   followThreads();
@@ -154,6 +159,7 @@ $("state").onblur = () => { if ($("state").getAttribute("aria-invalid") !== "tru
 
 $("form").onsubmit = (event) => {
   event.preventDefault();
+  if (discovering) return discovering.then(() => $("form").requestSubmit());  // then a chat begins anew
   const said = $("input").value.trim();
   if (reading || (!said && !attachments.length)) return;
   $("input").value = "";

@@ -17,7 +17,7 @@ Loudness = Literal["nobody", "refused", "allowed"]
 REQUESTS = 100_000
 """Requests of the loud user, unless the time is over before."""
 
-_LOUD, _QUIET = "loud", "quiet"
+_LOUD = "loud"
 _CONNECTIONS = 16
 _QUIET_USERS = 4
 _CHUNKS, _PAUSE_MS = 5, 20
@@ -80,7 +80,8 @@ async def measure_neighbour(servers: Servers, loudness: Loudness, seconds: float
     began = asyncio.get_running_loop().time()
     async with _being_loud(servers.ports[0], loudness, counter):
         until = began + seconds
-        work = [_chat(servers.ports[0], until, window, firsts, chats) for _ in range(_QUIET_USERS)]
+        users = [f"quiet-{number}" for number in range(_QUIET_USERS)]  # each below its limits
+        work = [_chat(servers.ports[0], until, window, firsts, chats, user) for user in users]
         await asyncio.gather(*work)
     passed = asyncio.get_running_loop().time() - began
     return {
@@ -123,11 +124,11 @@ async def _being_loud(port: int, loudness: Loudness, counter: Counter) -> AsyncG
 
 
 async def _chat(
-    port: int, until: float, window: Window, firsts: list[int], chats: list[int]
+    port: int, until: float, window: Window, firsts: list[int], chats: list[int], user: str
 ) -> None:
     loop = asyncio.get_running_loop()
     while loop.time() < until:
-        request = write_run(str(uuid.uuid4()), _CHUNKS, _PAUSE_MS, user=_QUIET)
+        request = write_run(str(uuid.uuid4()), _CHUNKS, _PAUSE_MS, user=user)
         asked = monotonic_ns()
         reader = await read(port, request, window)
         firsts.append((monotonic_ns() - asked) // 1000)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from copilot_runtime.app import CopilotRuntime
     from copilot_runtime.config import Settings
     from copilot_runtime.errors import CopilotError
+    from copilot_runtime.events import Events
     from copilot_runtime.interfaces import (
         Action,
         ActionContext,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
         Agent,
         Caller,
         ChatRequest,
-        Events,
         RunInput,
         Stage,
     )
@@ -62,6 +62,7 @@ _WHERE = {
     "CopilotRuntime": "app",
     "DemoAdapter": "adapters.demo",
     "EmptyAdapter": "adapters.empty",
+    "Events": "events",
     "LangGraphAgent": "agents.langgraph",
     "McpServer": "actions.mcp",
     "OpenAIAdapter": "adapters.openai",

@@ -10,22 +10,15 @@ from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
-from starlette.websockets import WebSocket
 
-from copilot_runtime import __version__
 from copilot_runtime.actions.mcp.source import AllowRule, McpActions, McpServer
 from copilot_runtime.actions.sources import Source, as_sources
-from copilot_runtime.adapters.parameters import (
-    ParametersLike,
-)
+from copilot_runtime.adapters.parameters import ParametersLike
 from copilot_runtime.agents.coerce import AgentsLike
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.instructions import Instructions
-from copilot_runtime.agents.summary import summarize
 from copilot_runtime.agents.title import generate_title
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.argument_checks import (
@@ -41,6 +34,7 @@ from copilot_runtime.argument_checks import (
     describe,
 )
 from copilot_runtime.concurrency import contain
+from copilot_runtime.config.credentials import list_unused_credentials
 from copilot_runtime.config.settings import Settings, load_settings
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed
@@ -55,61 +49,54 @@ from copilot_runtime.hooks import (
     OnStop,
     call_quietly,
 )
-from copilot_runtime.interfaces import (
-    DEFAULT_AGENT,
-    Adapter,
-    Agent,
-    Bus,
-    StageFunction,
-    SupportsStream,
-)
+from copilot_runtime.interfaces.adapter import Adapter, SupportsStream
+from copilot_runtime.interfaces.agent import DEFAULT_AGENT, Agent
+from copilot_runtime.interfaces.bus import Bus
+from copilot_runtime.interfaces.stage import StageFunction
 from copilot_runtime.keyword_arguments import explain_names
 from copilot_runtime.lazy_app import LazyApp, is_traced
 from copilot_runtime.logs import add_fallback_handler
-from copilot_runtime.parts import (
-    build_agents,
-    build_allowlist,
-    build_analyst_access,
-    build_analyst_tools,
+from copilot_runtime.outages import Outage
+from copilot_runtime.parts.access import (
     build_audit_log,
-    build_bus,
-    build_carrier,
     build_counters,
-    build_empty_adapter,
-    build_endpoints,
-    build_event_access,
-    build_events,
-    build_generative_ui,
-    build_grpc_server,
-    build_knowledge,
     build_limiter,
-    build_plan_access,
-    build_publisher,
     build_request_audit,
     build_run_audit,
-    build_run_listener,
-    build_runtime_telemetry,
     build_schemes,
-    build_thread_store,
-    build_tools,
+)
+from copilot_runtime.parts.actions import build_allowlist, build_tools, find_catalogs
+from copilot_runtime.parts.adapters import (
+    build_empty_adapter,
     build_transcriber,
-    check_agent_names,
     check_no_model,
-    find_catalogs,
-    join_endpoints,
-    limit_plans,
-    list_side_endpoints,
-    list_transports,
     merge_default_parameters,
 )
+from copilot_runtime.parts.agents import (
+    build_agents,
+    build_analyst_access,
+    build_analyst_tools,
+    build_endpoints,
+    build_plan_access,
+    join_endpoints,
+    limit_plans,
+)
+from copilot_runtime.parts.events import (
+    build_event_access,
+    build_events,
+    build_publisher,
+    build_run_listener,
+)
+from copilot_runtime.parts.generative_ui import build_generative_ui, check_agent_names
+from copilot_runtime.parts.knowledge import build_knowledge, connect_knowledge
+from copilot_runtime.parts.telemetry import build_metrics_endpoint, build_runtime_telemetry
+from copilot_runtime.parts.threads import build_bus, build_peers, build_thread_store
+from copilot_runtime.parts.transports import build_grpc_server, list_side_endpoints, list_transports
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
-from copilot_runtime.runtime.knowledge_changes import CHANGED, KnowledgeChanges
 from copilot_runtime.runtime.page_policy import PagePolicy
-from copilot_runtime.runtime.peers import Peers, TakeNotice
 from copilot_runtime.runtime.prepare import HandoffPolicy
 from copilot_runtime.runtime.thread_changes import ThreadChanges
-from copilot_runtime.runtime.thread_changes.changes import CHANGE_NOTICE, WATCH
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
@@ -137,8 +124,9 @@ from copilot_runtime.transports.transport import (
     build_side_endpoints,
     build_transports,
 )
-from copilot_runtime.transports.urls import normalize_path, spell_url
-from copilot_runtime.upkeep import can_reach, delete_old_threads, warn_of_key
+from copilot_runtime.transports.urls import normalize_path
+from copilot_runtime.transports.worker_metrics import WORKER_METRICS
+from copilot_runtime.upkeep import delete_old_threads, find_threads_state, warn_of_key
 
 if TYPE_CHECKING:
     import httpx
@@ -309,13 +297,12 @@ class CopilotRuntime:
         self.threads = build_thread_store(threads, self.settings)
         self.changes = ThreadChanges(self.threads)
         self.knowledge = knowledge or build_knowledge(self.settings)
-        self.knowledge_changes: KnowledgeChanges | None = None
         self.telemetry = telemetry or build_runtime_telemetry(self.settings)
-        if self.knowledge is not None:
-            self.knowledge_changes = KnowledgeChanges(self.threads, self.knowledge.expire)
-            self.knowledge.on_change = self.knowledge_changes.tell
-            self.knowledge.threads, self.knowledge.telemetry = self.threads, self.telemetry
-            self.knowledge.summarize = self.knowledge.summarize or partial(summarize, self.adapter)
+        self.knowledge_changes = (
+            None
+            if self.knowledge is None
+            else connect_knowledge(self.knowledge, self.threads, self.telemetry, self.adapter)
+        )
         named = build_allowlist(mcp_servers, mcp_allowed, self.settings, http_client)
         self.generative_ui = build_generative_ui(
             self.settings, a2ui, mcp_apps, open_generative_ui, http_client
@@ -418,75 +405,29 @@ class CopilotRuntime:
             forget=self._forget,
             changes=self.changes,
         )
-        carrier = build_carrier(self.settings, self.threads)
-        if carrier is not None:
-            self.conversations.peers = self.changes.peers = Peers(
-                carrier,
-                self.threads,
-                self.runtime.open_log,
-                {
-                    "stop": self.conversations.answer_stop,
-                    "stop new": self.conversations.answer_stop_new,
-                    "clear": self.conversations.answer_clear,
-                    "end": self.conversations.answer_end,
-                    "find": self.conversations.answer_find,
-                    "stop log": self.conversations.answer_stop_log,
-                    WATCH: self.changes.answer_watch,
-                },
-                self._list_notices(),
-            )
-            if self.knowledge_changes is not None:
-                self.knowledge_changes.peers = self.conversations.peers
+        self.conversations.peers = self.changes.peers = build_peers(
+            self.settings, self.threads, self.conversations, self.changes, self.knowledge_changes
+        )
+        if self.knowledge_changes is not None:
+            self.knowledge_changes.peers = self.conversations.peers
         self.program_runs = ProgramRuns(
             conversations=self.conversations,
             action_timeout=self.settings.action_timeout,
         )
         self.telemetry.observe(semconv.RUNS_OPEN, lambda: len(self.runtime.active_runs()))
         self.telemetry.observe(semconv.READERS_OPEN, self.runtime.bus.count_readers)
-        self._guard = LoopbackGuard(self.settings.allowed_hosts, self.settings.named_origins)
+        self._guard = LoopbackGuard(
+            self.settings.allowed_hosts,
+            self.settings.named_origins,
+            self.settings.proxy.forwarders,
+        )
         self._guard.has_login = has_users and not self.settings.access.anonymous
         self._has_warned = False
-        traces = TraceAccess(
-            self.telemetry,
-            operators=self.settings.telemetry.operators,
-            has_users=has_users,
-            has_roles=self.schemes is not None,
-            has_console=self.settings.console,
-            guard=self._guard,
+        services = self._build_services(
+            serves_chat=adapter is not None or not (agents or endpoints)
         )
-        self.plans = build_plan_access(self._registry, traces)
-        self.analyst = build_analyst_access(self._registry)
-        events = build_event_access(self.settings, self.events, self.knowledge)
-        push = ThreadPush(
-            self.conversations,
-            OpenStreams(self.settings.limits.thread_streams_per_user),
-            JoinTokens(self._load_secret),
-            is_own_name=self._guard.is_own_name,
-            url=self.settings.realtime_url,
-        )
-        services = Services(
-            runs=self.conversations,
-            program_runs=self.program_runs,
-            settings=self.settings,
-            transcriber=self.transcriber,
-            knowledge=self.knowledge,
-            traces=traces,
-            plans=self.plans,
-            analyst=self.analyst,
-            events=events,
-            tools=find_catalogs(self.runtime.sources),
-            generative_ui=self.generative_ui,
-            app_proxy=find_app_proxy(self.runtime.middleware),
-            serves_chat=adapter is not None or not (agents or endpoints),
-            telemetry=self.telemetry,
-            access=AccessReport(
-                self.settings,
-                schemes=self.schemes,
-                limiter=self.limiter,
-                has_hook=authenticate is not None,
-            ),
-            thread_push=push,
-        )
+        self.plans = services.plans
+        self.analyst = services.analyst
         chats = build_transports(list_transports(transports, self.settings), services)
         others = build_side_endpoints(list_side_endpoints(services), services)
         self.transports = (*others, *chats)
@@ -511,7 +452,7 @@ class CopilotRuntime:
         path = normalize_path(path or self.settings.path)
         router = self._router(path)
         typed = [route for part in self.transports for route in part.routes(path, router)]
-        if (metrics := self._metrics_endpoint()) is not None:
+        if (metrics := self._metrics_endpoint) is not None:
             typed.append(metrics.route("/metrics"))
         if path:
             typed += _root_routes(self.transports, path, router)
@@ -525,49 +466,7 @@ class CopilotRuntime:
         )
         setattr(app.state, STATE, self)
         if console if console is not None else self.settings.console:
-            from copilot_runtime.transports.console import (
-                access_route,
-                analyst_route,
-                console_route,
-                knowledge_route,
-                plans_route,
-                traces_route,
-            )
-            from copilot_runtime.transports.console.sandbox import sandbox_route
-
-            page = "" if self.knowledge is None else "/knowledge"
-            plans = "" if self.plans is None else "/plans"
-            data = "" if self.analyst is None else "/data"
-            access = "/access" if self._signs_in else ""
-            traces = "/traces" if self.telemetry.is_recording else ""
-            keeps_traces = getattr(self.telemetry, "store", None) is not None
-            # first: where clients are at `/` as well, it takes only what a browser opens
-            offered = (*self.settings.knowledge.suggestions, *self.adapter.suggestions)
-            route = console_route(
-                path,
-                suggestions=offered,
-                knowledge_path=page,
-                plans_path=plans,
-                traces_path=traces,
-                analyst_path=data,
-                access_path=access,
-                keeps_traces=keeps_traces,
-                sandbox_path="/sandbox",
-                draws_surfaces=self.generative_ui.a2ui is None or self.generative_ui.a2ui.enabled,
-            )
-            app.router.routes.insert(0, route)
-            app.router.routes.insert(0, sandbox_route("/sandbox"))
-            if plans:
-                trace_page = traces if keeps_traces else ""
-                app.router.routes.insert(0, plans_route(path, plans, traces_path=trace_page))
-            if traces:
-                app.router.routes.insert(0, traces_route(path, traces))
-            if access:
-                app.router.routes.insert(0, access_route(path, access))
-            if page:
-                app.router.routes.insert(0, knowledge_route(path, page))
-            if data:
-                app.router.routes.insert(0, analyst_route(path, data))
+            app.router.routes[:0] = self._build_pages(path)
             app.add_docs()
         return app
 
@@ -612,56 +511,29 @@ class CopilotRuntime:
             )
         path = normalize_path(path)
         router = self._router(path, is_silent=lambda: asgi.has_cors(app))
-
-        async def answer(request: Request) -> Response:  # noqa: ARG001  # FastAPI passes it by name
-            return RouterResponse(router)
-
-        async def socket(websocket: WebSocket) -> None:
-            await router(websocket.scope, websocket.receive, websocket.send)
-
-        asked = list(dependencies)
-        below = [f"/{item}" for part in self.transports for item in part.paths if item]
-        self._note_dependencies(bool(asked or app.router.dependencies))
-        health = self._health()
-        app.router.routes.append(Route(f"{path}/health", health.open))
-        app.router.routes.append(Route(f"{path}/health/live", health.live))
-        app.router.routes.append(Route(f"{path}/health/ready", health.ready))
-        if (metrics := self._metrics_endpoint()) is not None:
-            app.router.routes.append(metrics.route(f"{path}/metrics"))
-        for url in [url for end in dict.fromkeys(("", *below)) for url in spell_url(path + end)]:
-            # a preflight carries no login, so no dependency may refuse it
-            app.router.routes.append(Route(url, RouterResponse(router), methods=["OPTIONS"]))
-            app.add_api_route(
-                url,
-                answer,
-                methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-                include_in_schema=False,
-                response_model=None,
-                dependencies=asked,
-            )
-        for url in spell_url(path):
-            app.add_api_websocket_route(url, socket, dependencies=asked)
-        for part in self.transports:
-            for end in part.socket_paths if part.has_own_auth else ():
-                app.router.routes.append(WebSocketRoute(f"{path}/{end}", router))
+        self._note_dependencies(bool(dependencies or app.router.dependencies))
+        asgi.add_endpoint(
+            app,
+            path,
+            router,
+            self.transports,
+            health=self._health(),
+            metrics=self._metrics_endpoint,
+            dependencies=dependencies,
+        )
         setattr(app.state, STATE, self)
         app.router.lifespan_context = asgi.combine_lifespans(
             app.router.lifespan_context, self._lifespan
         )
 
-    def _list_agents(self) -> Sequence[Agent]:
-        """Return the agents that are the same for every caller."""
-        return [*self._registry.lasting.values()]
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator["GrpcServer | None", None]:
+        """Open all parts, and close them in the end: for who serves no HTTP.
 
-    async def _load_secret(self) -> str:
-        """Return the secret of all servers of this runtime: the setting, or else the store's."""
-        return self.settings.secret or await contain(self.threads.secret())
-
-    async def _load_shared_secret(self) -> str:
-        """Return the secret, if servers have it that share no folder; else an empty text."""
-        if self.settings.secret or self.threads.shared_url:
-            return await self._load_secret()
-        return ""
+        Returns what listens for calls over gRPC, if the setting `grpc.services` names any.
+        """
+        async with self._lifespan(None):
+            yield self.grpc
 
     async def aclose(self) -> None:
         """Stop all runs, then close whatever has an `aclose`. One that fails is only logged."""
@@ -690,62 +562,60 @@ class CopilotRuntime:
             await call_quietly(self.audit.aclose)
         await call_quietly(self.telemetry.aclose)
 
-    def _note_dependencies(self, are_there: bool) -> None:
-        """Warn of dependencies that may know people, where the threads know none."""
-        self._guard.has_login |= are_there
-        if are_there and not self._signs_in and not self._has_warned:
-            self._has_warned = True
-            logger.warning(
-                "The runtime is mounted with dependencies and without authenticate: everybody whom "
-                "they let in shares all threads. Give CopilotRuntime an authenticate function that "
-                "returns the user whom a dependency left in request.state."
-            )
-
-    @property
-    def _signs_in(self) -> bool:
-        """Whether it is found out who asks."""
-        return self.authenticate is not None or self.schemes is not None
-
-    def _health(self) -> "asgi.Health":
-        from copilot_runtime import asgi
-
-        return asgi.Health(
-            is_closing=lambda: self.runtime.is_closing,
-            is_draining=lambda: self.runtime.is_draining,
-            can_reach=partial(can_reach, self.threads),
-            warning=lambda: self._guard.warning,
-            knowledge=self.knowledge.status if self.knowledge else None,
-            find_problems=self._find_problems,
+    def _build_services(self, *, serves_chat: bool) -> Services:
+        """Return what transports may use of this runtime."""
+        traces = TraceAccess(
+            self.telemetry,
+            operators=self.settings.telemetry.operators,
+            has_users=self._signs_in,
+            has_roles=self.schemes is not None,
+            has_console=self.settings.console,
+            guard=self._guard,
+        )
+        return Services(
+            runs=self.conversations,
+            program_runs=self.program_runs,
+            settings=self.settings,
+            transcriber=self.transcriber,
+            knowledge=self.knowledge,
+            traces=traces,
+            plans=build_plan_access(self._registry, traces),
+            analyst=build_analyst_access(self._registry),
+            events=build_event_access(self.settings, self.events, self.knowledge),
+            tools=find_catalogs(self.runtime.sources),
+            generative_ui=self.generative_ui,
+            app_proxy=find_app_proxy(self.runtime.middleware),
+            serves_chat=serves_chat,
+            telemetry=self.telemetry,
+            access=AccessReport(
+                self.settings,
+                schemes=self.schemes,
+                limiter=self.limiter,
+                has_hook=self.authenticate is not None,
+            ),
+            thread_push=ThreadPush(
+                self.conversations,
+                OpenStreams(self.settings.limits.thread_streams_per_user),
+                JoinTokens(self._load_secret),
+                is_own_name=self._guard.is_own_name,
+                url=self.settings.realtime_url,
+            ),
         )
 
-    def _find_problems(self) -> Sequence[str]:
-        agents = [problem for agent in self._list_agents() for problem in agent.find_problems()]
-        peers = self.conversations.peers
-        carrier = () if peers is None or peers.is_reachable else ("carrier",)
-        provider = self.adapter.find_problems()
-        limits = () if self._counters is None else self._counters.find_problems()
-        parts = (*self.telemetry.find_problems(), *carrier, *limits)
-        return [*parts, *dict.fromkeys((*provider, *agents))]
-
+    @cached_property
     def _metrics_endpoint(self) -> MetricsEndpoint | None:
-        settings, metrics = self.settings.telemetry, self.telemetry.metrics
-        if metrics is None or not settings.metrics_endpoint:
-            return None
-        resource = {
-            semconv.SERVICE_NAME: settings.service_name,
-            semconv.SERVICE_VERSION: __version__,
-            semconv.DEPLOYMENT_ENVIRONMENT_NAME: self.settings.deployment,
-            **settings.resource_attributes,
-        }
-        return MetricsEndpoint(
-            metrics,
-            {
-                name: value
-                for name, value in resource.items()
-                if value and (settings.identity or not semconv.is_identity(name))
-            },
-            version=__version__,
-            token=settings.metrics_token,
+        return build_metrics_endpoint(self.settings, self.telemetry)
+
+    def _authenticator(self) -> Authenticator:
+        settings = self.settings
+        return Authenticator(
+            self.authenticate,
+            settings.forwards,
+            self.properties,
+            schemes=self.schemes,
+            access=settings.access,
+            operators=settings.telemetry.operators,
+            proxies=settings.proxy.forwarders,
         )
 
     def _router(self, path: str, is_silent: Callable[[], bool] = lambda: False) -> Router:
@@ -769,26 +639,57 @@ class CopilotRuntime:
             audit=build_request_audit(settings, self.audit),
         )
 
-    def _authenticator(self) -> Authenticator:
-        settings = self.settings
-        return Authenticator(
-            self.authenticate,
-            settings.forwards,
-            self.properties,
-            schemes=self.schemes,
-            access=settings.access,
-            operators=settings.telemetry.operators,
-            proxies=settings.proxy.forwarders,
+    def _health(self) -> "asgi.Health":
+        from copilot_runtime import asgi
+
+        return asgi.Health(
+            is_closing=lambda: self.runtime.is_closing,
+            is_draining=lambda: self.runtime.is_draining,
+            find_threads=partial(find_threads_state, self.threads, Outage(logger, "The threads")),
+            knowledge=self.knowledge.status if self.knowledge else None,
+            find_problems=self._find_problems,
         )
 
-    @asynccontextmanager
-    async def running(self) -> AsyncGenerator["GrpcServer | None", None]:
-        """Open all parts, and close them in the end: for who serves no HTTP.
+    def _find_problems(self) -> Sequence[str]:
+        agents = [problem for agent in self._list_agents() for problem in agent.find_problems()]
+        peers = self.conversations.peers
+        carrier = () if peers is None or peers.is_reachable else ("carrier",)
+        provider = self.adapter.find_problems()
+        limits = () if self._counters is None else self._counters.find_problems()
+        parts = (*self.telemetry.find_problems(), *carrier, *limits)
+        return [*parts, *dict.fromkeys((*provider, *agents))]
 
-        Returns what listens for calls over gRPC, if the setting `grpc.services` names any.
-        """
-        async with self._lifespan(None):
-            yield self.grpc
+    def _build_pages(self, path: str) -> Sequence[BaseRoute]:
+        from copilot_runtime.transports.console.pages import build_pages
+
+        a2ui = self.generative_ui.a2ui
+        return build_pages(
+            path,
+            suggestions=(*self.settings.knowledge.suggestions, *self.adapter.suggestions),
+            has_knowledge=self.knowledge is not None,
+            has_plans=self.plans is not None,
+            has_data=self.analyst is not None,
+            has_users=self._signs_in,
+            has_traces=self.telemetry.is_recording,
+            keeps_traces=getattr(self.telemetry, "store", None) is not None,
+            draws_surfaces=a2ui is None or a2ui.enabled,
+        )
+
+    def _note_dependencies(self, are_there: bool) -> None:
+        """Warn of dependencies that may know people, where the threads know none."""
+        self._guard.has_login |= are_there
+        if are_there and not self._signs_in and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "The runtime is mounted with dependencies and without authenticate: everybody whom "
+                "they let in shares all threads. Give CopilotRuntime an authenticate function that "
+                "returns the user whom a dependency left in request.state."
+            )
+
+    @property
+    def _signs_in(self) -> bool:
+        """Whether it is found out who asks."""
+        return self.authenticate is not None or self.schemes is not None
 
     @asynccontextmanager
     async def _tuned_lifespan(self, app: Any) -> AsyncGenerator[None, None]:
@@ -804,49 +705,65 @@ class CopilotRuntime:
             if self.settings.telemetry.receives:
                 token = self.settings.telemetry.receive_token
                 self.telemetry.child_environment = build_exporter_environment(listener, token)
-        if self.audit is not None:
-            await asyncio.to_thread(self.audit.check)
-        self.conversations.open()
-        await self.threads.open()
-        if self.conversations.peers is not None:
-            await self.conversations.peers.open()
-        if self.schemes is not None:
-            await self.schemes.open()
-        await self.telemetry.open()
-        count_from_zero(self.telemetry, [DEFAULT_AGENT, *self._registry.lasting])
-        if self.knowledge is not None:
-            self.knowledge.start()
-        for agent in self._list_agents():
-            await agent.open()
-        for transport in self.transports:
-            await transport.open()
-        tasks = [
-            asyncio.create_task(
-                delete_old_threads(self.threads, settings.thread_retention, self.knowledge),
-                name="delete old threads",
-            ),
-            asyncio.create_task(warn_of_key(self.adapter), name="check key"),
-        ]
+        self._guard.warn_of_proxies()
+        for credential in list_unused_credentials(settings):
+            logger.warning("%s %s", *credential)
+        workers = WORKER_METRICS.get()
+        if workers is not None and self._metrics_endpoint is not None:
+            self._metrics_endpoint.join(workers)
+        tasks: list[asyncio.Task[None]] = []
         try:
+            if self.audit is not None:
+                await asyncio.to_thread(self.audit.check)
+            if self.schemes is not None:
+                await self.schemes.open()  # before what others see, if nobody can sign in
+            if self._counters is not None:
+                await self._counters.open()
+            self.conversations.open()
+            await self.threads.open()
+            if self.conversations.peers is not None:
+                await self.conversations.peers.open()
+            await self.telemetry.open()
+            count_from_zero(self.telemetry, [DEFAULT_AGENT, *self._registry.lasting])
+            if self.knowledge is not None:
+                self.knowledge.start()
+            for agent in self._list_agents():
+                await agent.open()
+            for transport in self.transports:
+                await transport.open()
+            tasks = [
+                asyncio.create_task(
+                    delete_old_threads(self.threads, settings.thread_retention, self.knowledge),
+                    name="delete old threads",
+                ),
+                asyncio.create_task(warn_of_key(self.adapter), name="check key"),
+            ]
             if self.grpc is not None:
                 await self.grpc.open()
             yield
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)
+            await asyncio.gather(*tasks, return_exceptions=True)
             if self.grpc is not None:
                 await call_quietly(self.grpc.aclose)
             for transport in self.transports:
                 await call_quietly(transport.aclose)
             await self.aclose()
 
-    def _list_notices(self) -> Mapping[str, TakeNotice]:
-        """Return what other processes may tell, and who takes it."""
-        notices: dict[str, TakeNotice] = {CHANGE_NOTICE: self.changes.take_notice}
-        if self.knowledge_changes is not None:
-            notices[CHANGED] = self.knowledge_changes.take_notice
-        return notices
+    def _list_agents(self) -> Sequence[Agent]:
+        """Return the agents that are the same for every caller."""
+        return [*self._registry.lasting.values()]
+
+    async def _load_secret(self) -> str:
+        """Return the secret of all servers of this runtime: the setting, or else the store's."""
+        return self.settings.secret or await contain(self.threads.secret())
+
+    async def _load_shared_secret(self) -> str:
+        """Return the secret, if servers have it that share no folder; else an empty text."""
+        if self.settings.secret or self.threads.shared_url:
+            return await self._load_secret()
+        return ""
 
     async def _forget(self, thread: ThreadKey) -> None:
         """Delete the plans of a thread, and what knowledge has of it."""

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import Action, Stage
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.stage import Stage
 
 
 def check_list(

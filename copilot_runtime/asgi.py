@@ -18,10 +18,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from copilot_runtime import __version__
+from copilot_runtime.threads.store import ThreadsState
+from copilot_runtime.transports.metrics import MetricsEndpoint
 from copilot_runtime.transports.rest_route import SharedRoute, answer_by_app
-from copilot_runtime.transports.router import Router
+from copilot_runtime.transports.router import Router, RouterResponse
+from copilot_runtime.transports.transport import Transport
 from copilot_runtime.transports.urls import ChatUrls, spell_url
 
 if TYPE_CHECKING:
@@ -32,6 +36,9 @@ _OPENAPI_PATH = "/openapi.json"
 _FRESH = 1.0
 """Seconds for which an answer about the store is good: strangers may ask for it."""
 
+_PATIENCE = 2.0
+"""Seconds after which a store that has not answered cannot be reached."""
+
 
 class KnowledgeReadiness(BaseModel):
     """Whether knowledge is up to date. How much there is, and what failed, is in the log."""
@@ -40,8 +47,9 @@ class KnowledgeReadiness(BaseModel):
 
 
 class Readiness(BaseModel):
-    """Whether questions can be answered, and what the operator should know.
+    """Whether questions can be answered, and what fails beside. Strangers may read it.
 
+    Of threads that are `read-only`, what is stored can be read, and no question can be answered.
     `knowledge` is there if the runtime has some. Questions are answered while it is updated, and
     while telemetry fails: `failing` names `traces`, which cannot be kept, and `exporter`, whose
     receiver does not take what it gets. It names `plans`, too, which wait until they can be stored,
@@ -50,8 +58,7 @@ class Readiness(BaseModel):
     """
 
     status: Literal["ready", "not ready"]
-    threads: Literal["reachable", "unreachable"]
-    warnings: list[str]
+    threads: ThreadsState
     knowledge: KnowledgeReadiness | None = None
     failing: list[str] | None = None
 
@@ -60,9 +67,9 @@ class Health:
     """Answers those who watch a server.
 
     `is_closing` says whether it takes no more questions, `is_draining` whether it soon will take
-    none, so that nobody should send it new ones, `can_reach` whether its threads can be
-    used, `warning` what its operator should know, `knowledge` what is loaded, and `find_problems`
-    which parts fail without which questions can be answered.
+    none, so that nobody should send it new ones, `find_threads` whether its threads can be
+    used, `knowledge` what is loaded, and `find_problems` which parts fail without which questions
+    can be answered.
     """
 
     def __init__(
@@ -70,15 +77,13 @@ class Health:
         *,
         is_closing: Callable[[], bool],
         is_draining: Callable[[], bool] = lambda: False,
-        can_reach: Callable[[], Awaitable[bool]],
-        warning: Callable[[], str | None],
+        find_threads: Callable[[], Awaitable[ThreadsState]],
         knowledge: "Callable[[], KnowledgeStatus] | None" = None,
         find_problems: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._is_closing = is_closing
         self._is_draining = is_draining
-        self._can_reach = _remember(can_reach)
-        self._warning = warning
+        self._find_threads = _SharedLook(find_threads)
         self._knowledge = knowledge
         self._find_problems = find_problems
 
@@ -106,13 +111,12 @@ class Health:
 
     async def ready(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
         """Answer whether questions can be answered now: 503 if not."""
-        is_reachable = await self._can_reach()
-        is_ready = is_reachable and not self._is_closing() and not self._is_draining()
-        warning = self._warning()
+        threads = await self._find_threads()
+        can_answer = threads == "reachable"
+        is_ready = can_answer and not self._is_closing() and not self._is_draining()
         found = Readiness(
             status="ready" if is_ready else "not ready",
-            threads="reachable" if is_reachable else "unreachable",
-            warnings=[] if warning is None else [warning],
+            threads=threads,
             knowledge=self._describe_knowledge(),
             failing=[*self._find_problems()] or None,
         )
@@ -126,19 +130,34 @@ class Health:
         return KnowledgeReadiness(state=self._knowledge().state)
 
 
-def _remember(can_reach: Callable[[], Awaitable[bool]]) -> Callable[[], Awaitable[bool]]:
-    """Return what asks a store once a second at most, however often and by whom it is called."""
-    lock, found = asyncio.Lock(), (-1.0, False)
+class _SharedLook:
+    """Asks a store once a second at most, however often and by whom this is called.
 
-    async def find() -> bool:
-        nonlocal found
-        async with lock:
-            if monotonic() > found[0]:
-                is_reachable = await can_reach()
-                found = monotonic() + _FRESH, is_reachable
-            return found[1]
+    One look is under way at a time, for all who ask. None of them waits for one that does not end:
+    a network that swallows everything may hold up even what gives it up.
+    """
 
-    return find
+    def __init__(self, find_threads: Callable[[], Awaitable[ThreadsState]]) -> None:
+        self._find_threads = find_threads
+        self._look: asyncio.Task[None] | None = None
+        self._began_at = 0.0
+        self._state: ThreadsState = "unreachable"
+        self._fresh_until = -1.0
+
+    async def __call__(self) -> ThreadsState:
+        """Return what can be done with the store."""
+        if monotonic() <= self._fresh_until:
+            return self._state
+        if self._look is None or self._look.done():
+            self._began_at = monotonic()
+            self._look = asyncio.create_task(self._find(), name="look at threads")
+        patience = max(0.0, self._began_at + _PATIENCE - monotonic())
+        done, _ = await asyncio.wait((self._look,), timeout=patience)
+        return self._state if done else "unreachable"
+
+    async def _find(self) -> None:
+        self._state = await self._find_threads()
+        self._fresh_until = monotonic() + _FRESH
 
 
 @lru_cache(maxsize=16)
@@ -249,6 +268,49 @@ class App(FastAPI):
 def _takes_every_path(route: BaseRoute) -> bool:
     path = getattr(route, "path", None)
     return path == "" or (path is not None and path.startswith("/{") and path.endswith(":path}"))
+
+
+def add_endpoint(
+    app: FastAPI,
+    path: str,
+    router: Router,
+    transports: Sequence[Transport],
+    *,
+    health: Health,
+    metrics: MetricsEndpoint | None,
+    dependencies: Sequence[Any],
+) -> None:
+    """Add what a router answers to an application of another, under dependencies of FastAPI."""
+
+    async def answer(request: Request) -> Response:  # noqa: ARG001  # FastAPI passes it by name
+        return RouterResponse(router)
+
+    async def socket(websocket: WebSocket) -> None:
+        await router(websocket.scope, websocket.receive, websocket.send)
+
+    asked = list(dependencies)
+    below = [f"/{item}" for part in transports for item in part.paths if item]
+    app.router.routes.append(Route(f"{path}/health", health.open))
+    app.router.routes.append(Route(f"{path}/health/live", health.live))
+    app.router.routes.append(Route(f"{path}/health/ready", health.ready))
+    if metrics is not None:
+        app.router.routes.append(metrics.route(f"{path}/metrics"))
+    for url in [url for end in dict.fromkeys(("", *below)) for url in spell_url(path + end)]:
+        # a preflight carries no login, so no dependency may refuse it
+        app.router.routes.append(Route(url, RouterResponse(router), methods=["OPTIONS"]))
+        app.add_api_route(
+            url,
+            answer,
+            methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            include_in_schema=False,
+            response_model=None,
+            dependencies=asked,
+        )
+    for url in spell_url(path):
+        app.add_api_websocket_route(url, socket, dependencies=asked)
+    for part in transports:
+        for end in part.socket_paths if part.has_own_auth else ():
+            app.router.routes.append(WebSocketRoute(f"{path}/{end}", router))
 
 
 def combine_lifespans(outer: Lifespan[Any], inner: Lifespan[Any]) -> Lifespan[Any]:

@@ -2,17 +2,23 @@
 
 import asyncio
 import inspect
+import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar, cast
 
 T = TypeVar("T")
 
 MAX_THREADS = 512
 """Most sync calls at one time. One that never returns keeps its place."""
+
+_IDLE_S = 10.0
+"""Seconds for which a thread waits for the next call."""
 
 _slots = threading.BoundedSemaphore(MAX_THREADS)
 
@@ -32,7 +38,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call `function`, in a thread of its own unless it is async."""
+    """Call `function`, in a thread unless it is async: nothing else is done there meanwhile."""
     if is_async(function):
         return await contain(function(*args, **kwargs))
     result = await _run_in_thread(lambda: function(*args, **kwargs))
@@ -165,13 +171,58 @@ def _run_in_thread(work: Callable[[], Any]) -> "asyncio.Future[CallResult]":
 
     if not slots.acquire(blocking=False):
         raise RuntimeError(f"{MAX_THREADS} sync calls are running already.")
-    context = copy_context()
     try:
-        threading.Thread(target=context.run, args=(run,), name="action", daemon=True).start()
+        _threads.run(partial(copy_context().run, run))
     except BaseException:
         slots.release()
         raise
     return future
+
+
+class _IdleThreads:
+    """Daemon threads that do one thing at a time; one that is idle is used again.
+
+    To begin a thread takes longer than most of what it does, and the event loop waits for that.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[SimpleQueue[Callable[[], None]]] = []
+        """What each idle thread waits for; the last one was idle for the shortest time."""
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Do some work, at once. Raises `RuntimeError` if the system has no more threads."""
+        try:
+            inbox = self._idle.pop()
+        except IndexError:
+            inbox = SimpleQueue()
+            threading.Thread(
+                target=self._work, args=(work, inbox), name="action", daemon=True
+            ).start()
+        else:
+            inbox.put(work)
+
+    def clear(self) -> None:
+        """Forget all threads: a process that was forked has none of them."""
+        self._idle.clear()
+
+    def _work(self, work: Callable[[], None], inbox: "SimpleQueue[Callable[[], None]]") -> None:
+        while True:
+            work()
+            del work  # it holds what it was called with
+            self._idle.append(inbox)
+            try:
+                work = inbox.get(timeout=_IDLE_S)
+            except Empty:
+                try:
+                    self._idle.remove(inbox)
+                except ValueError:  # somebody has just taken it
+                    work = inbox.get()
+                else:
+                    return
+
+
+_threads = _IdleThreads()
+os.register_at_fork(after_in_child=_threads.clear)
 
 
 def _attempt(work: Callable[[], Any]) -> CallResult:

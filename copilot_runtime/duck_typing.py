@@ -5,7 +5,9 @@ from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import Events, RunInput, Stage, StageFunction
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.interfaces.stage import Stage, StageFunction
 
 T = TypeVar("T")
 

@@ -22,6 +22,7 @@
     ├── Interrupted                         RUN_INTERRUPTED              503  banner    warning
     ├── ThreadBusy                          THREAD_BUSY                  409  banner    warning
     ├── StoreFailed                         STORE_FAILED                 503  banner    critical
+    │   └── StoreReadOnly                   STORE_FAILED                 503  banner    critical
     └── Cancelled                           CANCELLED                    499  silent    info
 
 Codes, visibility and severity are those of CopilotKit 1.10.6 (`CopilotKitErrorCode`,
@@ -105,6 +106,8 @@ class CopilotError(Exception):
     retryable = False
     """Whether the same request may succeed when it is sent again."""
     is_hint_public = False
+    is_logged = False
+    """Whether it is in the log before a run is ended by it: one that comes in hundreds."""
     _hint: str | None = None
 
     def __init__(
@@ -352,6 +355,12 @@ class StoreFailed(CopilotError):
     code = "STORE_FAILED"
     status_code = 503
     visibility = "banner"
+
+
+class StoreReadOnly(StoreFailed):
+    """Threads can be read at the moment, and nothing can be stored."""
+
+    error_type = "STORE_READ_ONLY"
 
 
 class Cancelled(CopilotError):

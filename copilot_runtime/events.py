@@ -6,7 +6,7 @@ event names the author; what follows refers to it by id, so two messages or two
 calls may interleave. Snapshots inside, deltas at the edge: `AgentState` is whole.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -322,6 +322,9 @@ Event = (
     | Custom
     | Raw
 )
+
+Events = AsyncGenerator[Event, None]
+"""What agents and adapters make. Whoever may leave one early closes it: `aclosing(events)`."""
 
 LAST = (RunFinished, RunFailed)
 """The events that end a log."""

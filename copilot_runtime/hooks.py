@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from copilot_runtime import concurrency as calling
 from copilot_runtime.errors import CopilotError, ErrorContext
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.genai import start_hook_span

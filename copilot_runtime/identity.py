@@ -52,9 +52,12 @@ class Identity:
     roles: Sequence[str] = ()
     scopes: Collection[str] | None = None
     method: str = ""
-    """How they were recognised: `api_key`, `jwt`, `proxy`, `service_token`, or `hook`."""
+    """How they were recognised: `api_key`, `jwt`, `proxy`, `service_token`, or `hook`; `service`
+    where another asks for them over gRPC."""
     key: str = ""
-    """The id of their API key."""
+    """The id of their API key, or of who asks for them."""
+    actor: str = ""
+    """Who asks for them, if another does."""
     permissions: frozenset[str] = USER_SCOPES
     """What roles and scopes allow together: the server sets it."""
     address: str = ""

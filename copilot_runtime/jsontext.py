@@ -61,6 +61,28 @@ def dumps(value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":"), default=str).encode()
 
 
+def dumps_line(value: Any) -> bytes:
+    """Write what `dumps` does as one line for every reader.
+
+    U+0085, U+2028 and U+2029 are escaped, which JSON takes for letters and others for the end of
+    a line; so are the controls that a terminal obeys.
+    """
+    return escape_json_controls(dumps(value))
+
+
+def escape_json_controls(data: bytes) -> bytes:
+    """Return JSON with escapes for what `dumps_line` escapes."""
+    return _CONTROL.sub(_escape_control, data)
+
+
+_CONTROL = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]")
+"""U+007F to U+009F, U+2028 and U+2029 in UTF-8; JSON has them nowhere but in texts."""
+
+
+def _escape_control(found: re.Match[bytes]) -> bytes:
+    return rb"\u%04x" % ord(found[0].decode())
+
+
 def replace_surrogates(text: str) -> str:
     """Replace half characters, which no transport can encode."""
     try:

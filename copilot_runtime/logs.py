@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import orjson
 
+from copilot_runtime.jsontext import escape_json_controls
 from copilot_runtime.telemetry.span import find_current_span
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -137,6 +138,12 @@ def configure_logs(level: str, log_format: str, namespaces: Iterable[str] = ()) 
         for name in ("uvicorn", "mcp"):
             logging.getLogger(name).setLevel(max(logging.WARNING, logging.root.level))
     _open_namespaces(handler, logging.root.level, namespaces, is_own_process=True)
+
+
+def is_json_log() -> bool:
+    """Return whether `configure_logs` has chosen lines of JSON: then nothing else is printed."""
+    ours = [one for one in logging.root.handlers if one.name == _OURS]
+    return any(isinstance(handler.formatter, JsonFormatter) for handler in ours)
 
 
 def add_fallback_handler(level: str, log_format: str, namespaces: Iterable[str] = ()) -> None:
@@ -327,7 +334,8 @@ def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _dump(fields: Mapping[str, Any]) -> str:
-    return orjson.dumps(fields, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
+    data = orjson.dumps(fields, default=repr, option=orjson.OPT_NON_STR_KEYS)
+    return escape_json_controls(data).decode()
 
 
 def _replace_halves(text: str) -> str:

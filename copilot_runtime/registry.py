@@ -154,6 +154,14 @@ def install_command(extra: str) -> str:
     return f"pip install '{PACKAGE}[{extra}] @ {url}'"
 
 
+def explain_install(error: MissingPackage) -> str | None:
+    """Return how to install what is missing if this package came from elsewhere than an index."""
+    command = install_command(error.extra) if error.extra else ""
+    if not command or command in error.message:
+        return None
+    return f"This copilot-runtime came from elsewhere: {command}"
+
+
 def _find_extra(module: str) -> str | None:
     """Return our smallest extra that brings a module along, judged by the requirement's name."""
     try:

@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from copilot_runtime.concurrency import contain
-from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.interfaces import Adapter
-from copilot_runtime.threads.store import ThreadKey, ThreadStore
+from copilot_runtime.errors import ConfigurationFailed, CopilotError, StoreReadOnly
+from copilot_runtime.interfaces.adapter import Adapter
+from copilot_runtime.outages import Outage
+from copilot_runtime.threads.store import ThreadsState, ThreadStore
 
 if TYPE_CHECKING:
     from copilot_runtime.knowledge import Knowledge
@@ -29,7 +30,7 @@ async def warn_of_key(adapter: Adapter) -> None:
     except ConfigurationFailed as error:
         logger.warning("%s %s", error.message, error.hint or "")
     except Exception as error:  # of a function that finds the key: a chat tells it as well
-        logger.warning("The key of the model is not there: %s", error or type(error).__name__)
+        logger.warning("The key of the model is not there: %s", str(error) or type(error).__name__)
 
 
 async def delete_old_threads(
@@ -47,16 +48,28 @@ async def delete_old_threads(
             known = isinstance(error, CopilotError)
             logger.warning("Old threads were not deleted: %s", error, exc_info=not known)
         else:
-            logger.info("Deleted %d threads that were unused for %g seconds", count, age)
+            if count:
+                from copilot_runtime.telemetry.waterfall import count_words  # seldom needed
+
+                days = age / 86400
+                word = "day" if days == 1 else "days"
+                logger.info("Deleted %s unused for %g %s", count_words(count, "thread"), days, word)
         await asyncio.sleep(min(age, 3600))
 
 
-async def can_reach(threads: ThreadStore) -> bool:
-    """Return whether a store answers, and soon."""
+async def find_threads_state(threads: ThreadStore, outage: Outage) -> ThreadsState:
+    """Return whether a store answers, soon, and takes what is new. The log has when that changes.
+
+    That it takes nothing new is in the log by itself.
+    """
     try:
         async with asyncio.timeout(_HEALTH_TIMEOUT):
-            await contain(threads.get(ThreadKey("", "health")))
+            await contain(threads.check())
+    except StoreReadOnly:
+        outage.end()
+        return "read-only"
     except Exception as error:  # also of another's store
-        logger.warning("The threads cannot be reached: %s", error or type(error).__name__)
-        return False
-    return True
+        outage.begin(error)
+        return "unreachable"
+    outage.end()
+    return "reachable"

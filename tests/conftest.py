@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.threads.cluster import Cluster, running_cluster
+
 # also for the servers that tests start: threads on disk are for tests that ask for them
 os.environ.setdefault("COPILOT_THREADS", "memory")
 
@@ -105,6 +107,30 @@ def is_one_of(path: Path, parts: Sequence[str]) -> bool:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Run a PostgreSQL of our own."""
+    with running_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def database(anyio_backend: str, cluster: Cluster) -> str:
+    """Return the URL of an empty place in it."""
+    return await cluster.make_schema()
+
+
+@pytest.fixture(autouse=True)
+def own_variables() -> Iterator[None]:
+    """Take back what commands leave for the modules that they serve."""
+    before = {name: value for name, value in os.environ.items() if name.startswith("COPILOT_")}
+    yield
+    for name in [name for name in os.environ if name.startswith("COPILOT_")]:
+        if name not in before:
+            del os.environ[name]
+    os.environ.update(before)
 
 
 @pytest.fixture(scope="session", autouse=True)

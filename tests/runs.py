@@ -7,8 +7,8 @@ from typing import Any
 from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.events import Event
-from copilot_runtime.interfaces import Events, RunInput
+from copilot_runtime.events import Event, Events
+from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import TextMessage
 from copilot_runtime.runtime import Runtime
 

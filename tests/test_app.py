@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from copilot_runtime.adapters.scripted import say
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.lazy_app import LazyApp
+from copilot_runtime.testing import ScriptedAgent
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.store import Thread, ThreadKey
 from tests.runs import Says, forever
@@ -101,7 +103,7 @@ class Unreachable(MemoryThreads):
         raise StoreFailed("PostgreSQL (db.internal/app) cannot be used: [Errno 111] refused")
 
 
-READY = {"status": "ready", "threads": "reachable", "warnings": []}
+READY = {"status": "ready", "threads": "reachable"}
 
 
 @pytest.mark.parametrize("url", ["/health/ready", "/graphql/health/ready"])
@@ -123,7 +125,7 @@ def test_a_server_whose_threads_cannot_be_reached_is_not_ready(
     answer = client.get("/health/ready")
 
     assert answer.status_code == 503
-    assert answer.json() == {"status": "not ready", "threads": "unreachable", "warnings": []}
+    assert answer.json() == {"status": "not ready", "threads": "unreachable"}
     assert client.get("/health").status_code == 200
 
 
@@ -310,6 +312,38 @@ async def test_threads_are_forgotten_later_when_their_store_fails_once() -> None
     assert len(store.asked) >= 2
 
 
+class ExpiryStore(MemoryThreads):
+    """Deletes so many threads each time, and then says that it is asked again."""
+
+    def __init__(self, *counts: int) -> None:
+        super().__init__()
+        self.counts = [*counts]
+        self.again = asyncio.Event()
+
+    async def expire(self, before: datetime) -> int:
+        del before
+        if not self.counts:
+            self.again.set()
+            return 0
+        return self.counts.pop(0)
+
+
+async def test_the_log_has_a_line_only_for_old_threads_that_were_deleted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = ExpiryStore(0, 1, 2)
+    settings = Settings(threads="memory", thread_retention=0.0216)
+    app = CopilotRuntime(ScriptedAdapter(), threads=store, settings=settings).app("/copilotkit")
+    with caplog.at_level(logging.INFO, "copilot_runtime.upkeep"):
+        async with app.router.lifespan_context(app):
+            await store.again.wait()
+
+    lines = [one.getMessage() for one in caplog.records if one.name == "copilot_runtime.upkeep"]
+    first, second = lines
+    assert first == "Deleted 1 thread unused for 2.5e-07 days"
+    assert second == "Deleted 2 threads unused for 2.5e-07 days"
+
+
 async def test_an_age_beyond_the_calendar_is_a_long_one() -> None:
     store = Grumpy()
     settings = Settings(threads="memory", thread_retention=1e300)
@@ -425,3 +459,21 @@ async def test_without_an_adapter_a_chat_is_told_so() -> None:
     ).ask(chat())
 
     assert answer.json()["errors"][0]["message"]
+
+
+async def test_an_application_that_does_not_start_leaves_nothing_open(tmp_path: Path) -> None:
+    class Unopened(ScriptedAgent):
+        async def open(self) -> None:
+            raise ConfigurationFailed("It cannot be opened.")
+
+    settings = Settings(threads=f"sqlite:{tmp_path / 'threads.db'}")
+    runtime = CopilotRuntime(agents={"a": Unopened()}, settings=settings)
+    with pytest.raises(ConfigurationFailed, match="cannot be opened"):
+        async with runtime.running():
+            raise AssertionError("it has started")
+
+    assert list_names(tmp_path) == ["threads.db"]  # no lock, and no socket
+
+
+def list_names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]

@@ -20,6 +20,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from copilot_runtime import __version__
+from copilot_runtime.cli.listen import reserve_port
 from tests.processes import Program, finished, in_terminal, running
 
 ROOT = Path(__file__).parent.parent
@@ -166,6 +167,34 @@ def test_without_a_key_the_demo_is_served_and_says_so(start: Start) -> None:
     assert re.search(r"runtimeUrl  http://127\.0\.0\.1:\d+/graphql", banner)
 
 
+def test_the_banner_names_the_settings_file_and_where_threads_are(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "copilot.yml").write_text("threads: sqlite:chats.db\n")
+    banner = start()
+    assert f"settings    {tmp_path / 'copilot.yml'}\n" in banner
+    assert f"threads     sqlite:{tmp_path / 'chats.db'}\n" in banner
+    assert "threads     sqlite:" + str(tmp_path / "x.db") in start(COPILOT_THREADS="sqlite:x.db")
+
+
+def test_a_settings_file_beside_a_program_elsewhere_is_not_read_and_that_is_said(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "copilot.yml").write_text("access: {authenticate: [api_keys]}\n")
+    (tmp_path / "sub" / "main.py").write_text(
+        "from copilot_runtime import CopilotRuntime, DemoAdapter\n"
+        "runtime = CopilotRuntime(adapter=DemoAdapter())\n"
+    )
+    banner = start("sub/main.py:runtime")
+    assert "settings    no copilot.yml here: defaults, environment\n" in banner
+    start.programs[-1].errors.until("lies beside the program and is not read")
+    banner = start("sub/main.py:runtime", "--config", "sub/copilot.yml")
+    assert f"settings    {tmp_path / 'sub' / 'copilot.yml'}\n" in banner
+    start.programs[-1].process.terminate()
+    assert "is not read" not in start.programs[-1].errors.text()
+
+
 def test_who_listens_for_other_machines_without_a_login_is_told_in_one_line(start: Start) -> None:
     url = url_in(start("--host", "0.0.0.0"))
     server = start.programs[-1]
@@ -177,8 +206,17 @@ def test_who_listens_for_other_machines_without_a_login_is_told_in_one_line(star
 
     (line,) = server.errors.text().splitlines()
     assert "other machines reach this server at 0.0.0.0" in line
-    assert ready["status"] == "ready"
-    assert ready["warnings"][0] in line
+    assert ready == {"status": "ready", "threads": "reachable"}
+
+
+def test_workers_that_count_limits_each_for_itself_say_so_once(start: Start) -> None:
+    start("--workers", "2", COPILOT_LIMITS_RUNS_PER_USER="3/minute")
+    server = start.programs[-1]
+    server.process.terminate()
+
+    [line] = [line for line in server.errors.text().splitlines() if "for itself" in line]
+    assert "Each of 2 workers counts for itself, so 2 times as much gets through" in line
+    assert "limits.runs_per_user. Set limits.store to redis://" in line
 
 
 def test_a_server_on_loopback_answers_only_for_this_machine(start: Start) -> None:
@@ -278,7 +316,7 @@ def test_what_a_program_sets_counts_more_than_the_environment_and_less_than_an_o
         (tmp_path / "mine.py").write_text(
             "from fastapi import FastAPI\n"
             "from copilot_runtime import CopilotRuntime, DemoAdapter, Settings\n"
-            f"settings = Settings(port={port}, log_format='json', log_level='warning')\n"
+            f"settings = Settings(port={port}, log_format='json')\n"
             "runtime = CopilotRuntime(DemoAdapter(), settings=settings)\n"
             "app, mounted = runtime.app(), FastAPI()\n"
             "runtime.mount(mounted, '/graphql')\n"
@@ -287,8 +325,8 @@ def test_what_a_program_sets_counts_more_than_the_environment_and_less_than_an_o
             command = [*COMMAND, "serve", f"mine:{name}", *arguments]
             environ = CLEAN | {"COPILOT_PORT": "1"}
             with running(command, cwd=tmp_path, env=environ) as program:
-                banner = program.until(r"(?s)\A.*^Ctrl-C.*$")[0]
-            assert (f":{port}" in banner) is expected
+                banner = program.errors.until(r"(?m)^.*Ctrl-C.*$")[0]
+            assert (f":{port}" in json.loads(banner)["message"]) is expected
 
 
 def test_a_model_without_a_key_is_warned_of_at_the_start_of_a_program(
@@ -333,6 +371,17 @@ def test_a_wrong_target_is_answered_with_a_way_out(
     (tmp_path / "leaving.py").write_text("raise SystemExit(3)\n")
     (tmp_path / "nothing.py").write_text("")
     assert re.search(sentence, complaint("serve", target, cwd=tmp_path))
+
+
+def test_a_planner_without_numpy_is_answered_with_the_extra_that_has_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import sys\nsys.modules['numpy'] = None\n"  # as where it is not installed
+        "from copilot_runtime import CopilotRuntime\napp = CopilotRuntime()\n"
+    )
+    said = complaint("serve", "mine:app", cwd=tmp_path, environ={"COPILOT_PLANNER_NAME": "planner"})
+
+    assert said.startswith("The planner needs the package 'numpy'. Install it with: pip install ")
+    assert "'copilot-runtime[knowledge]'" in said
 
 
 def test_a_server_told_to_stop_ends_open_answers_with_a_word(start: Start) -> None:
@@ -485,6 +534,53 @@ def test_a_port_in_use_is_answered_with_another() -> None:
     assert re.search(r"--port \d+", said)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_workers_do_not_join_a_port_that_others_share(host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family, reuse_port=True) as shared:
+        check_that_workers_are_refused(host, shared.getsockname()[1])
+
+
+def test_workers_do_not_join_a_port_where_those_of_another_server_do_not_listen_yet() -> None:
+    with reserve_port("127.0.0.1", 0) as reserved:
+        check_that_workers_are_refused("127.0.0.1", reserved.getsockname()[1])
+
+
+def check_that_workers_are_refused(host: str, port: int) -> None:
+    words = ("serve", "--workers", "2", "--host", host, "--port", str(port))
+    said = complaint(*words, environ={"COPILOT_THREADS": "sqlite:threads.db"})
+    assert f"Port {port} on {host} is in use." in said
+    assert re.search(r"--port \d+", said)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_workers_take_the_port_of_a_server_that_has_just_ended(is_shared: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0), reuse_port=is_shared) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            accepted, _ = server.accept()
+            accepted.close()  # first: so the system remembers the connection here for a minute
+            client.recv(1)
+    with (
+        reserve_port("127.0.0.1", port) as reserved,
+        socket.create_server(("127.0.0.1", port), reuse_port=True) as worker,
+    ):
+        assert worker.getsockname() == reserved.getsockname()
+
+
+def test_workers_do_not_join_a_port_for_grpc_that_others_share() -> None:
+    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as shared:
+        port = shared.getsockname()[1]
+        environ = {
+            "COPILOT_THREADS": "sqlite:threads.db",
+            "COPILOT_GRPC_SERVICES": "trace",
+            "COPILOT_GRPC_ADDRESS": f"127.0.0.1:{port}",
+        }
+        said = complaint("serve", "--workers", "2", "--port", "0", environ=environ)
+    assert f"Port {port} on 127.0.0.1 is in use; services over gRPC were to be there." in said
+    assert "set grpc.address" in said
+
+
 def test_a_host_that_nobody_knows_is_refused() -> None:
     assert "There is no host '..'." in complaint("serve", "--host", "..")
 
@@ -511,6 +607,7 @@ def test_workers_that_could_not_share_their_threads_are_refused() -> None:
         ({"COPILOT_TRANSPORTS": ""}, "'transports' is empty.*\nLeave it out"),
         ({"COPILOT_CORS_ORIGINS": "app.example"}, "'cors_origins' is 'app.example'.*https://"),
         ({"COPILOT_THREADS": "sqlit:t.db"}, "No store of threads.*memory, .*Did you mean 'sqlite'"),
+        ({"COPILOT_KNOWLEDGE_STORAGE": "foo:bar"}, "No storage named 'foo'. Known: local, mem"),
         ({"COPILOT_THREADS": "sqlite://t.db"}, "two slashes.*\nWrite sqlite:t.db"),
     ],
 )
@@ -536,6 +633,51 @@ def test_threads_that_cannot_be_kept_stop_the_server_with_a_sentence(
 
     assert "Traceback" not in said
     assert "\nThe threads in 'file/threads.db' cannot be used: " in said
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "keys.json: No such file or directory"),
+        ('{"keys": []}', "keys.json has no key for RS256, ES256, EdDSA"),
+        ('{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}', "keys.json has no key for RS256"),
+        ("<html>", "keys.json: unexpected character"),
+    ],
+)
+def test_a_file_without_a_key_of_tokens_stops_the_server_with_a_sentence(
+    content: str | None, reason: str, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / "keys.json").write_text(content)
+    environ = {"COPILOT_ACCESS_AUTHENTICATE": "jwt", "COPILOT_JWT_JWKS": "keys.json"}
+    said = complaint("serve", "--port", "0", cwd=tmp_path, environ=environ)
+
+    assert re.search(f"jwt.jwks is 'keys.json', and there is no key .*({reason})", said), said
+    assert f"relative to the working directory, which is '{tmp_path}'" in said
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_with_a_log_of_json_all_output_is_json(workers: str, tmp_path: Path) -> None:
+    environ = CLEAN | {"COPILOT_LOG_FORMAT": "json", "COPILOT_WORKERS": workers}
+    command = [*COMMAND, "serve", "--port", "0"]
+    with running(command, cwd=tmp_path, env=environ) as program:
+        line = program.errors.until(r"^.*runtimeUrl.*$")[0]
+        program.end()
+        lines = program.errors.text().splitlines()
+        assert program.output.text() == ""
+    record = json.loads(line)
+    assert record["level"] == "info"
+    assert re.search(r"serves demo.*; try it +http://.*; runtimeUrl +http://", record["message"])
+    assert all(json.loads(each) for each in lines)
+
+
+def test_with_a_log_of_json_a_failed_start_is_a_record_with_its_hint() -> None:
+    words = ("serve", "--workers", "2")
+    done = run(*words, COPILOT_LOG_FORMAT="json", COPILOT_THREADS="memory")
+    record = json.loads(done.stderr.splitlines()[-1])
+
+    assert (done.returncode, done.stdout, record["level"]) == (1, "", "error")
+    assert "cannot share threads that are in the memory of one process. Set" in record["message"]
 
 
 def test_debug_shows_the_traceback() -> None:
@@ -567,6 +709,14 @@ def test_a_failure_is_shown_and_is_the_exit_code(start: Start) -> None:
 def test_an_unknown_agent_is_named(start: Start) -> None:
     said = complaint("chat", url_in(start()), "-m", "hi", "--agent", "nobody")
     assert "Agent 'nobody' does not exist\nKnown: default." in said
+
+
+def test_who_has_to_sign_in_is_told_by_which_option(start: Start, tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 'access.db'}"
+    url = url_in(start(COPILOT_ACCESS_AUTHENTICATE="api_keys", COPILOT_API_KEYS_STORE=store))
+    said = complaint("chat", url, "-m", "hi")
+    assert "to use this server.\nSign in with a header: -H 'Authorization: Bearer ...'." in said
+    assert "-H" not in complaint("chat", url, "-m", "hi", "-H", "Authorization: Bearer nonsense")
 
 
 @pytest.mark.parametrize(

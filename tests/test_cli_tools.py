@@ -81,6 +81,7 @@ def test_a_tool_is_called(run: Run) -> None:
     assert json.loads(run("call", "greet", '{"name": "Ann"}', "--json").stdout) == {
         "content": "Hello, Ann!",
         "error": None,
+        "hint": None,
     }
 
 

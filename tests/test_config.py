@@ -6,7 +6,9 @@ from urllib.parse import quote
 
 import pytest
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
+from copilot_runtime.cli.main import cli
 from copilot_runtime.config.access import JwtSettings
 from copilot_runtime.config.settings import Settings, adapter_name, load_settings
 from copilot_runtime.errors import ConfigurationFailed
@@ -77,6 +79,12 @@ def test_variables_of_the_environment_stand_for_themselves_in_texts(file: Path) 
     [
         ("\nprot: 1", "copilot.yml, line 2: there is no setting 'prot'. Did you mean 'port'?"),
         (
+            "services: {shop: grpc://shop:4000}",
+            "copilot.yml, line 1: there is no setting 'services'. Services that tools call stand "
+            "in the file that the setting 'tools' names; those that are offered are "
+            "'grpc.services'.",
+        ),
+        (
             "adapter:\n  nmae: x",
             "copilot.yml, line 2: there is no setting 'adapter.nmae'. Did you mean 'adapter.name'?",
         ),
@@ -110,6 +118,26 @@ def test_variables_of_the_environment_stand_for_themselves_in_texts(file: Path) 
         ),
         ("- port", "copilot.yml: expected settings such as 'port: 8000', found a list."),
         *((bomb, "copilot.yml, line 5: aliases (`*name`) repeat more than") for bomb in BOMBS),
+        (
+            "access:\n  roles: {writer: [runs:start]}\n  default_roles: [writer, nope]",
+            "copilot.yml, line 3: 'access.default_roles' is ['writer', 'nope']; it is refused "
+            "because 'nope' is no role: there are operator, user, reader, writer.",
+        ),
+        (
+            "audit: {file: audit.jsonl, key: abc}",
+            "copilot.yml, line 1: 'audit.key' is not valid; it is refused because it must have 32 "
+            "bytes or more; it has 3: `openssl rand -hex 32` prints some.",
+        ),
+        (
+            "jwt: {algorithms: [HS256], secret: short}",
+            "copilot.yml, line 1: 'jwt.secret' is not valid; it is refused because it must have 32 "
+            "bytes or more; it has 5: `openssl rand -hex 32` prints some.",
+        ),
+        (
+            "secret: abc",
+            "copilot.yml, line 1: 'secret' is not valid; it is refused because it must have 16 "
+            "characters or more; it has 3: `openssl rand -hex 32` prints some.",
+        ),
         ("port: [", "copilot.yml, line 1: not YAML: expected the node content, but found "),
     ],
 )
@@ -198,8 +226,8 @@ def test_a_bucket_has_no_key_in_its_address(file: Path, key: str) -> None:
 
 
 def test_a_secret_is_not_repeated_with_its_section(file: Path) -> None:
-    found = complaint(file, "jwt: {secret: short, algorithms: [HS256]}")
-    assert "'jwt' is {'secret': '***', 'algorithms': ['HS256']}" in found
+    found = complaint(file, f"jwt: {{secret: {'s' * 32}, algorithms: [RS256]}}")
+    assert "'jwt' is {'secret': '***', 'algorithms': ['RS256']}" in found
     assert "hunter2" not in complaint(file, "service_tokens: hunter2")
     with pytest.raises(ValidationError) as caught:
         JwtSettings(secret="hunter2", algorithms=("HS256",))
@@ -437,3 +465,28 @@ def test_options_that_are_no_json_are_named_without_their_text(file: Path) -> No
     said = complaint(file, "", {"COPILOT_ADAPTER_OPTIONS": "api_key=sk-secret"})
     assert "COPILOT_ADAPTER_OPTIONS" in said
     assert "secret" not in said
+
+
+def test_the_list_of_settings_shows_no_password_of_an_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "copilot.yml").write_text(
+        "threads: postgresql://copilot:${DATABASE_PASSWORD}@db.example/app?sslmode=require\n"
+        "carrier: redis://:hunter2@cache.example:6379/0\n"
+        "cloud_base_url: https://hunter2@cloud.example/\n"
+        "limits: {store: 'redis://u:hunter2@cache.example/1'}\n"
+        "planner: {store: 'dbos:postgresql://u:hunter2@db.example/plans'}\n"
+        "api_keys: {store: 'postgresql:///app?host=db.example&password=hunter2'}\n"
+        "transcription: {base_url: 'https://u:hunter2@speech.example/v1'}\n"
+        "analyst: {data: ['postgresql://u:hunter2@sales.example/s']}\n"
+        "knowledge: {vector_database: 'postgresql://u:hunter2@vectors.example/v'}\n"
+        "mcp: {servers: ['https://a.example/mcp?theApiKey=hunter2', 'https://u:hunter2@b.example']}\n"
+    )
+    monkeypatch.delenv("COPILOT_THREADS", raising=False)
+    monkeypatch.setenv("DATABASE_PASSWORD", "hunter2")
+    result = CliRunner().invoke(cli, ["settings", "--config", str(tmp_path / "copilot.yml")])
+
+    assert result.exit_code == 0
+    assert "hunter2" not in result.stdout
+    assert "postgresql://***@db.example/app?sslmode=require" in result.stdout
+    assert "https://a.example/mcp?theApiKey=***, https://***@b.example" in result.stdout

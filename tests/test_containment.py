@@ -13,8 +13,8 @@ from copilot_runtime.adapters.scripted import say
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.errors import RUN_FAILED
-from copilot_runtime.events import Event
-from copilot_runtime.interfaces import Caller, ChatRequest, Events, RunInput
+from copilot_runtime.events import Event, Events
+from copilot_runtime.interfaces import Caller, ChatRequest, RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations

@@ -4,8 +4,8 @@ import pytest
 
 from copilot_runtime.duck_typing import as_stage, complete
 from copilot_runtime.event_order.verify import verify_events
-from copilot_runtime.events import Custom, RunFinished
-from copilot_runtime.interfaces import Agent, Events, RunInput, Stage
+from copilot_runtime.events import Custom, Events, RunFinished
+from copilot_runtime.interfaces import Agent, RunInput, Stage
 from tests.runs import Says, log_of, run_input, runtime_with
 
 pytestmark = pytest.mark.anyio

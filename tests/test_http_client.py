@@ -17,10 +17,12 @@ from copilot_runtime.actions.langserve import langserve_actions
 from copilot_runtime.adapters.scripted import ScriptedAdapter, say
 from copilot_runtime.adapters.transcription import OpenAITranscriber
 from copilot_runtime.agents.remote import RemoteEndpoint
-from copilot_runtime.config.sections import McpSettings, TranscriptionSettings
+from copilot_runtime.config.adapters import TranscriptionSettings
+from copilot_runtime.config.mcp import McpSettings
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
 from copilot_runtime.http.client import Upstream
-from copilot_runtime.interfaces import Caller, GuardrailRules, RunInput
+from copilot_runtime.interfaces import Caller, RunInput
+from copilot_runtime.interfaces.run_input import GuardrailRules
 from copilot_runtime.messages import TextMessage
 from copilot_runtime.security.guardrails import HttpGuardrail
 from copilot_runtime.security.validator import KEY_HEADER

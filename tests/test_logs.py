@@ -113,6 +113,18 @@ def test_no_line_of_json_is_lost_for_what_was_added(
     assert (fields["message"], fields["odd"]) == ("Well", repr(odd))
 
 
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_no_text_ends_a_line_of_the_log_for_any_reader(form: str) -> None:
+    odd = "".join(map(chr, range(1, 0x3000)))
+    record = logging.LogRecord("x", 40, "", 1, f"a {odd}", (), None)
+    record.odd = odd
+    line = build_formatter(form).format(record)
+
+    assert len(line.splitlines()) == 1
+    assert r"\u2028" in line
+    assert form == "text" or json.loads(line)["odd"] == odd
+
+
 def test_a_log_that_is_configured_is_left_alone() -> None:
     package = logging.getLogger("copilot_runtime")
     before = [*package.handlers]

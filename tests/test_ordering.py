@@ -19,6 +19,7 @@ from copilot_runtime.events import (
     AgentState,
     Custom,
     Event,
+    Events,
     Interrupt,
     MessagesSnapshot,
     Raw,
@@ -35,7 +36,6 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import Events
 from copilot_runtime.messages import TextMessage
 from tests.conformance.v2.oracle import STABLE, Oracle
 from tests.orders import ANY_EVENT, BROKEN, STARTED, STOPPED, any_runs, encoded

@@ -25,9 +25,9 @@ from copilot_runtime.errors import (
     Refused,
     RunStalled,
 )
-from copilot_runtime.events import Custom, Event, RunFailed, RunFinished, RunStarted
+from copilot_runtime.events import Custom, Event, Events, RunFailed, RunFinished, RunStarted
 from copilot_runtime.hooks import Hooks
-from copilot_runtime.interfaces import Caller, Events, RunInput
+from copilot_runtime.interfaces import Caller, RunInput
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.run import Run
 from tests.runs import Says, forever, log_of, run_input, runtime_of, runtime_with, told

@@ -38,21 +38,21 @@ def test_a_process_is_used_by_its_chunks_and_its_questions() -> None:
     assert find_limit(ALONE, costs, use.resource) == pytest.approx(100 / 0.3, rel=0.01)
 
 
-def test_few_chunks_are_a_commit_each_and_many_are_a_hundred_a_second() -> None:
+def test_few_chunks_are_a_commit_each_and_many_are_two_hundred_a_second() -> None:
     assert count_flushes(0.1) == pytest.approx(0.1, rel=0.01)
-    assert count_flushes(100_000) == pytest.approx(100)
+    assert count_flushes(100_000) == pytest.approx(200)
 
 
 def test_an_entry_for_each_pair_of_processes_that_has_something() -> None:
     assert count_entries(1, 500) == 0
-    assert count_entries(2, 1_000_000) == pytest.approx(200)
+    assert count_entries(2, 1_000_000) == pytest.approx(400)
     assert count_entries(100, 99) == pytest.approx(99, rel=0.01)
 
 
 def test_processes_that_wait_for_commits_wait_for_each_other() -> None:
     costs = Costs(**{**NOTHING, "commits": 1000.0})
 
-    assert find_commit_delay(Site(machines=4, cores=2), costs) == 0.01
+    assert find_commit_delay(Site(machines=2, cores=2), costs) == 0.005
     assert find_commit_delay(Site(machines=100, cores=2), costs) == 0.2
 
 

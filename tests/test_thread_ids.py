@@ -14,7 +14,8 @@ from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.config import load_settings
 from copilot_runtime.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.events import Event
-from copilot_runtime.interfaces import Caller, RunInput, ThreadIds
+from copilot_runtime.interfaces import Caller, RunInput
+from copilot_runtime.thread_ids import ThreadIds
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.sqlite import SqliteThreads
 from tests.threads.logs import run_of, told
@@ -132,6 +133,7 @@ async def test_threads_that_agents_know_already_are_called_as_before(tmp_path: P
     with sqlite3.connect(path) as old:  # as the version before wrote it
         old.execute("DROP TABLE secret")
         old.execute("DROP TABLE checkpoints")
+        old.execute("DROP TABLE deleted_runs")
         old.execute("PRAGMA user_version = 1")
     ask = server(f"sqlite:{path}")
 

@@ -18,9 +18,9 @@ from copilot_runtime.agents.analyst.agent import AnalystAgent
 from copilot_runtime.agents.analyst.analyst import Analyst
 from copilot_runtime.agents.analyst.scope import Scope
 from copilot_runtime.agents.analyst.tools.call import call_tool
-from copilot_runtime.config.sections import AnalystSettings
-from copilot_runtime.events import ActionExecutionResult, TextMessageContent
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput
+from copilot_runtime.config.analyst import AnalystSettings
+from copilot_runtime.events import ActionExecutionResult, Events, TextMessageContent
+from copilot_runtime.interfaces import Adapter, ChatRequest, RunInput
 from copilot_runtime.messages import ResultMessage, TextMessage
 
 STATEMENTS = 500

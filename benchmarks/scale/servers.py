@@ -49,6 +49,11 @@ class Servers:
         self._pids = pids
         self._shared = shared
 
+    @property
+    def pids(self) -> Sequence[int]:
+        """The server processes."""
+        return self._pids
+
     def cost(self) -> Cost:
         """Return the CPU that all have used until now."""
         return Cost(

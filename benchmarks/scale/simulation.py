@@ -18,8 +18,8 @@ from benchmarks.scale.chart import draw_chart
 
 _COSTS = Path(__file__).with_name("costs.json")
 _UNITS = {"us": 1e-6, "ms": 1e-3, "kB": 1e3, "MB": 1e6, "B": 1.0, "1/s": 1.0}
-_FLUSHES = 100.0
-"""Commits in a second that a busy process makes at most: one each 10 ms."""
+_FLUSHES = 200.0
+"""Commits in a second that a busy process makes at most: one each 5 ms."""
 _STEP = 0.1
 _MOST = 1_000_000_000
 

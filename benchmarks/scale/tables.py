@@ -13,6 +13,7 @@ _PROCESSES: Columns = (
     ("busiest: cores", "busiest_core"),
     *_CHUNK,
 )
+_OPENED: Columns = (("streams", "streams"), ("CPU us/chunk", "us_per_chunk"), *_LATENCY)
 _CARRIER: Columns = (*_CHUNK, *_SHARED, *_LATENCY)
 _STOPS: Columns = (
     ("stopped p50 ms", "stop_p50_ms"),
@@ -36,6 +37,11 @@ _NEIGHBOURS: Columns = (
 def _times(case: str) -> Measure:
     """Find how many times the streams of one process two have."""
     return lambda results: results.ratio(case, "2", "1", "capacity")
+
+
+def _times_opened(results: Results) -> float | None:
+    """Find how many times the streams of one worker two really had open."""
+    return results.ratio("opened", "2", "1", "streams")
 
 
 def _of_here(case: str) -> Measure:
@@ -67,10 +73,12 @@ LAYOUT = Layout(
         "carrier-postgres": Table("who reads, through NOTIFY", _CARRIER),
         "stops": Table("from the request to the agent", _STOPS),
         "neighbours": Table("chats beside a user without end", _NEIGHBOURS),
+        "opened": Table("the most streams of workers with a part of a core each", _OPENED),
         "most": Table("streams of one process", (*_CHUNK, *_LATENCY, ("RSS MB", "rss_mb"))),
     },
     promises=(
         Promise("workers: streams of two, of one", 1.7, 1.9, "x", _times("workers"), True),
+        Promise("opened: streams of two workers, of one", 1.7, 1.9, "x", _times_opened, True),
         Promise("processes: streams of two, of one", 1.7, 1.9, "x", _times("processes"), True),
         Promise("a chunk through Redis, of one in memory", 2, 1.6, "x", _of_here("carrier-redis")),
         Promise(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
-from copilot_runtime.interfaces import ContextItem
+from copilot_runtime.interfaces.run_input import ContextItem
 from copilot_runtime.jsonvalue import as_optional_text, parse_object
 
 CATALOG_CONTEXT = (

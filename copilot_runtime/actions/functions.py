@@ -12,7 +12,7 @@ from copilot_runtime.actions.schema import Arguments, inspect_arguments
 from copilot_runtime.argument_checks import describe
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import Action, ActionContext
+from copilot_runtime.interfaces.action import Action, ActionContext
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 from copilot_runtime.errors import NetworkError
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.http.errors import parse_url
-from copilot_runtime.interfaces import Action, ActionContext, ActionSource, RunInput
+from copilot_runtime.interfaces.action import Action, ActionContext, ActionSource
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import JsonObject
 
 if TYPE_CHECKING:

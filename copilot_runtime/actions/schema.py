@@ -11,7 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from copilot_runtime.actions.simplify import simplify
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import ActionContext
+from copilot_runtime.interfaces.action import ActionContext
 
 _MAX_PROBLEMS = 10
 

@@ -11,7 +11,8 @@ import orjson
 
 from copilot_runtime.concurrency import call, capture, is_being_cancelled
 from copilot_runtime.duck_typing import complete
-from copilot_runtime.interfaces import Action, ActionSource, RunInput
+from copilot_runtime.interfaces.action import Action, ActionSource
+from copilot_runtime.interfaces.run_input import RunInput
 
 Available = Literal["enabled", "remote", "disabled"]
 

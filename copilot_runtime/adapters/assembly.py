@@ -26,7 +26,7 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.interfaces.adapter import ChatRequest
 from copilot_runtime.messages import ActionExecutionMessage, Message, new_id
 
 MAX_CALLS = 256

@@ -14,15 +14,15 @@ from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
 from copilot_runtime.adapters.pricing import find_model_facts, load_prices
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage, RateLimited
-from copilot_runtime.events import ActionExecutionArgs, ReasoningContent, TextMessageContent, Usage
-from copilot_runtime.interfaces import (
-    Adapter,
-    ChatRequest,
+from copilot_runtime.events import (
+    ActionExecutionArgs,
     Events,
-    ModelEndpoint,
-    RunInput,
-    SupportsStream,
+    ReasoningContent,
+    TextMessageContent,
+    Usage,
 )
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, ModelEndpoint, SupportsStream
+from copilot_runtime.interfaces.run_input import RunInput
 
 logger = logging.getLogger(__name__)
 

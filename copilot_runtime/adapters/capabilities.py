@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from copilot_runtime.errors import ConfigurationFailed, Misuse
 from copilot_runtime.events import Custom, Event
-from copilot_runtime.interfaces import Parameters
+from copilot_runtime.interfaces.run_input import Parameters
 
 UnsupportedPolicy = Literal["warn", "refuse"]
 """What becomes of a parameter that a model does not take: left out with a warning, or refused."""

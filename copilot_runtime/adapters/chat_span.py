@@ -6,8 +6,10 @@ from operator import attrgetter
 from time import time_ns
 
 from copilot_runtime.adapters.cost import price_usage
-from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events, Parameters, copy_with
+from copilot_runtime.dataclass_copy import copy_with
+from copilot_runtime.events import Event, Events, Usage
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest
+from copilot_runtime.interfaces.run_input import Parameters
 from copilot_runtime.messages import ActionExecutionMessage, ResultMessage
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import render_answer, render_request, render_tools

@@ -12,7 +12,7 @@ from functools import partial
 from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
 from copilot_runtime.adapters.profiles import find_profile
 from copilot_runtime.events import Usage
-from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.interfaces.adapter import ChatRequest
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     ImageMessage,

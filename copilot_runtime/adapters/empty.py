@@ -1,7 +1,9 @@
 """No model: for applications that only talk to agents."""
 
 from copilot_runtime.errors import Misuse
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest
+from copilot_runtime.interfaces.run_input import RunInput
 
 _MESSAGE = (
     "Invalid adapter configuration: EmptyAdapter is only meant to be used with agent lock mode. \n"

@@ -17,6 +17,7 @@ from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkErr
 from copilot_runtime.events import (
     Custom,
     Event,
+    Events,
     Raw,
     ReasoningContent,
     ReasoningEnd,
@@ -27,14 +28,8 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import (
-    Adapter,
-    ChatRequest,
-    Events,
-    ModelEndpoint,
-    RunInput,
-    SupportsStream,
-)
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, ModelEndpoint, SupportsStream
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.genai import set_endpoint
 

@@ -21,7 +21,7 @@ from copilot_runtime.adapters.media import IMAGE_TOKENS, estimate_tokens
 from copilot_runtime.adapters.signatures import read_signature
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.adapters.tools import encode_tool_name
-from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.interfaces.adapter import ChatRequest
 from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import (

@@ -10,9 +10,9 @@ from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedP
 from copilot_runtime.adapters.provider_health import ProviderHealth
 from copilot_runtime.adapters.streaming import ProviderRequest, stream_response
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.events import Event
+from copilot_runtime.events import Event, Events
 from copilot_runtime.http.client import Upstream
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events, ModelEndpoint
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, ModelEndpoint
 from copilot_runtime.keyword_arguments import explain_names
 
 

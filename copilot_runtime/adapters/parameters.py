@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import Parameters
+from copilot_runtime.interfaces.run_input import Parameters
 
 ParametersLike = Parameters | Mapping[str, Any]
 """Parameters, or a mapping with the names of their fields, such as `{"max_tokens": 500}`."""
@@ -28,8 +28,8 @@ def parse_parameters(values: ParametersLike | None) -> Parameters:
         )
     from pydantic import ValidationError  # only for those who give some
 
+    from copilot_runtime.config.adapters import ParameterSettings
     from copilot_runtime.config.problems import SettingOrigins, explain
-    from copilot_runtime.config.sections import ParameterSettings
 
     by_name = {str(name): value for name, value in mapping.items()}
     try:

@@ -6,7 +6,7 @@ from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event
-from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.interfaces.adapter import ChatRequest
 from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.telemetry.genai import describe_response

@@ -12,11 +12,12 @@ from copilot_runtime.events import (
     ActionExecutionEnd,
     ActionExecutionStart,
     Event,
+    Events,
     TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events, ModelEndpoint
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, ModelEndpoint
 
 Turn = (
     Sequence[Event | Exception] | Callable[[ChatRequest], Sequence[Event | Exception]] | Exception

@@ -10,7 +10,8 @@ from hashlib import sha256
 from typing import Any
 
 from copilot_runtime.errors import Misuse
-from copilot_runtime.interfaces import Action, Parameters
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.run_input import Parameters
 from copilot_runtime.jsonvalue import JsonObject
 
 _VALID_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")

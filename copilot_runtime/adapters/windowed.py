@@ -1,13 +1,8 @@
 """Gives a model what a window leaves of each request."""
 
-from copilot_runtime.interfaces import (
-    Adapter,
-    ChatRequest,
-    Events,
-    MessageWindow,
-    ModelEndpoint,
-    RunInput,
-)
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, MessageWindow, ModelEndpoint
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.telemetry import semconv
 
 

@@ -20,10 +20,12 @@ from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.agui.version import PROTOCOL_VERSION
 from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError
+from copilot_runtime.events import Events
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.errors import get_origin, parse_url
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE, SSEDecoder
-from copilot_runtime.interfaces import Agent, Events, Resume, RunInput
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.run_input import Resume, RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import as_optional_text, parse_text
 from copilot_runtime.messages import ActivityMessage

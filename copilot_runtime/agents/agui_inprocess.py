@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.concurrency import call
-from copilot_runtime.interfaces import Events, RunInput
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import parse_text
 from copilot_runtime.messages import Message, Part, TextMessage, TextPart
 

@@ -9,7 +9,8 @@ from copilot_runtime.argument_checks import check_function, describe
 from copilot_runtime.concurrency import call
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import Agent, AgentsOf, Caller
+from copilot_runtime.interfaces.agent import Agent, AgentsOf
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.registry import Registry
 
 if TYPE_CHECKING:

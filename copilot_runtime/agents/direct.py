@@ -30,21 +30,12 @@ from copilot_runtime.agents.tool_loop import find_handoff_resumes, finish_turn, 
 from copilot_runtime.agents.turn import Turn
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import CopilotError, LimitExceeded
-from copilot_runtime.interfaces import (
-    PAGE_INSTRUCTIONS,
-    Action,
-    Adapter,
-    Agent,
-    ChatRequest,
-    ContextItem,
-    Events,
-    FileReader,
-    MessageWindow,
-    Reading,
-    Retriever,
-    RunInput,
-    SupportsStream,
-)
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, MessageWindow, SupportsStream
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.retrieval import FileReader, Reading, Retriever
+from copilot_runtime.interfaces.run_input import PAGE_INSTRUCTIONS, ContextItem, RunInput
 from copilot_runtime.messages import Message, new_id
 from copilot_runtime.telemetry.span import NO_SPAN
 from copilot_runtime.transcript import fold_messages

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import AuthenticationFailed, CopilotError, NetworkError
-from copilot_runtime.interfaces import Agent, SupportsRun
+from copilot_runtime.interfaces.agent import Agent, SupportsRun
 
 
 class AgentDirectory(dict[str, Agent]):

@@ -17,7 +17,7 @@ from copilot_runtime.errors import (
     ThreadBusy,
 )
 from copilot_runtime.http.client import StreamResponse
-from copilot_runtime.interfaces import Action
+from copilot_runtime.interfaces.action import Action
 
 _BLOCKED = frozenset({"connection", "content-length", "cookie", "host", "transfer-encoding"})
 _RUNTIME_PREFIX = "x-copilotcloud-"  # between CopilotKit's client and its runtime

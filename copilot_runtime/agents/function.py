@@ -17,13 +17,15 @@ from copilot_runtime.events import (
     AgentState,
     Custom,
     Event,
+    Events,
     RunFinished,
     TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import Agent, Events, RunInput
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import new_id
 
 AgentFunction = Callable[[RunInput], AsyncIterable[Any] | Awaitable[Any] | str | None]

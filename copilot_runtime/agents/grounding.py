@@ -9,8 +9,10 @@ from html import escape
 from typing import TypeGuard
 
 from copilot_runtime.concurrency import capture
+from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Activity
-from copilot_runtime.interfaces import FileReader, Passage, Reading, Retriever, RunInput
+from copilot_runtime.interfaces.retrieval import FileReader, Passage, Reading, Retriever
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import Message, TextMessage
 from copilot_runtime.telemetry.content import render_retrieval
 from copilot_runtime.telemetry.genai import start_retrieval_span
@@ -55,12 +57,20 @@ async def retrieve_passages(
             return ()
         if error is not None:
             span.fail(error)
-            logger.warning("Run %s: nothing was retrieved: %s", run.run_id, error, exc_info=error)
+            _report_failure(run, error)
             return ()
         if span.keeps_content:
             question = next((it.content for it in reversed(run.messages) if _is_question(it)), "")
             span.set_content(render_retrieval(question, passages))
         return passages
+
+
+def _report_failure(run: RunInput, error: BaseException) -> None:
+    """Log why nothing was retrieved: an error of ours needs no traceback."""
+    is_ours = isinstance(error, CopilotError)
+    words = f"{error} {error.hint}" if is_ours and error.hint else error
+    trace = None if is_ours else error
+    logger.warning("Run %s: nothing was retrieved: %s", run.run_id, words, exc_info=trace)
 
 
 async def read_files(reader: FileReader | None, run: RunInput) -> Reading | None:

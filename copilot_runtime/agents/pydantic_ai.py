@@ -23,7 +23,9 @@ from copilot_runtime.errors import (
     Misuse,
     NetworkError,
 )
-from copilot_runtime.interfaces import Agent, Events, RunInput
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import Message, ResultMessage, TextMessage
 
 if TYPE_CHECKING:

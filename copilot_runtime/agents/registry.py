@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import Agent, Agents, AgentsOf, Caller, SupportsRun
+from copilot_runtime.interfaces.agent import Agent, Agents, AgentsOf, SupportsRun
+from copilot_runtime.interfaces.caller import Caller
 
 FindAgents = Callable[[Caller], Awaitable[Mapping[str, Agent]]]
 """Returns agents that may come and go, as far as a caller may use them."""

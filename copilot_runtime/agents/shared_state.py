@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from copilot_runtime.actions.schema import InvalidArguments
 from copilot_runtime.events import AgentState
-from copilot_runtime.interfaces import Action, ActionContext, RunInput
+from copilot_runtime.interfaces.action import Action, ActionContext
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonpatch.patch import apply_patch
 from copilot_runtime.jsonvalue import parse_text
 

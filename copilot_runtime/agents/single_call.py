@@ -10,8 +10,10 @@ from copilot_runtime.events import (
     ActionExecutionEnd,
     ActionExecutionResult,
     ActionExecutionStart,
+    Events,
 )
-from copilot_runtime.interfaces import Agent, Events, RunInput
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import new_id
 

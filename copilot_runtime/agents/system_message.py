@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from copilot_runtime.agents.grounding import render_passages
-from copilot_runtime.interfaces import ContextItem, Passage
+from copilot_runtime.interfaces.retrieval import Passage
+from copilot_runtime.interfaces.run_input import ContextItem
 from copilot_runtime.messages import TextMessage
 
 _CONTEXT = "## Context from the application"

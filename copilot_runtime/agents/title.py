@@ -9,7 +9,7 @@ from contextlib import aclosing
 from copilot_runtime.adapters.chat_span import stream_chat
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import TextMessageContent
-from copilot_runtime.interfaces import Adapter, ChatRequest
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest
 from copilot_runtime.jsontext import replace_surrogates
 from copilot_runtime.messages import ImageMessage, MediaPart, Message, TextMessage
 from copilot_runtime.telemetry import find_current_span

@@ -14,19 +14,15 @@ from copilot_runtime.events import (
     ActionExecutionStart,
     AgentState,
     Event,
+    Events,
     Interrupt,
     MessagesSnapshot,
     RunFinished,
 )
-from copilot_runtime.interfaces import (
-    CURRENT_RUN,
-    Action,
-    Agent,
-    AgentInput,
-    Events,
-    RunInput,
-    SupportsRun,
-)
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.agent import Agent, SupportsRun
+from copilot_runtime.interfaces.current_run import CURRENT_RUN
+from copilot_runtime.interfaces.run_input import AgentInput, RunInput
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     Message,

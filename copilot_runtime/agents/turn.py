@@ -22,7 +22,8 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import Action, Resume, RunInput
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.run_input import Resume, RunInput
 
 logger = logging.getLogger(__name__)
 

@@ -22,13 +22,14 @@ from copilot_runtime.events import (
     AgentState,
     Custom,
     Event,
+    Events,
     Interrupt,
     MessagesSnapshot,
     RunFinished,
     StepFinished,
     StepStarted,
 )
-from copilot_runtime.interfaces import AgentInput, Events, RunInput
+from copilot_runtime.interfaces.run_input import AgentInput, RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_object
 from copilot_runtime.messages import new_id
 

@@ -27,7 +27,7 @@ from copilot_runtime.events import (
     ReasoningStart,
     TextMessageContent,
 )
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonpatch.patch import apply_patch
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import (

@@ -145,18 +145,25 @@ def _decode_assistant(
     if calls is not None:
         for at, call in enumerate(require_list(calls, f"{where}.toolCalls")):
             place = f"{where}.toolCalls[{at}]"
-            call = require_object(call, place)
-            function = require_object(call.get("function"), f"{place}.function")
-            call_message = ActionExecutionMessage(
-                id=require_text(call, "id", place),
-                name=require_text(function, "name", f"{place}.function"),
-                arguments=require_text(function, "arguments", f"{place}.function"),
-                parent_id=id,
-                extra=_decode_extra(call, place),
-            )
+            call_message = _decode_call(require_object(call, place), id, place)
             names[call_message.id] = call_message.name
             decoded.append(call_message)
     return decoded
+
+
+def _decode_call(fields: dict[str, Any], parent: str, where: str) -> ActionExecutionMessage:
+    """Read a call, as AG-UI or as `GET /threads/{thread}/messages` writes it."""
+    function, place, key = fields, where, "args"
+    if "args" not in fields or "function" in fields:
+        place, key = f"{where}.function", "arguments"
+        function = require_object(fields.get("function"), place)
+    return ActionExecutionMessage(
+        id=require_text(fields, "id", where),
+        name=require_text(function, "name", place),
+        arguments=require_text(function, key, place),
+        parent_id=parent,
+        extra=_decode_extra(fields, where),
+    )
 
 
 def _decode_result(

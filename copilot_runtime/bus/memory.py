@@ -23,7 +23,7 @@ from copilot_runtime.events import (
     TextMessageContent,
 )
 from copilot_runtime.expiry import ExpiryQueue
-from copilot_runtime.interfaces import START, Batch, Bus, Cursor
+from copilot_runtime.interfaces.bus import START, Batch, Bus, Cursor
 
 _EVENT_BYTES = 160
 """What an event costs beside its text, measured on CPython 3.11. Texts count by characters."""

@@ -12,9 +12,10 @@ from copilot_runtime.agents.agui import run_agent_input
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.refusal import decode_refusal
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
+from copilot_runtime.events import Events
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.sse import SSEDecoder
-from copilot_runtime.interfaces import Events, RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -59,7 +60,7 @@ class AgentClient:
         body = dumps(run_agent_input(run, state))
         async with self._upstream.post(self._build_url("run"), body, self.headers) as response:
             if "text/event-stream" not in response.headers.get("content-type", ""):
-                raise await _read_refusal(response, self.url)
+                raise await _read_refusal(response, self.url, self.headers)
             async with aclosing(_read_blocks(response)) as blocks:
                 async for block in blocks:
                     for event in decoder.read(frames.feed(block)):
@@ -104,6 +105,13 @@ def parse_header(text: str) -> tuple[str, str]:
     return name.lower(), value
 
 
+def find_sign_in_hint(status: int, headers: Mapping[str, str]) -> str | None:
+    """Return by which option a command signs in, if it has to and did not."""
+    if status == 401 and "authorization" not in headers:
+        return "Sign in with a header: -H 'Authorization: Bearer ...'."
+    return None
+
+
 async def _read_blocks(response: StreamResponse) -> AsyncGenerator[bytes, None]:
     """Yield the answer. Raises `NetworkError` for a connection that breaks off, or is silent."""
     try:
@@ -115,11 +123,14 @@ async def _read_blocks(response: StreamResponse) -> AsyncGenerator[bytes, None]:
         raise NetworkError(_BROKE_OFF, hint=error.hint) from error
 
 
-async def _read_refusal(response: StreamResponse, url: str) -> NetworkError:
+async def _read_refusal(
+    response: StreamResponse, url: str, headers: Mapping[str, str]
+) -> NetworkError:
     """Return the error for an answer that is no stream: its own reason, if it has one."""
     refusal = decode_refusal(await response.text())
     if refusal is not None:
         hint = f"Known: {', '.join(refusal.agents)}." if refusal.agents else None
+        hint = hint or find_sign_in_hint(response.status, headers)
         return NetworkError(refusal.message, status_code=response.status, hint=hint)
     return NetworkError(
         f"{url} does not speak the protocol of CopilotKit: it answered {response.status}.",

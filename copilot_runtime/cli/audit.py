@@ -1,20 +1,22 @@
 """`copilot-runtime audit`: read the audit log, hand it on, and find out whether it was changed."""
 
 import getpass
-import json
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from copilot_runtime.cli.knowledge import JsonOption, show_json, show_table
+from copilot_runtime.cli.program import ProgramOption, load_command_settings
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.errors import ConfigurationFailed, NotFound
+from copilot_runtime.jsontext import dumps_line
 
 if TYPE_CHECKING:
     from copilot_runtime.config import Settings
@@ -34,7 +36,8 @@ OutcomeOption = Annotated[
 ]
 ThreadOption = Annotated[str | None, typer.Option(help="Only what was asked of this thread.")]
 SinceOption = Annotated[
-    str | None, typer.Option(help="Only from this time on, such as 2026-11-26 or 2026-11-26T18:00.")
+    str | None,
+    typer.Option(help="Only from this time (UTC) on, such as 2026-11-26 or 2026-11-26T18:00."),
 ]
 
 
@@ -46,8 +49,11 @@ def look_after() -> None:
     copilot-runtime audit list --outcome refused
     copilot-runtime audit export --since 2026-11-01 > november.jsonl
     copilot-runtime audit verify
+    copilot-runtime audit list --program main:runtime
 
-    The setting audit.file says where servers write it. These commands may be used while they run.
+    The setting audit.file says where servers write it: that of copilot.yml and the environment, or
+    of a program with Settings(...) of its own that --program names. These commands may be used
+    while servers run.
     """
 
 
@@ -61,6 +67,7 @@ def show(
     limit: Annotated[int, typer.Option(min=1, help="Most lines, the latest ones.")] = 50,
     as_json: JsonOption = False,
     file: FileOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """List what happened, the latest last.
@@ -69,7 +76,7 @@ def show(
     copilot-runtime audit list --user ann --action run
     copilot-runtime audit list --outcome refused --limit 200 --json
     """
-    _, path = _find(file, config)
+    _, path = _find(file, program, config)
     found = deque(_select(path, user, action, outcome, thread, since), limit)
     if as_json:
         show_json([*found])
@@ -94,6 +101,7 @@ def export(
     thread: ThreadOption = None,
     since: SinceOption = None,
     file: FileOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Write what happened as lines of JSON, the oldest first.
@@ -102,9 +110,9 @@ def export(
     copilot-runtime audit export > audit.jsonl
     copilot-runtime audit export --outcome refused | jq -r .address | sort | uniq -c
     """
-    _, path = _find(file, config)
+    _, path = _find(file, program, config)
     for fields in _select(path, user, action, outcome, thread, since):
-        sys.stdout.write(json.dumps(fields, ensure_ascii=False) + "\n")
+        sys.stdout.write(dumps_line(fields).decode() + "\n")
 
 
 @audit.command()
@@ -114,6 +122,7 @@ def verify(
         typer.Option(help="What this command printed before: that line has to be there still."),
     ] = None,
     file: FileOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Find out whether lines were changed, taken away or put in.
@@ -127,18 +136,23 @@ def verify(
     audit.key, nobody without the key can write the log anew. The exit status is 1 for a log that
     was changed.
     """
+    from copilot_runtime.security.audit.verify import NO_KEY
     from copilot_runtime.security.audit.verify import verify as run
+    from copilot_runtime.telemetry.waterfall import count_words
 
-    settings, path = _find(file, config)
+    settings, path = _find(file, program, config)
     found = run(path, settings.audit.key, None if head is None else _read_head(head))
     for problem in found.problems:
         typer.echo(problem)
     if not found.is_intact:
-        typer.echo(f"The audit log was changed: {len(found.problems)} problems.")
+        count = len(found.problems)
+        typer.echo(f"The audit log was changed: {count} problem{'' if count == 1 else 's'}.")
         raise typer.Exit(1)
     if found.first > 1:
         typer.echo(f"Lines before number {found.first} are deleted: audit.max_files.")
-    typer.echo(f"{found.lines} lines are as they were written.")
+    typer.echo(f"{count_words(found.lines, 'line')}, unchanged.")
+    if not settings.audit.key:
+        typer.echo(NO_KEY)
     typer.echo(f"head {found.head.number}:{found.head.hash}")
 
 
@@ -170,16 +184,16 @@ def _find_name() -> str:
         return ""
 
 
-def _find(file: Path | None, config: Path | None) -> "tuple[Settings, Path]":
+def _find(file: Path | None, program: str | None, config: Path | None) -> "tuple[Settings, Path]":
     """Return the settings, and where the log is. Raises `ConfigurationFailed`, `NotFound`."""
-    from copilot_runtime.config import load_settings
     from copilot_runtime.security.audit.log import list_files
 
-    settings = load_settings(config)
+    settings = load_command_settings(program, config, has_notice=file is None)
     path = file or (Path(settings.audit.file) if settings.audit.file else None)
     if path is None:
         raise ConfigurationFailed(
-            "No audit log is written.", hint="Set audit.file in copilot.yml, or name one by --file."
+            "No audit log is written.",
+            hint="Set audit.file in copilot.yml, or give --file or --program.",
         )
     if not path.parent.is_dir() or not list_files(path):
         raise NotFound(f"There is no audit log '{path}'.")
@@ -194,8 +208,15 @@ def _select(
     thread: str | None,
     since: str | None,
 ) -> Iterator[dict[str, Any]]:
+    """Yield the lines that fit. Raises `ConfigurationFailed` for what none can be."""
+    from copilot_runtime.security.audit.entry import Outcome
     from copilot_runtime.security.audit.verify import read_lines
 
+    if outcome is not None and outcome not in get_args(Outcome):
+        raise ConfigurationFailed(
+            f"There is no outcome {outcome!r}.", hint=f"There are {', '.join(get_args(Outcome))}."
+        )
+    start = "" if since is None else _read_time(since)
     values = {"user": user, "outcome": outcome, "thread": thread}
     for line in read_lines(path):
         fields = line.fields
@@ -205,8 +226,22 @@ def _select(
             continue
         if action is not None and not str(fields.get("action", "")).startswith(action):
             continue
-        if since is None or str(fields.get("time", "")) >= since:
+        if str(fields.get("time", "")) >= start:
             yield fields
+
+
+def _read_time(text: str) -> str:
+    """Return a time as lines have it. Raises `ConfigurationFailed`."""
+    from copilot_runtime.security.audit.entry import format_time
+
+    try:
+        moment = datetime.fromisoformat(text)
+        return format_time((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, OverflowError):
+        raise ConfigurationFailed(
+            f"{text!r} is no time.",
+            hint="Write 2026-11-26, or 2026-11-26T18:00; it is that of UTC.",
+        ) from None
 
 
 def _read_head(text: str) -> "Tail":

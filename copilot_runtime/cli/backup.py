@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from copilot_runtime.cli.audit import record_command
+from copilot_runtime.cli.program import ProgramOption, load_command_settings
 from copilot_runtime.cli.progress import ProgressBar
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.errors import ConfigurationFailed
@@ -42,14 +43,19 @@ def backup(
     ] = False,
     without: WithoutOption = None,
     key_file: KeyOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Write all that a server keeps into one file: also while it runs.
 
     \b
     copilot-runtime backup monday.tar.gz
+    copilot-runtime backup monday.tar.gz --program main:runtime
     copilot-runtime backup monday.tar.gz --without traces --without audit
     copilot-runtime backup - | ssh backups.example 'cat > monday.tar.gz'
+
+    The stores are those of copilot.yml and the environment. A program with Settings(...) of its
+    own has others: name it by --program.
 
     Threads, plans, API keys (their hashes), events, the audit log, traces, and all objects of
     knowledge: what the settings name, and what is in a file or a database. What is only in the
@@ -60,11 +66,11 @@ def backup(
 
     --key-file signs it: who does not have the key can change nothing in it.
     """
-    from copilot_runtime.config import load_settings
     from copilot_runtime.operation.backup import write_backup
     from copilot_runtime.operation.backup.sources import select_sources
+    from copilot_runtime.operation.places import list_memory
 
-    settings = load_settings(config)
+    settings = load_command_settings(program, config)
     sources = select_sources(settings, without or [])
     target = sys.stdout.buffer if str(file) == "-" else file
     with _show_progress() as show:
@@ -72,6 +78,10 @@ def backup(
             write_backup(sources, target, show, force=force, key=_read_key(key_file))
         )
     typer.echo(f"Backed up {_describe(report)}.", err=True)
+    if missing := [name for name in list_memory(settings) if name not in (without or [])]:
+        typer.echo(
+            f"Not in it, as only servers have them in memory: {', '.join(missing)}.", err=True
+        )
     record_command(settings, "backup.create", str(file))
 
 
@@ -82,6 +92,7 @@ def restore(
     ] = False,
     without: WithoutOption = None,
     key_file: KeyOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Put a backup back into the stores of the settings, which may be others than before.
@@ -91,18 +102,23 @@ def restore(
     copilot-runtime restore monday.tar.gz --force --without audit
     COPILOT_THREADS=postgresql://db/app copilot-runtime restore monday.tar.gz
 
+    A program with Settings(...) of its own has other stores than copilot.yml: name it by --program.
+
     So a team moves from a file of SQLite to PostgreSQL, or from a folder to S3, and back. Stop the
     servers first. Stores that are not empty are refused without --force.
+
+    A part for which the settings name no place is refused: leave it out by --without. When some
+    parts move elsewhere, those that stay where the backup found them are left as they are. So is an
+    audit log that has all lines of the backup; --force does not shorten one.
 
     The whole file is checked before anything is changed, and all stores take what is new in the
     end, together: a backup that is cut off, changed, or of a later version changes nothing.
     Answers that were being given when the backup was made are ended as interrupted. Plans go on.
     """
-    from copilot_runtime.config import load_settings
     from copilot_runtime.operation.backup import restore_backup
     from copilot_runtime.operation.backup.sources import select_sources
 
-    settings = load_settings(config)
+    settings = load_command_settings(program, config)
     sources = select_sources(settings, without or [])
     with _show_progress() as show:
         report = asyncio.run(
@@ -118,8 +134,12 @@ def restore(
     assert report.header is not None
     moment = datetime.fromtimestamp(report.header.created_at, UTC).isoformat(timespec="seconds")
     typer.echo(f"Restored {_describe(report)}, as they were at {moment}.", err=True)
-    for name in report.skipped:
-        typer.echo(f"Left out {name}: the settings name no place for them.", err=True)
+    for name, reason in report.reasons.items():
+        typer.echo(f"Left {name} here as it was: {reason}.", err=True)
+    if report.is_signed and key_file is None:
+        typer.echo(
+            "The backup is signed, but its signature was not checked: give --key-file.", err=True
+        )
     record_command(settings, "backup.restore", str(file))
 
 

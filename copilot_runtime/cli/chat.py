@@ -16,7 +16,8 @@ from copilot_runtime.cli.agent_client import AgentClient
 from copilot_runtime.cli.screen import Screen
 from copilot_runtime.errors import Cancelled, ConfigurationFailed, CopilotError
 from copilot_runtime.events import AgentState, Event, RunStarted
-from copilot_runtime.interfaces import DEFAULT_AGENT, RunInput
+from copilot_runtime.interfaces.agent import DEFAULT_AGENT
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     Message,

@@ -1,5 +1,6 @@
 """`copilot-runtime codegen`: from a `.proto` to stubs, a service to fill in, and tools."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -35,14 +36,15 @@ def codegen(
     Of shop.proto it makes shop_pb2.py with the messages, shop_pb2.pyi with their types for
     editors, and shop_pb2_grpc.py with stubs for clients. With --service, shop_service.py has a
     class with a method for each one of the service: fill it in, and name it in the setting
-    grpc.services as shop_service:ShopService. With --tools, tools.yml has a tool for each
-    method that a model may call: name it in the setting tools. These two are yours to change:
-    they are never written over without --force.
+    grpc.services as shop/shop_service.py:ShopService. With --tools, tools.yml has a tool for
+    each method that a model may call, and where the services are: name it in the setting tools.
+    These two are yours to change: they are never written over without --force. Methods that take
+    a stream are in neither, which is said on stderr.
     """
     from copilot_runtime.rpc.codegen import Generation, generate
 
     generation = Generation(
         protos=protos, out=out, include=include or (), tools=tools, service=service, force=force
     )
-    for line in generate(generation):
+    for line in generate(generation, partial(typer.echo, err=True)):
         typer.echo(line)

@@ -64,7 +64,7 @@ def events(
     from copilot_runtime.knowledge.identifiers import parse_identifier
 
     settings = load_settings(config)
-    path = _find_file(store or settings.events.store)
+    path = _find_file(store, settings)
     if prefix:
         parse_identifier(prefix)
     filter = EventFilter(
@@ -112,8 +112,12 @@ async def _read(
                 yield event
 
 
-def _find_file(address: str) -> Path:
+def _find_file(store: str | None, settings: "Settings") -> Path:
     """Return the file of an address. Raises `ConfigurationFailed` with the way out."""
+    from copilot_runtime.operation.places import find_event_file
+
+    found = None if store else find_event_file(settings)
+    address = store or (f"sqlite:{found}" if found else settings.events.store)
     kind, _, path = address.partition(":")
     if kind not in ("", "none", "memory", "sqlite") or (kind == "sqlite" and not path):
         raise ConfigurationFailed(

@@ -12,6 +12,7 @@ import typer
 
 from copilot_runtime.cli.audit import record_command
 from copilot_runtime.cli.knowledge import JsonOption, show_json, show_table
+from copilot_runtime.cli.program import ProgramOption, load_command_settings
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.errors import ConfigurationFailed, NotFound
 
@@ -32,6 +33,8 @@ StoreOption = Annotated[
 _SPAN = re.compile(r"(?P<count>[1-9]\d{0,4})(?P<unit>[hdwy])")
 _UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0, "y": 31_536_000.0}
 _LONGEST_NAME = 100
+_LATEST = datetime.max.replace(tzinfo=UTC).timestamp() - 1
+"""No date is later: `list` could show none of the keys."""
 
 
 @keys.callback()
@@ -42,6 +45,10 @@ def look_after() -> None:
     copilot-runtime keys create ci --role reader --expires 90d
     copilot-runtime keys list
     copilot-runtime keys revoke cpk_0123456789abcdef
+    copilot-runtime keys create ci --program main:runtime
+
+    The keys are those of copilot.yml and the environment, or of a program with Settings(...) of its
+    own that --program names.
 
     These commands may be used while servers run: a new key is good at once, and a revoked one is
     refused within two seconds. Servers take keys if the setting access.authenticate names api_keys.
@@ -69,6 +76,7 @@ def create(
     ] = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Make a key, and show it this once: only a hash of it is kept.
@@ -81,10 +89,9 @@ def create(
 
     --role and --scope may be given several times. The key is on stdout; all else is on stderr.
     """
-    from copilot_runtime.config import load_settings
     from copilot_runtime.security.api_keys.key import ApiKey, generate_key
 
-    settings = load_settings(config)
+    settings = load_command_settings(program, config, has_notice=store is None)
     secret = generate_key()
     now = time.time()
     _check(name, user, tenant, role or [], scope or [], settings)
@@ -101,7 +108,7 @@ def create(
         hash=secret.hash,
     )
     _run(settings, store, lambda keys: keys.add(key))
-    record_command(settings, "keys.create", f"{key.prefix} ({name}) of {key.user}")
+    record_command(settings, "keys.create", _describe_rights(key))
     if as_json:
         show_json({"key": secret.text, **_encode(key, now)})
         return
@@ -122,6 +129,7 @@ def show(
     ] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """List keys, the oldest first, without their secrets.
@@ -130,9 +138,12 @@ def show(
     copilot-runtime keys list
     copilot-runtime keys list --all --json | jq '.[] | select(.used_at == null)'
     """
-    from copilot_runtime.config import load_settings
 
-    found = _run(load_settings(config), store, lambda keys: keys.list_keys())
+    found = _run(
+        load_command_settings(program, config, has_notice=store is None),
+        store,
+        lambda keys: keys.list_keys(),
+    )
     now = time.time()
     rows = [_encode(key, now) for key in found if all or key.describe_state(now) == "active"]
     if as_json:
@@ -158,6 +169,7 @@ def show(
 def revoke(
     key: Annotated[str, typer.Argument(help="The beginning that `list` shows, or its name.")],
     store: StoreOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Revoke a key: every server refuses it within two seconds. This cannot be undone.
@@ -166,16 +178,15 @@ def revoke(
     copilot-runtime keys revoke cpk_0123456789abcdef
     copilot-runtime keys revoke ci
     """
-    from copilot_runtime.config import load_settings
 
     async def work(keys: "KeyStore") -> "ApiKey":
         found = _find(await keys.list_keys(), key)
         await keys.revoke(found.id, time.time())
         return found
 
-    settings = load_settings(config)
+    settings = load_command_settings(program, config, has_notice=store is None)
     found = _run(settings, store, work)
-    record_command(settings, "keys.revoke", f"{found.prefix} ({found.name}) of {found.user}")
+    record_command(settings, "keys.revoke", _describe_rights(found))
     was = "was revoked before" if found.revoked_at is not None else "is revoked"
     typer.echo(f"{found.prefix} ({found.name}) {was}.")
 
@@ -203,6 +214,16 @@ def _describe_place(settings: "Settings", store: str | None) -> str:
     if store or settings.api_keys.store:
         return f"the database of {'--store' if store else 'api_keys.store'}"
     return "the database of the threads"
+
+
+def _describe_rights(key: "ApiKey") -> str:
+    """Return whose a key is, and what it may do, in a line for the audit log."""
+    tenant = f", tenant {key.tenant}" if key.tenant else ""
+    scopes = "all" if key.scopes is None else ",".join(key.scopes)
+    return (
+        f"{key.prefix} ({key.name}) of {key.user}{tenant}, roles {','.join(key.roles) or 'none'}, "
+        f"scopes {scopes}, expires {_format_time(key.expires_at) or 'never'}"
+    )
 
 
 def _find(keys: "Any", text: str) -> "ApiKey":
@@ -234,8 +255,8 @@ def _check(
     """Raise `ConfigurationFailed` for a key that could not be used."""
     from copilot_runtime.config.access import ROLES, check_scopes
     from copilot_runtime.errors import Misuse
-    from copilot_runtime.identity import TENANT_PREFIX, is_tenant
-    from copilot_runtime.threads.validation import check_id
+    from copilot_runtime.identity import TENANT_PREFIX, Identity, is_tenant
+    from copilot_runtime.threads.validation import check_id, check_owner
 
     if not name.strip() or len(name) > _LONGEST_NAME or name.startswith("cpk_"):
         raise ConfigurationFailed(
@@ -253,8 +274,8 @@ def _check(
         )
     try:
         check_scopes(scopes)
-        for text in (name, user or "-"):
-            check_id("name", text)
+        check_id("name", name)
+        check_owner("user", Identity(user=user or "-", tenant=tenant).owner or "")
     except (Misuse, ValueError) as error:
         raise ConfigurationFailed(f"The key was not made: {error}.") from None
     if user == "" or (user or "").startswith((TENANT_PREFIX, "service:", "key:")):
@@ -266,16 +287,22 @@ def _check(
 def _read_end(text: str, now: float) -> float:
     """Return when something ends, in seconds since 1970. Raises `ConfigurationFailed`."""
     if found := _SPAN.fullmatch(text):
-        return now + int(found["count"]) * _UNITS[found["unit"]]
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigurationFailed(
-            f"{text!r} is no end.", hint="Write 12h, 90d, 8w, 1y, or a date such as 2027-01-31."
-        ) from None
-    end = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        end = now + int(found["count"]) * _UNITS[found["unit"]]
+    else:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise ConfigurationFailed(
+                f"{text!r} is no end.",
+                hint="Write 12h, 90d, 8w, 1y, or a date such as 2027-01-31.",
+            ) from None
+        end = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if end <= now:
         raise ConfigurationFailed(f"{text!r} is over.", hint="Write an end that is to come.")
+    if end > _LATEST:
+        raise ConfigurationFailed(
+            f"{text!r} is later than any date.", hint="Leave --expires out for a key without end."
+        )
     return end
 
 

@@ -20,7 +20,7 @@ from copilot_runtime.errors import ConfigurationFailed, CopilotError, Misuse
 
 if TYPE_CHECKING:
     from copilot_runtime.config import Settings
-    from copilot_runtime.interfaces import Passage
+    from copilot_runtime.interfaces.retrieval import Passage
     from copilot_runtime.knowledge import Knowledge
     from copilot_runtime.knowledge.access import Actor
     from copilot_runtime.knowledge.graph.ontology import OntologyClass
@@ -243,7 +243,8 @@ def memory(
         elif forget:
             access = knowledge.access(actor, "delete")
             gone = await knowledge.memory.forget(conversation, access=access)
-            typer.echo(f"Removed {len(gone)} memories.", err=True)
+            count = "1 memory" if len(gone) == 1 else f"{len(gone)} memories"
+            typer.echo(f"Removed {count}.", err=True)
         else:
             await _show_memory(knowledge, conversation, budget, actor, as_json)
 
@@ -289,7 +290,7 @@ def run_with_knowledge(
 def keep_events(knowledge: "Knowledge", settings: "Settings") -> None:
     """Have what a command does to resources told to those who follow a server's events."""
     if settings.events.store.startswith("sqlite:"):
-        from copilot_runtime.parts import build_events
+        from copilot_runtime.parts.events import build_events
 
         build_events(settings, knowledge)
 

@@ -1,5 +1,6 @@
 """The command line: serve a runtime, talk to one, and see what there is."""
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -20,12 +21,16 @@ from copilot_runtime.cli.keys import keys
 from copilot_runtime.cli.migrate import migrate
 from copilot_runtime.cli.plan.commands import plans
 from copilot_runtime.cli.policy import policy
+from copilot_runtime.cli.program import ProgramOption, read_command_settings
 from copilot_runtime.cli.scenarios import test
 from copilot_runtime.cli.threads import ConfigOption, threads
 from copilot_runtime.cli.tools import tools
 from copilot_runtime.cli.traces import traces
 from copilot_runtime.errors import CopilotError, MissingPackage
 from copilot_runtime.gc_tuning import tune_for_startup
+from copilot_runtime.logs import is_json_log
+
+logger = logging.getLogger(__name__)
 
 cli = typer.Typer(
     name="copilot-runtime",
@@ -56,6 +61,9 @@ def main() -> NoReturn:
     except Exception as error:  # the last place where an error can become a sentence
         if debug:
             raise
+        if is_json_log():
+            logger.error("%s", _sentence(error).replace("\n", " "))
+            sys.exit(1)
         sys.exit(_sentence(error))
     sys.exit(0)
 
@@ -130,7 +138,7 @@ def serve(
     `copilot-runtime settings` lists everything that these can set.
     """
     from copilot_runtime.cli.serve import serve as run
-    from copilot_runtime.config import load_settings
+    from copilot_runtime.config.settings import read_settings
 
     values = {"host": host, "port": port, "path": path, "workers": workers}
     options = {name: value for name, value in values.items() if value is not None}
@@ -140,16 +148,16 @@ def serve(
 
         explain_options({**options, "reload": reload})
         os.environ["COPILOT_GRPC_SERVICES"] = services  # a module that is served reads it, too
-        serve_services(target, load_settings())
+        serve_services(target, read_settings()[0])
         return
-    settings = load_settings(overrides=options)
+    settings, origins = read_settings(overrides=options)
     if reload:
         from copilot_runtime.cli.reload import serve_again
 
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         serve_again(target, words, settings.stop_timeout)
         return
-    run(target, settings, settings.path if path else None, options)
+    run(target, settings, settings.path if path else None, options, file=origins.path)
 
 
 @cli.command()
@@ -312,23 +320,26 @@ def plugins() -> None:
 
 
 @cli.command()
-def settings(config: ConfigOption = None) -> None:
+def settings(program: ProgramOption = None, config: ConfigOption = None) -> None:
     """List every setting.
 
     \b
     copilot-runtime settings
     COPILOT_PORT=9000 copilot-runtime settings --config other.yml
+    copilot-runtime settings --program main:runtime
 
     Each line shows the name, the environment variable, the current value and the meaning. A value
     is that of the environment, else that of the settings file, else the default; behind the
     meaning stands which, if it is no default. A dot in a name is a level in the file: mcp.servers
     is the key servers below the key mcp. The last line says where telemetry goes, and what
     enabled that.
+
+    A program may write its own Settings(...), which replace file and environment: --program shows
+    those.
     """
     from copilot_runtime.cli.tables import describe_export, format_table, setting_rows
-    from copilot_runtime.config.settings import read_settings
 
-    settings, origins = read_settings(config)
+    settings, origins = read_command_settings(program, config)
     typer.echo(format_table(setting_rows(settings, origins)))
     typer.echo(f"\n{describe_export(settings)}")
 
@@ -354,12 +365,11 @@ def _set_config_file(path: Path | None) -> None:
 
 
 def _sentence(error: Exception) -> str:
-    if isinstance(error, MissingPackage) and error.extra:
-        from copilot_runtime.registry import install_command
+    if isinstance(error, MissingPackage):
+        from copilot_runtime.registry import explain_install
 
-        command = install_command(error.extra)
-        if command not in error.message:
-            return f"{error.message}\nThis copilot-runtime came from elsewhere: {command}"
+        if way := explain_install(error):
+            return f"{error.message}\n{way}"
     if isinstance(error, CopilotError):
         return f"{error.message}\n{error.hint}" if error.hint else error.message
     return f"{type(error).__name__}: {error}\n--debug shows where."

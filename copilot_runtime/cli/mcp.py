@@ -9,7 +9,7 @@ from copilot_runtime.app import CopilotRuntime
 from copilot_runtime.cli.target import find_target
 from copilot_runtime.config import Settings
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import Caller
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.logs import configure_logs
 from copilot_runtime.transports.mcp.server import serve_pipes
 

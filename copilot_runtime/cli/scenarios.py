@@ -17,7 +17,7 @@ from copilot_runtime.errors import ConfigurationFailed, CopilotError
 
 if TYPE_CHECKING:
     from copilot_runtime.config import Settings
-    from copilot_runtime.interfaces import Adapter
+    from copilot_runtime.interfaces.adapter import Adapter
     from copilot_runtime.testing.scenarios.files import Place
     from copilot_runtime.testing.scenarios.report import Report
     from copilot_runtime.testing.scenarios.runner import Progress, RunOptions

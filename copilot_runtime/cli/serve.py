@@ -1,14 +1,15 @@
 """`copilot-runtime serve`: choose what to serve, listen, and print the address."""
 
 import asyncio
-import errno
 import inspect
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, nullcontext, suppress
 from math import ceil
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -19,10 +20,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from copilot_runtime import __version__
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.app import STATE, CopilotRuntime
+from copilot_runtime.cli.banner import show_banner
 from copilot_runtime.cli.forwarded_scheme import ForwardedScheme
 from copilot_runtime.cli.http_protocol import limit_reading, limit_silence
+from copilot_runtime.cli.listen import explain_listen_error, listen, reserve_grpc_port, reserve_port
+from copilot_runtime.cli.places import describe_file, list_places, warn_of_other_file
 from copilot_runtime.cli.target import find_target
-from copilot_runtime.cli.workers import WorkerPipe, Workers, check_workers, reserve_port
+from copilot_runtime.cli.workers import WorkerPipe, Workers, check_workers, set_port
 from copilot_runtime.concurrency import is_being_cancelled
 from copilot_runtime.config.settings import Settings, adapter_name
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
@@ -31,6 +35,7 @@ from copilot_runtime.registry import Registry
 from copilot_runtime.runtime.conversations import OPENED, Conversations
 from copilot_runtime.security.loopback import LISTENER, Listener
 from copilot_runtime.transports.console.clock import get_time
+from copilot_runtime.transports.worker_metrics import WORKER_METRICS, WorkerMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -50,20 +55,24 @@ def serve(
     settings: Settings,
     path: str | None = None,
     options: Mapping[str, Any] | None = None,
+    *,
+    file: Path | None = None,
 ) -> None:
     """Serve until a signal stops it. `path` replaces the path of a runtime's endpoint.
 
-    Settings that a program of a target wrote into its `Settings(...)` count more than `settings`,
-    and `options` of the command more than both.
+    `settings` are those of file and environment, with the options; `file` is the settings file that
+    was read, if there is one. What a program of a target wrote into its `Settings(...)` counts more
+    than `settings`, and `options` of the command more than both.
     """
+    _configure_logs(settings)  # first: it says how a failed start is reported
     _check_workers(settings)
     worker = WorkerPipe.find()
     if worker is None and settings.workers > 1:
-        _serve_by_workers(target or adapter_name(settings), settings, path)
+        _serve_by_workers(target or adapter_name(settings), settings, path, file)
         return
-    _configure_logs(settings)
     name = target or adapter_name(settings)
     found = find_target(target) if target else build_runtime(name, settings)
+    places = list_places(target, find_runtime(found), settings, options or {}, file)
     if (runtime := find_runtime(found)) is not None:
         before, settings = settings, _merge_settings(settings, runtime.settings, options or {})
         _check_workers(settings)
@@ -71,13 +80,24 @@ def serve(
             _configure_logs(settings)
         if runtime.grpc is not None:
             runtime.grpc.shares_port = worker is not None
+    if worker is None or worker.is_first:
+        _warn_of_private_state(settings)
+        if target is not None:
+            warn_of_other_file(target, runtime, file)
+        if worker is not None:
+            logger.info("Worker 1: %s", "; ".join(" ".join(line.split()) for line in places))
     app = found.lazy_app(path) if isinstance(found, CopilotRuntime) else found
-    listener = _listen(settings.host, settings.port, is_shared=worker is not None)
+    listener = listen(settings.host, settings.port, is_shared=worker is not None)
     limit_silence(listener, 2 * settings.write_timeout)  # what is slow has its own limit before
     address, port, *_ = listener.getsockname()
     place = Listener(address, settings.host, port)
     proxied = ForwardedScheme(app, settings.proxy.forwarders)
-    life = _LifespanApp(proxied, settings.stop_timeout, listener=place)
+    life = _LifespanApp(
+        proxied,
+        settings.stop_timeout,
+        listener=place,
+        metrics=None if worker is None else worker.metrics,
+    )
     config = uvicorn.Config(
         life,
         access_log=False,
@@ -91,7 +111,7 @@ def serve(
     )
     with listener:
         origin = _origin(settings.host, listener.getsockname()[1])
-        banner = _banner(name, _addresses(found, origin, path))
+        banner = _banner(name, [*_addresses(found, origin, path), *places])
         server = _Server(config, banner, life, worker, settings.drain_timeout)
         try:
             server.run(sockets=[listener, *(listener.dup() for _ in range(_LISTENERS - 1))])
@@ -118,24 +138,34 @@ def _check_workers(settings: Settings) -> None:
     check_workers(settings.workers, settings.threads)
 
 
-def _serve_by_workers(name: str, settings: Settings, path: str | None) -> None:
+def _warn_of_private_state(settings: Settings) -> None:
+    from copilot_runtime.operation.sharing import list_private_state
+
+    for state in list_private_state(settings):
+        logger.warning("%s %s", state.text, state.hint)
+
+
+def _serve_by_workers(name: str, settings: Settings, path: str | None, file: Path | None) -> None:
     """Start workers that do what this command says, and wait for them."""
-    _configure_logs(settings)
-    try:
-        reserved = reserve_port(settings.host, settings.port)
-    except OSError as error:
-        raise _explain_listen_error(error, settings.host, settings.port) from error
-    with reserved:
-        port = reserved.getsockname()[1]
+    with ExitStack() as reserved:
+        try:
+            main = reserved.enter_context(reserve_port(settings.host, settings.port))
+        except OSError as error:
+            raise explain_listen_error(error, settings.host, settings.port) from error
+        if settings.grpc.services:
+            reserved.enter_context(reserve_grpc_port(settings.grpc.address) or nullcontext())
+        port = main.getsockname()[1]
         origin = _origin(settings.host, port)
-        addresses = _list_addresses(settings, origin, path)
-        banner = _banner(f"{name} by {settings.workers} workers", addresses)
-        words = [sys.executable, "-m", "copilot_runtime", *sys.argv[1:], "--port", str(port)]
+        addresses = [*_list_addresses(settings, origin, path), describe_file(file)]
+        end = f"Ctrl-C stops it, and kill -HUP {os.getpid()} replaces one worker after the other."
+        banner = _banner(f"{name} by {settings.workers} workers", addresses, end)
+        words = [sys.executable, "-m", "copilot_runtime", *set_port(sys.argv[1:], port)]
         workers = Workers(
             words,
             settings.workers,
             environ=_list_shared_stores(settings),
             grace=settings.drain_timeout + 2 * settings.stop_timeout + 5,
+            timeout=settings.worker_timeout,
             banner=banner,
         )
         if code := asyncio.run(workers.run()):
@@ -175,9 +205,17 @@ class _LifespanApp:
     When it ends, its runs have `stop_timeout` seconds before they are stopped.
     """
 
-    def __init__(self, app: ASGIApp, stop_timeout: float, *, listener: Listener) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        stop_timeout: float,
+        *,
+        listener: Listener,
+        metrics: WorkerMetrics | None = None,
+    ) -> None:
         self._app = app
         self._listener = listener
+        self._metrics = metrics
         self._stop_timeout = stop_timeout
         self.failure: CopilotError | None = None
         """What kept it from starting, such as a store that cannot be opened."""
@@ -220,6 +258,7 @@ class _LifespanApp:
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         OPENED.set(self._opened)
         LISTENER.set(self._listener)
+        WORKER_METRICS.set(self._metrics)
         failures: list[Message] = []
 
         async def hold(message: Message) -> None:
@@ -288,9 +327,9 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started and self._worker is None:
-            typer.echo(self._banner)
+            show_banner(self._banner)
         elif self.started and self._worker is not None:
-            self._worker.report_ready()
+            await self._worker.report_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Note a signal to stop; the second one ends the time to drain."""
@@ -311,6 +350,8 @@ class _Server(uvicorn.Server):
         finally:
             stopping.cancel()
             await asyncio.wait((stopping,))
+            if self._worker is not None:
+                self._worker.close()
             asyncio.get_running_loop().set_exception_handler(_log_leftover)
 
 
@@ -358,52 +399,11 @@ def _list_addresses(settings: Settings, origin: str, path: str | None) -> Sequen
     return [f"try it      {origin}/", endpoint] if settings.console else [endpoint]
 
 
-def _banner(name: str, addresses: Sequence[str]) -> str:
+def _banner(name: str, addresses: Sequence[str], end: str = "Ctrl-C stops it.") -> str:
     lines = [f"copilot-runtime {__version__} serves {name}", "", *(f"  {it}" for it in addresses)]
     if name == "demo":
         lines += [
             "",
             "The demo is no language model: it answers by rules. Set OPENAI_API_KEY for a model.",
         ]
-    return "\n".join([*lines, "", "Ctrl-C stops it."])
-
-
-def _listen(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=2048, reuse_port=is_shared)
-    except OSError as error:
-        raise _explain_listen_error(error, host, port) from error
-
-
-def _explain_listen_error(error: OSError, host: str, port: int) -> ConfigurationFailed:
-    hint = "Try --host 127.0.0.1, or 0.0.0.0 for every network."
-    match error.errno:
-        case errno.EADDRINUSE:
-            reason = f"Port {port} on {host} is in use."
-            hint = (
-                f"Stop who has it (lsof -i :{port} names the process), "
-                f"or take another: --port {_free_port(host, port)}"
-            )
-        case errno.EACCES:
-            reason = f"This user may not listen on port {port}."
-            hint = "Ports below 1024 need privileges. Try --port 8000."
-        case errno.EADDRNOTAVAIL:
-            reason = f"{host} is not an address of this machine."
-        case socket.EAI_NONAME:
-            reason = f"There is no host {host!r}."
-        case _:
-            reason = f"Cannot listen on {host}:{port}: {error.strerror or error}."
-    return ConfigurationFailed(reason, hint=hint)
-
-
-def _free_port(host: str, port_in_use: int) -> int:
-    """Return a free port, near the taken one if there is one."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for port in [*range(port_in_use + 1, min(port_in_use + 20, 65536)), 0]:
-        try:
-            with socket.create_server((host, port), family=family) as listener:
-                return listener.getsockname()[1]
-        except OSError:
-            continue
-    return 0
+    return "\n".join([*lines, "", end])

@@ -6,15 +6,15 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import typer
-
 from copilot_runtime import __version__
 from copilot_runtime.app import CopilotRuntime
+from copilot_runtime.cli.banner import show_banner
 from copilot_runtime.cli.serve import build_runtime, find_runtime
 from copilot_runtime.cli.target import find_target
 from copilot_runtime.config.settings import Settings, adapter_name
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.logs import configure_logs
+from copilot_runtime.transports.grpc import asks_model
 
 logger = logging.getLogger(__name__)
 
@@ -22,18 +22,19 @@ logger = logging.getLogger(__name__)
 def serve_services(target: str | None, settings: Settings) -> None:
     """Serve the services that `grpc.services` names until a signal stops it."""
     configure_logs(settings.log_level, settings.log_format, settings.log_debug)
-    name = target or adapter_name(settings)
-    runtime = find_runtime(find_target(target)) if target else build_runtime(name, settings)
+    model = adapter_name(settings)
+    runtime = find_runtime(find_target(target)) if target else build_runtime(model, settings)
     if runtime is None:
         raise ConfigurationFailed(f"{target} is no CopilotRuntime, so it has no services.")
     if runtime.grpc is None:
         raise ConfigurationFailed(
-            f"The settings of {name} name no services.",
+            f"The settings{f' of {target}' if target else ''} name no services.",
             hint="Write --services vector,graph; a program with Settings of its own writes them as "
             "Settings(grpc={'services': ['vector', 'graph']}).",
         )
     with asyncio.Runner(loop_factory=_find_loop_factory()) as runner:
-        runner.run(_serve(runtime, name))
+        is_named = target or asks_model(runtime.settings.grpc.services)
+        runner.run(_serve(runtime, (target or model) if is_named else ""))
 
 
 async def _serve(runtime: CopilotRuntime, name: str) -> None:
@@ -44,14 +45,14 @@ async def _serve(runtime: CopilotRuntime, name: str) -> None:
     async with runtime.running() as server:
         assert server is not None
         lines = [
-            f"copilot-runtime {__version__} serves {name} over gRPC",
+            f"copilot-runtime {__version__} serves {f'{name} ' if name else ''}over gRPC",
             "",
             f"  address   {server.address}",
             *(f"  service   {one.descriptor.full_name}" for one in server.services),
             "",
             "Ctrl-C stops it.",
         ]
-        typer.echo("\n".join(lines))
+        show_banner("\n".join(lines))
         await stopped.wait()
 
 

@@ -6,7 +6,8 @@ from operator import attrgetter
 from textwrap import shorten
 
 from copilot_runtime.config import Settings
-from copilot_runtime.config.problems import SettingOrigins
+from copilot_runtime.config.problems import SettingOrigins, mask_secrets
+from copilot_runtime.config.store_url import mask_credentials
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.registry import PACKAGE, Entry, Registry, install_command
 
@@ -104,7 +105,7 @@ def describe_export(settings: Settings) -> str:
         place = "nowhere" if section.enabled_via == "disabled" else "only into the store"
         return f"Telemetry goes {place} ({section.enabled_via})."
     names = ", ".join(section.exporters) or f"OTLP ({section.protocol})"
-    place = f" to {section.endpoint}" if section.endpoint else ""
+    place = f" to {mask_credentials(section.endpoint)}" if section.endpoint else ""
     return f"Telemetry is exported by {names}{place} ({section.enabled_via})."
 
 
@@ -140,14 +141,14 @@ def _clash(entry: Entry, entries: Mapping[str, Entry]) -> str:
 
 
 def _format_value(name: str, settings: Settings) -> str:
-    value = attrgetter(name)(settings)
+    value = mask_secrets(attrgetter(name)(settings))
     if name.endswith(("options", "telemetry.headers")):  # they may hold a key
         return ", ".join(value) or "-"
     if name == "instructions":  # they may be pages
         return shorten(value, 60, placeholder=" …") or "-"
     if name.endswith(("secret", "secrets", "_token", "audit.key")):
         return "(set)" if value else "-"
-    if isinstance(value, tuple):
+    if isinstance(value, list):
         return ", ".join(map(str, value)) or "-"
     if isinstance(value, bool):
         return str(value).lower()

@@ -29,6 +29,16 @@ def find_target(target: str) -> CopilotRuntime | ASGIApp:
     return _check_target(found, repr(target))
 
 
+def find_folder(target: str) -> Path | None:
+    """Return the folder of a program that `find_target` has imported; None for one without."""
+    where = target.partition(":")[0]
+    file = Path(where.removesuffix(".py") + ".py")
+    if file.is_file():
+        return file.parent.resolve()
+    path = getattr(sys.modules.get(where), "__file__", None)
+    return Path(path).resolve().parent if path else None
+
+
 def _import(where: str) -> ModuleType:
     file = Path(where.removesuffix(".py") + ".py")
     folder, module = Path.cwd(), where

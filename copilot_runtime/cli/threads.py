@@ -1,8 +1,8 @@
-"""`copilot-runtime threads`: list, export, import, hand over and delete stored threads."""
+"""`copilot-runtime threads`: list, export, import, assign and expire stored threads."""
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
+from copilot_runtime.cli.program import ProgramOption, load_command_settings
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 
 if TYPE_CHECKING:
+    from copilot_runtime.config import Settings
+    from copilot_runtime.threads.export import ImportProgress
     from copilot_runtime.threads.store import Thread, ThreadStore
 
 threads = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -35,7 +38,7 @@ ConfigOption = Annotated[
 
 @threads.callback()
 def look_after() -> None:
-    """List, export, import, hand over and delete stored threads.
+    """List, export, import, assign and expire stored threads.
 
     \b
     copilot-runtime threads list
@@ -43,45 +46,57 @@ def look_after() -> None:
     copilot-runtime threads import threads.jsonl --store postgresql://localhost/app
     copilot-runtime threads assign --to ann
     copilot-runtime threads expire --days 90
+    copilot-runtime threads list --program main:runtime
 
-    These commands may be used while servers run.
+    The threads are those of copilot.yml and the environment, of --store, or of a program with
+    Settings(...) of its own that --program names. These commands may be used while servers run.
     """
 
 
 @threads.command("list")
 def show(
-    owner: Annotated[
-        str | None, typer.Option(help="Only threads of this user, latest first.")
-    ] = None,
+    owner: Annotated[str | None, typer.Option(help="Only threads of this user.")] = None,
     agent: Annotated[str | None, typer.Option(help="Only threads of this agent.")] = None,
     archived: Annotated[bool, typer.Option("--archived", help="Include archived threads.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Most threads to list.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Most threads, the latest ones.")] = 50,
     store: StoreOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """List threads, one a line: time of last use, owner, id, agent, name, separated by tabs.
+    """List threads, one a line: time of last use, owner, id, agent, name.
 
     \b
     copilot-runtime threads list --owner ann
     copilot-runtime threads list --agent poet --archived --limit 1000 | cut -f 3
 
-    Without --owner, the threads of all users are listed, oldest first.
+    Threads are listed with the latest first, and no more than --limit of them; if there are older
+    ones, the last line says so, on stderr. A terminal gets a table, and a pipe or a file lines
+    without a head, with tabs.
     """
 
-    from copilot_runtime.threads.listing import list_threads
+    from copilot_runtime.threads.listing import list_threads, select_latest
+
+    settings = load_command_settings(program, config, has_notice=store is None)
 
     async def work(threads_store: "ThreadStore") -> None:
-        left = limit
+        lines = _ThreadLines()
         async with aclosing(list_threads(threads_store, owner, agent)) as found:
-            async for thread in found:
-                if (thread.archived and not archived) or agent not in (None, thread.agent):
-                    continue
-                typer.echo(_line(thread))
-                left -= 1
-                if not left:
-                    return
+            latest = await select_latest(
+                (
+                    thread
+                    async for thread in found
+                    if (archived or not thread.archived) and agent in (None, thread.agent)
+                ),
+                limit + 1,
+                is_sorted=owner is not None,
+            )
+        for thread in latest[:limit]:
+            lines.add(thread)
+        lines.finish()
+        if len(latest) > limit:
+            _say("There are older threads than these: --limit lists more.")
 
-    _with_store(store, config, work)
+    _with_store(store or settings.threads, work)
 
 
 @threads.command("export")
@@ -90,6 +105,7 @@ def write_out(
         Path | None, typer.Argument(help="File to write; - or nothing is the standard output.")
     ] = None,
     store: StoreOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Write all threads as JSON Lines: a line for each thread, and a line for each of its runs.
@@ -98,21 +114,27 @@ def write_out(
     copilot-runtime threads export threads.jsonl
     copilot-runtime threads export | gzip > threads.jsonl.gz
     """
+    from copilot_runtime.cli.audit import record_command
     from copilot_runtime.threads.export import export_threads
+
+    settings = load_command_settings(program, config, has_notice=store is None)
 
     with _file(file, "wb") or nullcontext(sys.stdout.buffer) as out:
 
         async def work(threads_store: "ThreadStore") -> None:
             count = 0
-            async with aclosing(export_threads(threads_store)) as lines:
-                async for line in lines:
-                    out.write(line + b"\n")
-                    count += line.startswith(b'{"type":"thread"')
-                    _progress(count)
-            out.flush()
-            _say(f"Exported {count} threads.")
+            try:
+                async with aclosing(export_threads(threads_store)) as lines:
+                    async for line in lines:
+                        out.write(line + b"\n")
+                        count += line.startswith(b'{"type":"thread"')
+                        _progress(count)
+                out.flush()
+            finally:
+                record_command(settings, "threads.export", f"{count} to {_name_place(file)}")
+            _say(f"Exported {_count(count, 'thread')}.")
 
-        _with_store(store, config, work)
+        _with_store(store or settings.threads, work)
 
 
 @threads.command("import")
@@ -121,6 +143,7 @@ def read_in(
         Path | None, typer.Argument(help="File to read; - or nothing is the standard input.")
     ] = None,
     store: StoreOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Read threads that `export` wrote. Runs that the store has already are skipped.
@@ -131,8 +154,10 @@ def read_in(
 
     The whole file is checked before anything is changed. An error names the wrong line.
     """
+    from copilot_runtime.cli.audit import record_command
     from copilot_runtime.threads.export import ImportProgress, import_threads, parse_export
 
+    settings = load_command_settings(program, config, has_notice=store is None)
     if whole := _file(file, "rb"):
         with whole as lines:
             for _ in parse_export(lines):
@@ -146,14 +171,14 @@ def read_in(
                     async for imported in steps:
                         _progress(imported.threads)
             except CopilotError:
-                _say(
-                    f"Read {imported.threads} threads before an error; "
-                    f"{imported.runs} runs were new."
-                )
+                _say(f"{_describe(imported)} before an error.")
                 raise
-            _say(f"Read {imported.threads} threads; {imported.runs} of their runs were new.")
+            finally:
+                subject = f"{imported.threads} with {imported.runs} new runs"
+                record_command(settings, "threads.import", f"{subject} from {_name_place(file)}")
+            _say(f"{_describe(imported)}.")
 
-        _with_store(store, config, work, new=True)
+        _with_store(store or settings.threads, work, new=True)
 
 
 @threads.command()
@@ -173,6 +198,7 @@ def assign(
         bool, typer.Option("--dry-run", help="List these threads, and change none.")
     ] = False,
     store: StoreOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Give threads to a user, such as those from before anybody had to sign in.
@@ -186,10 +212,9 @@ def assign(
     whose id the user has already stays where it is, and is named.
     """
     from copilot_runtime.cli.audit import record_command
-    from copilot_runtime.config import load_settings
     from copilot_runtime.threads.assignment import Assignment
 
-    settings = load_settings(config)
+    settings = load_command_settings(program, config, has_notice=store is None)
     plan = Assignment(source, _build_owner(to, tenant), thread or ())
     if plan.owner == source:
         raise ConfigurationFailed(
@@ -198,12 +223,12 @@ def assign(
 
     async def work(threads_store: "ThreadStore") -> None:
         if dry_run:
-            count = 0
+            lines = _ThreadLines()
             async with aclosing(plan.list_threads(threads_store)) as found:
                 async for one in found:
-                    typer.echo(_line(one))
-                    count += 1
-            _say(f"Would give {count} threads to {plan.owner!r}.")
+                    lines.add(one)
+            count = lines.finish()
+            _say(f"Would give {_count(count, 'thread')} to {plan.owner!r}.")
             return
         try:
             async with aclosing(plan.carry_out(threads_store)) as steps:
@@ -212,12 +237,12 @@ def assign(
         finally:
             for id in plan.conflicts:
                 _say(f"Left {id!r}: {plan.owner!r} has a thread with this id.")
-            _say(f"Gave {plan.count} threads to {plan.owner!r}.")
+            _say(f"Gave {_count(plan.count, 'thread')} to {plan.owner!r}.")
             if plan.count:
                 subject = f"{plan.count} of {source!r} to {plan.owner!r}"
                 record_command(settings, "threads.assign", subject)
 
-    _with_store(store, config, work)
+    _with_store(store or settings.threads, work)
 
 
 @threads.command()
@@ -230,6 +255,7 @@ def expire(
         bool, typer.Option("--dry-run", help="List these threads, and delete none.")
     ] = False,
     store: StoreOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Delete threads that were not used for a number of days, and the files in them.
@@ -240,27 +266,37 @@ def expire(
     copilot-runtime threads expire --days 90 --dry-run
     copilot-runtime threads expire --days 90
     """
+    from copilot_runtime.cli.audit import record_command
+
+    settings = load_command_settings(program, config, has_notice=store is None)
 
     async def work(threads_store: "ThreadStore") -> None:
         before = datetime.now(UTC) - timedelta(days=days)
         if dry_run:
             count = await _show_older(threads_store, before)
-            _say(f"Would delete {count} threads.")
+            _say(f"Would delete {_count(count, 'thread')}.")
             return
         gone = await threads_store.expire(before)
-        _say(f"Deleted {gone} threads.")
-        files = await _forget_files(threads_store, before, store, config)
+        if gone:
+            record_command(settings, "threads.expire", f"{gone} unused for {days:g} days")
+        _say(f"Deleted {_count(gone, 'thread')}.")
+        files = await _forget_files(threads_store, before, store, settings)
         if files:
-            _say(f"Deleted {files} files of threads that are no more.")
+            _say(f"Deleted {_count(files, 'file')} of threads that are no more.")
 
-    _with_store(store, config, work)
+    _with_store(store or settings.threads, work)
+
+
+def _name_place(file: Path | None) -> str:
+    """Return what the audit log says of a file; the standard input and output are a pipe."""
+    return "a pipe" if file is None or str(file) == "-" else repr(str(file))
 
 
 def _build_owner(user: str, tenant: str) -> str:
     """Return the owner that a user of a tenant is. Raises `ConfigurationFailed`."""
     from copilot_runtime.errors import Misuse
     from copilot_runtime.identity import TENANT_PREFIX, Identity, is_tenant
-    from copilot_runtime.threads.validation import check_id
+    from copilot_runtime.threads.validation import check_owner
 
     if tenant and not is_tenant(tenant):
         raise ConfigurationFailed(
@@ -272,22 +308,20 @@ def _build_owner(user: str, tenant: str) -> str:
         )
     owner = Identity(user=user, tenant=tenant).owner or ""
     try:
-        check_id("user", owner)
+        check_owner("user", owner)
     except Misuse as error:
         raise ConfigurationFailed(error.message, hint=error.hint) from None
     return owner
 
 
 async def _forget_files(
-    threads_store: "ThreadStore", before: datetime, address: str | None, config: Path | None
+    threads_store: "ThreadStore", before: datetime, address: str | None, settings: "Settings"
 ) -> int:
     """Delete the files that people have attached in threads that are no more. Return how many.
 
     Only the store of the settings knows which threads live: files are not judged by another one.
     """
-    from copilot_runtime.config import load_settings
 
-    settings = load_settings(config)
     if not settings.knowledge.address or address not in (None, settings.threads):
         return 0
     from copilot_runtime.cli.knowledge import keep_events
@@ -301,25 +335,22 @@ async def _forget_files(
 
 
 def _with_store(
-    address: str | None,
-    config: Path | None,
+    address: str,
     work: Callable[["ThreadStore"], Awaitable[None]],
     *,
     new: bool = False,
 ) -> None:
-    """Do work with the store of an address, or of the settings. Only a `new` file may be made."""
-    from copilot_runtime.config import load_settings
+    """Do work with the store of an address. Only a `new` file may be made."""
     from copilot_runtime.threads.sqlite import SqliteThreads
     from copilot_runtime.threads.url import build_store
 
-    place = address or load_settings(config).threads
-    if place.partition(":")[0] == "memory":
+    if address.partition(":")[0] == "memory":
         raise ConfigurationFailed(
             "The threads are in the memory of a server, where no other program can read them.",
             hint="Set threads to sqlite:PATH or postgresql://..., or give --store.",
         )
 
-    store = build_store(place)
+    store = build_store(address)
     if isinstance(store, SqliteThreads) and not new and not store.path.exists():
         raise ConfigurationFailed(
             f"There is no file {str(store.path)!r}.", hint="Give --store, such as sqlite:PATH."
@@ -350,29 +381,68 @@ async def _show_older(store: "ThreadStore", before: datetime) -> int:
     """Print the threads that were last used before a moment and have no run. Return how many."""
     from copilot_runtime.threads.listing import list_threads
 
-    count = 0
+    lines = _ThreadLines()
     async with aclosing(list_threads(store, None)) as found:
         async for thread in found:
             if thread.updated_at >= before:
                 continue
             if all(run.ended for run in await store.runs(thread.key)):
-                typer.echo(_line(thread))
-                count += 1
-    return count
+                lines.add(thread)
+    return lines.finish()
 
 
-def _line(thread: "Thread") -> str:
+class _ThreadLines:
+    """Prints threads: a terminal gets a table with a head, a pipe lines as they come."""
+
+    def __init__(self) -> None:
+        self._rows: list[Sequence[str]] = []
+        self._count = 0
+        self._is_table = _is_terminal()
+
+    def add(self, thread: "Thread") -> None:
+        self._count += 1
+        if self._is_table:
+            self._rows.append(_list_fields(thread))
+        else:
+            typer.echo("\t".join(_list_fields(thread)))
+
+    def finish(self) -> int:
+        """Print the table, and return how many threads there were."""
+        if self._is_table:
+            from copilot_runtime.cli.knowledge import show_table
+
+            head = ("USED", "OWNER", "ID", "AGENT", "NAME")
+            show_table(head, self._rows, "There are no threads.")
+        return self._count
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def _list_fields(thread: "Thread") -> Sequence[str]:
+    """Return what is listed of a thread, with nothing that a terminal would obey."""
     fields = (thread.key.owner, thread.key.id, thread.agent, thread.name or "")
-    line = (
+    words = (
         "".join(letter if letter.isprintable() else " " for letter in field) for field in fields
     )
-    return "\t".join([thread.updated_at.isoformat(timespec="seconds"), *line])
+    return [thread.updated_at.isoformat(timespec="seconds"), *words]
 
 
 def _progress(count: int) -> None:
     """Show progress in a terminal; a log gets the end only."""
     if count % _PROGRESS_EVERY == 0 and sys.stderr.isatty():
         typer.echo(f"\r{count} threads", err=True, nl=False)
+
+
+def _describe(imported: "ImportProgress") -> str:
+    return f"Read {_count(imported.threads, 'thread')} with {_count(imported.runs, 'new run')}"
+
+
+def _count(count: int, word: str) -> str:
+    from copilot_runtime.telemetry.waterfall import count_words  # as every command imports
+
+    return count_words(count, word)
 
 
 def _say(text: str) -> None:

@@ -17,7 +17,8 @@ from copilot_runtime.errors import ConfigurationFailed, Misuse, UnknownName
 
 if TYPE_CHECKING:
     from copilot_runtime.actions.catalog import ToolCatalog
-    from copilot_runtime.interfaces import Action, RunInput
+    from copilot_runtime.interfaces.action import Action
+    from copilot_runtime.interfaces.run_input import RunInput
 
 tools = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -127,7 +128,7 @@ def call_tool(
 
     The exit status is 1 if the call failed.
     """
-    from copilot_runtime.interfaces import ActionContext
+    from copilot_runtime.interfaces.action import ActionContext
 
     context = ActionContext(
         thread_id="cli", run_id="cli", call_id=str(uuid4()), properties={}, headers={}, user=user
@@ -143,8 +144,10 @@ def call_tool(
     result = asyncio.run(call())
     if as_json:
         show_json(asdict(result))
+    elif result.error is None:
+        typer.echo(result.content)
     else:
-        typer.echo(result.content if result.error is None else result.error, err=bool(result.error))
+        typer.echo("\n".join(filter(None, (result.error, result.hint))), err=True)
     if result.error is not None:
         raise typer.Exit(1)
 
@@ -198,7 +201,7 @@ def _load(path: Path | None, config: Path | None) -> "ToolCatalog":
     """Return the tools; those that can never work, such as without a secret, say why."""
     from copilot_runtime.actions.catalog import ToolCatalog
     from copilot_runtime.config import load_settings
-    from copilot_runtime.parts import build_knowledge
+    from copilot_runtime.parts.knowledge import build_knowledge
 
     settings = load_settings(config)
     place = path or settings.tools
@@ -232,7 +235,7 @@ def _check_arguments(name: str, arguments: str) -> None:
 
 
 def _build_run(user: str | None) -> "RunInput":
-    from copilot_runtime.interfaces import RunInput
+    from copilot_runtime.interfaces.run_input import RunInput
 
     return RunInput(thread_id="cli", run_id="cli", messages=(), user=user)
 

@@ -31,6 +31,7 @@ from urllib.request import (
 
 from copilot_runtime.config import Settings
 from copilot_runtime.errors import ConfigurationFailed, NetworkError, NotFound
+from copilot_runtime.operation.places import find_trace_place
 from copilot_runtime.security.loopback import is_loopback
 from copilot_runtime.telemetry.build import TelemetryOptions, build_store
 from copilot_runtime.telemetry.filters import parse_filter
@@ -166,7 +167,7 @@ class StoreSource:
             raise ConfigurationFailed(
                 "The traces are in the memory of a server, where no other program can read them.",
                 hint="Ask the server: --url http://127.0.0.1:8000/graphql. Or set telemetry.store "
-                "to sqlite:PATH.",
+                "to sqlite:PATH. With --workers, they are in .copilot/traces.db of its folder.",
             )
         if kind == "none":
             raise ConfigurationFailed(
@@ -286,7 +287,14 @@ def open_source(
         if store is not None:
             raise ConfigurationFailed("Give --url or --store, and not both.")
         return ServerSource(url, headers)
-    return StoreSource(store or settings.telemetry.store)
+    return StoreSource(store or find_address(settings))
+
+
+def find_address(settings: Settings) -> str:
+    """Return where traces are: those that would be in memory may be in the file of workers."""
+    kind, path = find_trace_place(settings)
+    is_other = settings.telemetry.store == "memory" and kind == "sqlite"
+    return f"sqlite:{path}" if is_other else settings.telemetry.store
 
 
 async def _list_since(store: TraceStore, values: Values, since: int) -> Sequence[str]:

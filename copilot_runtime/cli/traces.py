@@ -84,7 +84,8 @@ def look_at_traces() -> None:
 
     They read the store of the setting telemetry.store, or of --store; or they ask a running
     server, with --url. A server keeps traces in its memory unless telemetry.store is
-    sqlite:PATH: then only --url sees them. All may be used while servers run.
+    sqlite:PATH: then only --url sees them. With --workers, they are in .copilot/traces.db, which is
+    read then. All may be used while servers run.
     """
 
 
@@ -98,7 +99,16 @@ def open_source(
     from copilot_runtime.cli import trace_sources
     from copilot_runtime.config import load_settings
 
-    return trace_sources.open_source(load_settings(config), url, store, header or ())
+    settings = load_settings(config)
+    found = trace_sources.open_source(settings, url, store, header or ())
+    address = trace_sources.find_address(settings)
+    if not url and not store and settings.workers == 1 and address != settings.telemetry.store:
+        typer.echo(
+            f"These are the traces in {address}, where `serve --workers` keeps them. Those of a "
+            "server without workers are in its memory: ask it by --url.",
+            err=True,
+        )
+    return found
 
 
 def read_filter(
@@ -463,7 +473,7 @@ def read_in(
     The whole file is checked before anything is written. Spans that the store has already
     are replaced.
     """
-    from copilot_runtime.cli.trace_sources import StoreSource
+    from copilot_runtime.cli.trace_sources import StoreSource, find_address
     from copilot_runtime.config import load_settings
     from copilot_runtime.telemetry.waterfall import count_words
 
@@ -472,7 +482,7 @@ def read_in(
     except (OSError, UnicodeError) as error:
         raise ConfigurationFailed(f"{file} cannot be read: {error}.") from None
     spans = [*_parse_spans(text)]
-    address = store or load_settings(config).telemetry.store
+    address = store or find_address(load_settings(config))
     StoreSource(address, is_new=True).add_spans(spans)
     count = len({span["trace_id"] for span in spans})
     typer.echo(

@@ -1,8 +1,10 @@
 """`copilot-runtime serve --workers N`: processes that listen at one address.
 
 The kernel gives each new connection to one of them (`SO_REUSEPORT`). The parent only starts them,
-and starts another one for each that ends. It has a pipe to each: a worker writes a line into the
-one when it listens, and ends when the other is closed, which the death of the parent does as well.
+and starts another one for each that ends. It has two pipes to each. Into one, a worker writes a
+line when it listens, and a byte every second from then on: the watchdog kills it without them. When
+the other is closed, it ends; the death of the parent closes it as well. In a folder that the parent
+makes, workers have sockets for questions about their metrics.
 """
 
 import asyncio
@@ -12,22 +14,40 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory, gettempdir
 from time import monotonic
 
-import typer
-
+from copilot_runtime.cli.banner import show_banner
+from copilot_runtime.cli.watchdog import Heartbeat, Watchdog
 from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.transports.worker_metrics import WorkerMetrics
 
 WORKER = "_COPILOT_RUNTIME_WORKER"
 """The variable by which a process knows that it is a worker: its number, a colon, and the
-descriptor into which it writes a line when it listens."""
+descriptor of the pipe into which it writes, once it listens."""
+
+SIBLINGS = "_COPILOT_RUNTIME_SIBLINGS"
+"""The variable with the number of workers, a colon, and the folder of their sockets. A parent that
+is older than its workers, after an upgrade of the package, does not set it."""
+
+HEARTBEAT = "_COPILOT_RUNTIME_HEARTBEAT"
+"""The variable with the seconds between two bytes of a worker. A parent that is older than its
+workers does not set it, and closes the pipe after the first line."""
 
 _SHORT = 5.0
 """Seconds: a worker that ended sooner is started again later and later."""
 
-_LONGEST_PAUSE = 30.0
+_PAUSES = (0.5, 30.0)
+"""Seconds between two starts that fail, at first and at last."""
+
+_LONGEST_PARENT = 70
+"""Bytes of the path in which the folder of sockets is made: systems allow 104 to 108 for one."""
 
 logger = logging.getLogger(__name__)
 
@@ -35,54 +55,117 @@ logger = logging.getLogger(__name__)
 class WorkerPipe:
     """The pipes of a worker to its parent."""
 
-    def __init__(self, number: int, ready: int) -> None:
-        self.number = number
-        self._ready = ready
+    def __init__(
+        self,
+        ready: int,
+        folder: str,
+        metrics: WorkerMetrics | None,
+        *,
+        interval: float = 0.0,
+        is_first: bool = False,
+    ) -> None:
+        self.metrics = metrics
+        self.is_first = is_first
+        """Whether this worker logs what all of them would."""
+        self._pipe: int | None = ready
+        self._interval = interval
+        self._timer: asyncio.TimerHandle | None = None
+        self._folder = folder
 
     @classmethod
     def find(cls) -> "WorkerPipe | None":
         """Return the pipes of this process if it is a worker."""
         number, _, ready = os.environ.pop(WORKER, "").partition(":")
-        return cls(int(number), int(ready)) if ready else None
+        count, _, folder = os.environ.pop(SIBLINGS, "").partition(":")
+        interval = float(os.environ.pop(HEARTBEAT, "0"))
+        if not ready:
+            return None
+        os.set_inheritable(int(ready), False)
+        os.set_blocking(int(ready), False)  # a parent that is stopped reads nothing
+        metrics = WorkerMetrics(Path(folder), int(number), int(count)) if folder else None
+        return cls(int(ready), folder, metrics, interval=interval, is_first=number == "1")
 
-    def report_ready(self) -> None:
-        """Let the parent know that this process listens, and end with the parent from now on."""
-        os.write(self._ready, b"ready\n")
-        os.close(self._ready)
+    async def report_ready(self) -> None:
+        """Let the parent know that this process listens, and end with the parent from now on.
+
+        The event loop writes a byte every second or so until `close`.
+        """
+        if self.metrics is not None:
+            await self.metrics.open()
         loop = asyncio.get_running_loop()
-        loop.add_reader(sys.stdin.fileno(), _end_with_parent, loop)
+        self._write(loop, b"ready\n")
+        loop.add_reader(sys.stdin.fileno(), self._end_with_parent, loop)
+
+    def close(self) -> None:
+        """Leave the other workers."""
+        if self.metrics is not None:
+            self.metrics.close()
+        self._close_pipe()
+
+    def _write(self, loop: asyncio.AbstractEventLoop, data: bytes) -> None:
+        if self._pipe is None:
+            return
+        try:
+            with suppress(BlockingIOError):  # the pipe is full: nothing is lost
+                os.write(self._pipe, data)
+        except OSError as error:
+            logger.debug("The parent reads no heartbeats: %s", error)
+            self._close_pipe()
+            return
+        if self._interval:
+            self._timer = loop.call_later(self._interval, self._write, loop, b".")
+        else:
+            self._close_pipe()
+
+    def _close_pipe(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._pipe is not None:
+            os.close(self._pipe)
+            self._pipe = None
+
+    def _end_with_parent(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not os.read(sys.stdin.fileno(), 1):
+            loop.remove_reader(sys.stdin.fileno())
+            if self._folder:  # which the parent did not live to do
+                rmtree(self._folder, ignore_errors=True)
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _end_with_parent(loop: asyncio.AbstractEventLoop) -> None:
-    if not os.read(sys.stdin.fileno(), 1):
-        loop.remove_reader(sys.stdin.fileno())
-        os.kill(os.getpid(), signal.SIGTERM)
+def _make_folder() -> AbstractContextManager[str]:
+    """Make a folder for sockets that no other user can reach; an empty name if there can be none.
 
-
-def reserve_port(host: str, port: int) -> socket.socket:
-    """Return a socket that keeps a port for the workers, and takes no connections itself.
-
-    Raises `OSError`.
+    It is in `/tmp` where the usual one for temporary files has too long a name for a socket.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    reserved = socket.socket(family, socket.SOCK_STREAM)
     try:
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        reserved.bind((host, port))
-    except OSError:
-        reserved.close()
-        raise
-    return reserved
+        parent = gettempdir()
+        if len(os.fsencode(parent)) > _LONGEST_PARENT:
+            parent = "/tmp"  # noqa: S108 - the folder has a name that nobody guesses
+        return TemporaryDirectory(prefix="copilot-workers-", dir=parent, ignore_cleanup_errors=True)
+    except OSError as error:
+        logger.warning("/metrics shows one worker alone: no folder for sockets: %s", error)
+        return nullcontext("")
+
+
+def set_port(words: Sequence[str], port: int) -> Sequence[str]:
+    """Return the words of a command with one option for the port, which is this one."""
+    found = list[str]()
+    for before, word in pairwise(["", *words]):
+        if "--port" not in (before, word) and not word.startswith("--port="):
+            found.append(word)
+    return [*found, "--port", str(port)]
 
 
 @dataclass(slots=True)
 class _Worker:
     number: int
     process: asyncio.subprocess.Process
-    ready: asyncio.Task[bool]
-    """Done when it listens, or has ended before."""
+    heartbeat: Heartbeat
     started_at: float
+
+    @property
+    def ready(self) -> asyncio.Future[bool]:
+        return self.heartbeat.ready
 
     def report(self) -> None:
         logger.info("Worker %d is process %d now", self.number, self.process.pid)
@@ -97,7 +180,8 @@ class Workers:
 
     SIGTERM and SIGINT end them all, and SIGHUP replaces one after the other: each new one listens
     before the old one ends. `environ` is added to their environment. `grace` is how many seconds
-    one that ends has for its open answers.
+    one that ends has for its open answers. One whose event loop does not go on
+    for `timeout` seconds is killed; 0 kills none.
     """
 
     def __init__(
@@ -107,6 +191,7 @@ class Workers:
         *,
         environ: Mapping[str, str],
         grace: float,
+        timeout: float,
         banner: str,
     ) -> None:
         self._command = command
@@ -114,7 +199,9 @@ class Workers:
         self._environ = environ
         self._grace = grace
         self._banner = banner
+        self._folder = ""
         self._workers: dict[int, _Worker] = {}
+        self._watchdog = Watchdog(timeout)
         self._keepers: set[asyncio.Task[None]] = set()
         self._is_stopping = False
         self._stop = asyncio.Event()
@@ -122,23 +209,30 @@ class Workers:
 
     async def run(self) -> int:
         """Serve until a signal stops it. Returns the exit code."""
+        with _make_folder() as self._folder:
+            return await self._run()
+
+    async def _run(self) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_stop)
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         first = await asyncio.gather(*(self._start(number + 1) for number in range(self._count)))
-        are_ready = await asyncio.gather(*(worker.ready for worker in first))
-        if not all(are_ready):
+        are_ready = asyncio.gather(*(worker.ready for worker in first))
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait((are_ready, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if self._is_stopping or not all(are_ready.result()):
             await self._end_all()
             return 0 if self._is_stopping else 1
-        typer.echo(self._banner)
+        show_banner(self._banner)
         self._keepers = {asyncio.create_task(self._keep(worker)) for worker in first}
-        reloading = asyncio.create_task(self._reload_on_signal())
-        await self._stop.wait()
-        reloading.cancel()
-        await self._end_all()
+        self._keepers.add(asyncio.create_task(self._reload_on_signal()))
+        self._keepers.add(asyncio.create_task(self._watchdog.run()))
+        await stopping
         for keeper in self._keepers:
             keeper.cancel()
+        await asyncio.wait(self._keepers)  # so that none of them starts another worker
+        await self._end_all()
         return 0
 
     def _on_stop(self) -> None:
@@ -150,19 +244,28 @@ class Workers:
 
     async def _start(self, number: int) -> _Worker:
         read, write = os.pipe()
+        place = {
+            WORKER: f"{number}:{write}",
+            SIBLINGS: f"{self._count}:{self._folder}",
+            HEARTBEAT: str(self._watchdog.interval),
+        }
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
-                env={**os.environ, **self._environ, WORKER: f"{number}:{write}"},
+                env={**os.environ, **self._environ, **place},
                 stdin=asyncio.subprocess.PIPE,
                 pass_fds=(write,),
                 start_new_session=True,  # Ctrl-C is for the parent
             )
+        except BaseException:
+            os.close(read)
+            raise
         finally:
             os.close(write)
-        ready = asyncio.create_task(_wait_until_ready(read))
-        worker = _Worker(number, process, ready, monotonic())
+        worker = _Worker(number, process, Heartbeat(read), monotonic())
         self._workers[process.pid] = worker
+        name = f"Worker {number} (process {process.pid})"
+        self._watchdog.add(name, worker.heartbeat, partial(worker.signal, signal.SIGKILL))
         return worker
 
     async def _keep(self, worker: _Worker) -> None:
@@ -170,26 +273,40 @@ class Workers:
         pause = 0.0
         while True:
             code = await worker.process.wait()
+            worker.heartbeat.close()  # a child of it may keep the pipe open
             if self._workers.pop(worker.process.pid, None) is None or self._is_stopping:
                 return  # it was to end
-            pause = 0.0 if monotonic() - worker.started_at > _SHORT else max(0.5, 2 * pause)
-            pause = min(pause, _LONGEST_PAUSE)
+            pause = 0.0 if monotonic() - worker.started_at > _SHORT else _lengthen(pause)
             logger.error(
                 "Worker %d (process %d) ended with %s; another is started%s",
                 *(worker.number, worker.process.pid, _name_code(code)),
                 f" in {pause:g} seconds" if pause else "",
             )
-            await asyncio.sleep(pause)
-            worker = await self._start(worker.number)
+            worker = await self._start_again(worker.number, pause)
             if await worker.ready:
                 worker.report()
+
+    async def _start_again(self, number: int, pause: float) -> _Worker:
+        """Start a worker after some seconds, as soon as the system lets us."""
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                return await self._start(number)
+            except OSError as error:  # no memory, or no process more, or no program
+                pause = _lengthen(pause)
+                logger.error(
+                    "Worker %d cannot be started: %s; again in %g seconds", number, error, pause
+                )
 
     async def _reload_on_signal(self) -> None:
         while True:
             await self._reload.wait()
             self._reload.clear()
             for worker in [*self._workers.values()]:
-                await self._replace(worker)
+                try:
+                    await self._replace(worker)
+                except OSError as error:
+                    logger.error("A new worker cannot be started: %s; the old one goes on", error)
 
     async def _replace(self, worker: _Worker) -> None:
         """Start a worker in the place of another one, which ends when the new one listens."""
@@ -198,7 +315,10 @@ class Workers:
             logger.error("A new worker does not start; the old ones go on. The log says why.")
             self._workers.pop(new.process.pid, None)
             return
-        self._workers.pop(worker.process.pid, None)
+        if self._workers.pop(worker.process.pid, None) is None:  # it ended, and has a successor
+            del self._workers[new.process.pid]
+            new.signal(signal.SIGTERM)
+            return
         worker.signal(signal.SIGTERM)
         new.report()
         self._keepers.add(asyncio.create_task(self._keep(new)))
@@ -216,21 +336,10 @@ class Workers:
                 await asyncio.wait(late)
 
 
-async def _wait_until_ready(descriptor: int) -> bool:
-    """Return whether a worker listens, once that is known."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[bool] = loop.create_future()
-
-    def read() -> None:
-        done.set_result(os.read(descriptor, 16) != b"")
-        loop.remove_reader(descriptor)
-
-    loop.add_reader(descriptor, read)
-    try:
-        return await done
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
+def _lengthen(pause: float) -> float:
+    """Return the pause after one that was too short."""
+    first, last = _PAUSES
+    return min(max(first, 2 * pause), last)
 
 
 def _name_code(code: int) -> str:

@@ -4,10 +4,18 @@ from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from copilot_runtime.config.published_secrets import check_secret, check_secrets
-from copilot_runtime.config.sections import SecondsOrNone, Section, Words, read_object
+from copilot_runtime.config.published_secrets import check_secrets
+from copilot_runtime.config.secret_length import check_key
+from copilot_runtime.config.section import SecondsOrNone, Section, Words, read_object
 from copilot_runtime.config.store_url import check_store_url
 from copilot_runtime.identity import SCOPES
 
@@ -93,11 +101,24 @@ class AccessSettings(Section):
         default=("user",), description="Roles of those whose credential names none."
     )
 
+    @field_validator("default_roles")
+    @classmethod
+    def _check_default_roles(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if "roles" in info.data:  # else they are wrong themselves, which is said instead
+            every = {**ROLES, **info.data["roles"]}
+            if unknown := [name for name in names if name not in every]:
+                raise ValueError(f"{unknown[0]!r} is no role: there are {', '.join(every)}")
+        return names
+
     def find_scopes(self, roles: Sequence[str]) -> frozenset[str]:
         """Return what roles allow; one that is not known allows nothing."""
         every = {**ROLES, **self.roles}
         scopes = {scope for role in roles for scope in every.get(role, ())}
         return frozenset(SCOPES) if "*" in scopes else frozenset(scopes)
+
+    def list_unknown(self, roles: Sequence[str]) -> Sequence[str]:
+        """Return the roles that neither this program nor the settings know."""
+        return [role for role in roles if role not in ROLES and role not in self.roles]
 
 
 class ApiKeySettings(Section):
@@ -109,8 +130,8 @@ class ApiKeySettings(Section):
         AfterValidator(check_store_url),
     ] = Field(
         default="",
-        description="Where keys are: sqlite:PATH or postgresql://... Empty: access.db beside the "
-        "threads, or their database.",
+        description="Where keys, and used tokens of services, are: sqlite:PATH or postgresql://... "
+        "Empty: access.db beside the threads, or their database.",
         repr=False,  # it may hold a password
     )
     header: Header = Field(
@@ -127,7 +148,8 @@ class JwtSettings(Section):
     )
     jwks: str = Field(
         default="",
-        description="URL or file of the keys (JWKS). Empty: what the issuer says.",
+        description="URL or file of the keys (JWKS), relative to the working directory. Empty: "
+        "what the issuer says.",
     )
     audience: Words = Field(
         default=(), description="Values of the claim aud that are accepted: at least one of them."
@@ -135,7 +157,7 @@ class JwtSettings(Section):
     algorithms: Annotated[Words, AfterValidator(_check_algorithms)] = Field(
         default=("RS256", "ES256", "EdDSA"), description="Algorithms that are accepted."
     )
-    secret: Annotated[str, AfterValidator(check_secret)] = Field(
+    secret: Annotated[str, AfterValidator(check_key)] = Field(
         default="",
         description="Key of tokens with HS256, which is then all that has to be in algorithms.",
         repr=False,
@@ -164,8 +186,6 @@ class JwtSettings(Section):
             raise ValueError(f"{shared[0]} needs jwt.secret")
         if self.secret and not shared:
             raise ValueError("jwt.secret is set: name HS256 in jwt.algorithms")
-        if self.secret and len(self.secret.encode()) < 32:
-            raise ValueError("jwt.secret has 32 bytes or more: `openssl rand -hex 32` prints some")
         return self
 
 

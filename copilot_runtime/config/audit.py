@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from copilot_runtime.config.published_secrets import check_secret
-from copilot_runtime.config.sections import Section
+from copilot_runtime.config.secret_length import check_key
+from copilot_runtime.config.section import Section
 
 
 class AuditSettings(Section):
@@ -21,10 +21,10 @@ class AuditSettings(Section):
     content: bool = Field(
         default=False, description="Whether questions are written down with their text."
     )
-    key: Annotated[str, AfterValidator(check_secret)] = Field(
+    key: Annotated[str, AfterValidator(check_key)] = Field(
         default="",
-        description="Key of the hashes that chain the lines: without it, whoever may write the "
-        "file may write it anew.",
+        description="Key of the hashes that chain the lines, 32 bytes or more: without it, whoever "
+        "may write the file may write it anew.",
         repr=False,
     )
     max_bytes: Annotated[int, Field(ge=4096)] = Field(

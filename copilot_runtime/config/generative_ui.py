@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field
 
-from copilot_runtime.config.sections import Count, Seconds, Section, Words
+from copilot_runtime.config.section import Count, Seconds, Section, Words
 
 
 def _spell_switch(value: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from copilot_runtime.config.sections import SecondsOrNone, Section, Words
+from copilot_runtime.config.section import SecondsOrNone, Section, Words
 
 _ADDRESS = re.compile(r"unix:.+|(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>\d{1,5})")
 
@@ -23,7 +23,7 @@ class GrpcSettings(Section):
     services: Words = Field(
         default=(),
         description="Services that are offered: agent, context, event, graph, llm, memory, plan, "
-        "tool, trace, vector, or module:Class of your own. Empty: none.",
+        "tool, trace, vector, or module:Class or folder/file.py:Class of your own. Empty: none.",
     )
     address: Annotated[str, AfterValidator(_check_address)] = Field(
         default="127.0.0.1:50051", description="Where they listen: host:port or unix:/path."

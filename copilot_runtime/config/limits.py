@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from copilot_runtime.config.sections import Section, Words
+from copilot_runtime.config.section import Section, Words
 from copilot_runtime.config.store_url import check_store_url
 
 _RATE = re.compile(
@@ -70,6 +70,13 @@ class LimitSettings(Section):
     )
     requests_per_tenant: Counts = Field(default=(), description="Requests of all of a tenant.")
     requests_per_key: Counts = Field(default=(), description="Requests with one API key.")
+    runs_per_user: Counts = Field(
+        default=(),
+        description="Questions of a user, such as 5/minute: runs, but not what goes on "
+        "with one after a browser action or an approval.",
+    )
+    runs_per_tenant: Counts = Field(default=(), description="Questions of all of a tenant.")
+    runs_per_key: Counts = Field(default=(), description="Questions with one API key.")
     runs_at_once_per_user: AtOnce = Field(
         default=0, description="Runs of a user at one time; 0 for any number."
     )

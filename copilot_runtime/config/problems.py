@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from copilot_runtime.config.store_url import mask_store_url
+from copilot_runtime.config.store_url import mask_credentials, mask_store_url
 from copilot_runtime.errors import ConfigurationFailed
 
 REDACTED_NAMES = (
@@ -97,7 +97,16 @@ def _name(location: tuple[int | str, ...], names: Sequence[str]) -> str:
     return next((".".join(parts[:n]) for n in (1, 2) if ".".join(parts[:n]) in names), dotted)
 
 
+_ELSEWHERE = {
+    "services": " Services that tools call stand in the file that the setting 'tools' names; those "
+    "that are offered are 'grpc.services'."
+}
+"""What is no setting, and where it belongs."""
+
+
 def _suggest(name: str, names: Sequence[str]) -> str:
+    if name in _ELSEWHERE:
+        return _ELSEWHERE[name]
     sections = dict.fromkeys(other.rpartition(".")[0] for other in names if "." in other)
     in_snake_case = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     close = get_close_matches(in_snake_case, [*names, *sections], n=1)
@@ -128,24 +137,24 @@ def _show(name: str, value: Any) -> str:
     """Return what somebody wrote, in few words and without secrets."""
     if name in REDACTED_NAMES or SECRET_NAMES.fullmatch(name.rpartition(".")[2]):
         return "not valid"
-    return _abbreviate(_mask(value, is_url=name in _URL_NAMES))
+    return _abbreviate(mask_secrets(value, is_url=name in _URL_NAMES))
 
 
-def _mask(value: Any, *, is_url: bool = False) -> Any:
-    """Return what somebody wrote, without passwords of addresses and what is named a secret."""
+def mask_secrets(value: Any, *, is_url: bool = False) -> Any:
+    """Return what somebody wrote, without passwords of addresses and what is named a secret.
+
+    Of what `is_url`, no more than the scheme is left.
+    """
     if isinstance(value, Mapping):
         return {
-            name: "***" if SECRET_NAMES.fullmatch(str(name)) else _mask(item, is_url=is_url)
+            name: "***" if SECRET_NAMES.fullmatch(str(name)) else mask_secrets(item, is_url=is_url)
             for name, item in cast("Mapping[str, Any]", value).items()
         }
     if isinstance(value, list | tuple):
-        return [_mask(item, is_url=is_url) for item in cast("Sequence[Any]", value)]
+        return [mask_secrets(item, is_url=is_url) for item in cast("Sequence[Any]", value)]
     if not isinstance(value, str):
         return value
-    return mask_store_url(value) if is_url else _USER_OF_ADDRESS.sub("//***@", value)
-
-
-_USER_OF_ADDRESS = re.compile(r"//\S*@")
+    return mask_store_url(value) if is_url else mask_credentials(value)
 
 
 def _is_word(value: object) -> bool:

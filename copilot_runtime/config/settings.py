@@ -27,8 +27,16 @@ from copilot_runtime.config.access import (
     ProxySettings,
     ServiceTokenSettings,
 )
+from copilot_runtime.config.adapters import (
+    AdapterSettings,
+    ParameterSettings,
+    TranscriptionSettings,
+)
+from copilot_runtime.config.analyst import AnalystSettings
 from copilot_runtime.config.analyst_variables import ANALYST_VARIABLES, read_analyst_variables
+from copilot_runtime.config.assistants import AssistantSettings
 from copilot_runtime.config.audit import AuditSettings
+from copilot_runtime.config.events import EventSettings
 from copilot_runtime.config.file import Document, read_document
 from copilot_runtime.config.generative_ui import (
     A2uiSettings,
@@ -37,31 +45,24 @@ from copilot_runtime.config.generative_ui import (
     OpenGenerativeUiSettings,
 )
 from copilot_runtime.config.grpc import GrpcSettings
+from copilot_runtime.config.guardrails import GuardrailSettings
+from copilot_runtime.config.knowledge import KnowledgeSettings
 from copilot_runtime.config.limits import LimitSettings
+from copilot_runtime.config.mcp import McpSettings
+from copilot_runtime.config.origins import Hosts, Origins
+from copilot_runtime.config.planner import PlannerSettings
 from copilot_runtime.config.problems import SettingOrigins, explain, reject_misspelt_variable
 from copilot_runtime.config.published_secrets import check_secret
-from copilot_runtime.config.sections import (
-    AdapterSettings,
-    AnalystSettings,
-    AssistantSettings,
+from copilot_runtime.config.section import (
     CarrierAddress,
     Count,
-    EventSettings,
-    GuardrailSettings,
-    Hosts,
-    KnowledgeSettings,
-    McpSettings,
-    Origins,
-    ParameterSettings,
-    PlannerSettings,
     Seconds,
     SecondsOrNone,
     Section,
-    TelemetrySettings,
-    TranscriptionSettings,
     Words,
 )
 from copilot_runtime.config.store_url import check_store_url
+from copilot_runtime.config.telemetry import TelemetrySettings
 from copilot_runtime.config.telemetry_variables import (
     Override,
     own_variables,
@@ -152,6 +153,11 @@ class Settings(Section):
     )
     workers: Count = Field(
         default=1, description="Server processes on this machine, which share a store of threads."
+    )
+    worker_timeout: SecondsOrNone = Field(
+        default=60,
+        description="Seconds after which one of several workers is killed and another one started "
+        "if its event loop does not go on; 0 for never.",
     )
     carrier: CarrierAddress = Field(
         default="auto",
@@ -355,8 +361,8 @@ class Settings(Section):
     def _long_enough(cls, secret: str) -> str:
         if secret and len(secret) < _SHORTEST_SECRET:
             raise ValueError(
-                f"a key has {_SHORTEST_SECRET} characters or more, such as those that "
-                "`openssl rand -hex 32` prints"
+                f"it must have {_SHORTEST_SECRET} characters or more; it has {len(secret)}: "
+                "`openssl rand -hex 32` prints some"
             )
         return check_secret(secret)
 

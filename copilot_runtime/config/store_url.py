@@ -5,6 +5,11 @@ from urllib.parse import urlsplit
 
 _HOST = re.compile(r"(\[[^\[\]@]*\]|[^:\[\]@]*)(:\d*)?")
 _VALUE = re.compile(r"[A-Za-z_]+=.*")
+_USER = re.compile(r"(\A[\w+.:-]*//).*@|(//)\S*@", re.DOTALL)
+_SECRET_PARAMETER = re.compile(
+    r"([?&][^=&\s]*(?:key|token|secret|passw|pwd|credential|auth|signature)[^=&\s]*=)[^&\s]*",
+    re.IGNORECASE,
+)
 _WAY_OUT = (
     "its user or password is not percent-encoded: write %2F for /, %23 for #, %3F for ?, "
     "%5B for [ and %40 for @"
@@ -67,6 +72,15 @@ def _is_authority(text: str) -> bool:
         and all(_HOST.fullmatch(host) is not None for host in hosts.split(","))
         and not hosts.startswith(":")  # the beginning of a password
     )
+
+
+def mask_credentials(text: str) -> str:
+    """Return a text without users, passwords and keys of the URLs in it, which stay readable.
+
+    What stands before the last `@` goes: a password that is not percent-encoded may have a `/`.
+    """
+    text = _USER.sub(lambda match: f"{match[1] or match[2]}***@", text)
+    return _SECRET_PARAMETER.sub(r"\1***", text)
 
 
 def mask_store_url(text: str) -> str:

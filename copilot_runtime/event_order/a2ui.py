@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from copilot_runtime.events import ActionExecutionResult, Activity, Event
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import parse_text
 
 logger = logging.getLogger(__name__)

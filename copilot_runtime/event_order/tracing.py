@@ -5,7 +5,8 @@ from typing import Self
 
 from copilot_runtime.event_order.a2ui import A2UI_EVENTS
 from copilot_runtime.events import Custom, Event, Interrupt, is_question
-from copilot_runtime.interfaces import CURRENT_RUN, RunInput
+from copilot_runtime.interfaces.current_run import CURRENT_RUN
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import ResultMessage
 from copilot_runtime.telemetry.event_spans import TRACED_EVENTS, EventSpans
 from copilot_runtime.telemetry.genai import note_interrupt

@@ -19,6 +19,7 @@ from copilot_runtime.events import (
     ActionExecutionResult,
     ActionExecutionStart,
     Event,
+    Events,
     ReasoningEnd,
     ReasoningStart,
     RunFailed,
@@ -31,7 +32,7 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import Events, RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps
 
 

@@ -11,7 +11,7 @@ from copilot_runtime.generative_ui.mcp_apps.proxy import AppProxy
 from copilot_runtime.generative_ui.mcp_apps.tokens import LoadSecret
 from copilot_runtime.generative_ui.open_generative_ui.middleware import OpenGenerativeUiMiddleware
 from copilot_runtime.generative_ui.options import GenerativeUi
-from copilot_runtime.interfaces import Middleware
+from copilot_runtime.interfaces.agent import Middleware
 from copilot_runtime.telemetry import NO_TELEMETRY, Telemetry
 
 

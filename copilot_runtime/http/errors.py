@@ -59,7 +59,7 @@ class UpstreamErrors:
 
     def build_connection_error(self, error: Exception, url: str, failure: Failure) -> NetworkError:
         """Return the error for a request without a response; only its hint names the address."""
-        origin = get_origin(url)
+        origin, cause = get_origin(url), str(error).rstrip(".")
         match failure:
             case "timeout":
                 return self.build_timeout()
@@ -85,10 +85,10 @@ class UpstreamErrors:
                 hint = f"Nothing listens at {origin}. Check the base URL and that the server runs."
             case "unreachable":
                 reason = "It could not be reached."
-                hint = f"Connecting to {origin} failed: {error}."
+                hint = f"Connecting to {origin} failed: {cause}."
             case "closed":
                 reason = "The server hung up without an answer."
-                hint = f"{origin} closed the connection: {error}."
+                hint = f"{origin} closed the connection: {cause}."
             case _:
                 assert_never(failure)
         return NetworkError(

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from copilot_runtime.errors import CopilotError, Misuse
-from copilot_runtime.interfaces import CURRENT_RUN, Action
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.current_run import CURRENT_RUN
 from copilot_runtime.messages import new_id
 
 Function = Callable[..., Awaitable[Any]]

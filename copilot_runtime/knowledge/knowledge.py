@@ -12,7 +12,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.concurrency import call
-from copilot_runtime.config.sections import KnowledgeSettings
+from copilot_runtime.config.knowledge import KnowledgeSettings
 from copilot_runtime.errors import (
     ConfigurationFailed,
     CopilotError,
@@ -20,13 +20,14 @@ from copilot_runtime.errors import (
     Misuse,
     UnknownName,
 )
-from copilot_runtime.interfaces import Action, ActionContext, Embedder, Passage
+from copilot_runtime.interfaces.action import Action, ActionContext
+from copilot_runtime.interfaces.embedder import Embedder
+from copilot_runtime.interfaces.retrieval import Passage
 from copilot_runtime.knowledge.access import FULL_ACCESS, Access, AccessAction, Actor, select
 from copilot_runtime.knowledge.filter import Filter
 from copilot_runtime.knowledge.identifiers import (
     Identifier,
     check_base,
-    parse_identifier,
     strip_namespace,
 )
 from copilot_runtime.knowledge.passages import cut_passages
@@ -52,7 +53,6 @@ from copilot_runtime.telemetry.database import start_database_span
 if TYPE_CHECKING:
     from copilot_runtime.knowledge.events import ResourceEvents
     from copilot_runtime.knowledge.graph import GraphIndex, GraphOptions, Ontology, SparqlResult
-    from copilot_runtime.knowledge.graph.patterns import Pattern as GraphPattern
     from copilot_runtime.knowledge.ingestion import Ingestion, SourceStatus
     from copilot_runtime.knowledge.memory import (
         ContextWindow,
@@ -379,7 +379,7 @@ class Knowledge:
         await self._updater.wait_for_first()
         access = self.access(actor)
         filter = Filter(access=access, type=type, prefix=prefix, limit=limit)
-        found = await self.graph.find(_as_pattern(pattern), filter, offset=offset)
+        found = await self.graph.find(pattern, filter, offset=offset)
         return await self._make_reader(access).read_results(found, max_tokens)
 
     async def triples(
@@ -387,7 +387,7 @@ class Knowledge:
     ) -> list[Pattern]:
         """Return the triples of a pattern, each term as N-Triples has it."""
         await self._updater.wait_for_first()
-        triples = await self.graph.triples(_as_pattern(pattern), self.access(actor), limit)
+        triples = await self.graph.triples(pattern, self.access(actor), limit)
         return [(str(it.subject), str(it.predicate), str(it.object)) for it in triples]
 
     async def sparql(
@@ -605,20 +605,13 @@ class Knowledge:
         Returns how many. Where the user or the thread is known by a digest alone, nobody can tell
         whether the thread is still there: its files go with `forget_thread`.
         """
-        from copilot_runtime.knowledge.policies import find_owner
-        from copilot_runtime.knowledge.policies.ownership import is_shortened
         from copilot_runtime.threads.store import ThreadKey
 
         async def exists(upload: "Upload") -> bool:
-            if upload.thread is not None:
-                thread = ThreadKey(*upload.thread)
-            else:
-                owner = find_owner(upload.uri)
-                user = owner.name if owner and owner.kind == "user" else ""
-                thread = ThreadKey(user, parse_identifier(upload.id.parent).name)
-                if any(map(is_shortened, thread)):
-                    return True
-            return self.threads is None or await self.threads.get(thread) is not None
+            thread = upload.find_thread()
+            if thread is None or self.threads is None:
+                return True
+            return await self.threads.get(ThreadKey(*thread)) is not None
 
         return await self.uploads.forget_older(before, exists)
 
@@ -658,6 +651,7 @@ class Knowledge:
             if find_spec(package) is None:
                 raise MissingPackage("Knowledge", package, "knowledge")
         check_base(self.base)
+        _ = self.storage  # whose address is read now; nothing is opened
         for source in self.sources:
             if not has_magic(source) and not Path(source).exists():
                 raise ConfigurationFailed(
@@ -704,27 +698,6 @@ def _check_actor(actor: object) -> None:
             f"actor is {shorten(repr(actor), 80)}, and not an Actor.",
             hint="Write actor=build_actor(user), of copilot_runtime.knowledge.policies.",
         )
-
-
-def _as_pattern(pattern: Pattern | str) -> "GraphPattern":
-    from copilot_runtime.knowledge.graph.patterns import Pattern as GraphPattern
-    from copilot_runtime.knowledge.graph.patterns import parse_pattern
-
-    if isinstance(pattern, str):
-        return parse_pattern(pattern)
-    if not _is_pattern(pattern):
-        raise Misuse(
-            f"{shorten(repr(pattern), 200)} is no pattern of three texts.",
-            hint='Write ("?", "rdf:type", "schema:Person"); ? stands for anything.',
-        )
-    return GraphPattern(*pattern)
-
-
-def _is_pattern(value: object) -> bool:
-    if not isinstance(value, tuple | list):
-        return False
-    parts = cast("Sequence[object]", value)
-    return len(parts) == 3 and all(part is None or isinstance(part, str) for part in parts)
 
 
 def _embeddings() -> Any:

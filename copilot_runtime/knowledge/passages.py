@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from copilot_runtime.interfaces import Passage
+from copilot_runtime.interfaces.retrieval import Passage
 from copilot_runtime.jsonvalue import as_count, get_object, get_text
 from copilot_runtime.knowledge.identifiers import Identifier, hash_values
 from copilot_runtime.knowledge.tokens import count_tokens, cut_text

@@ -5,7 +5,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from copilot_runtime.concurrency import call
-from copilot_runtime.interfaces import Passage
+from copilot_runtime.interfaces.retrieval import Passage
 from copilot_runtime.jsonvalue import get_text
 from copilot_runtime.knowledge.access import Access
 from copilot_runtime.knowledge.passages import (

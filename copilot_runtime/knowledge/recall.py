@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from copilot_runtime.interfaces import Embedder, Passage
+from copilot_runtime.interfaces.embedder import Embedder
+from copilot_runtime.interfaces.retrieval import Passage
 from copilot_runtime.messages import Message, ResultMessage, TextMessage
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 from copilot_runtime.transcript import fold_thread

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.identity import split_owner
-from copilot_runtime.interfaces import Passage
+from copilot_runtime.interfaces.retrieval import Passage
 from copilot_runtime.knowledge.access import Actor
 from copilot_runtime.knowledge.retrieval import KnowledgeRetriever
 
@@ -49,7 +49,10 @@ class RemoteSearch:
     async def search(
         self, text: str, *, actor: Actor, limit: int, threshold: float | None = None
     ) -> Sequence[Passage]:
-        """Return what the actor may read. Raises `grpc.aio.AioRpcError`."""
+        """Return what the actor may read. Raises `CopilotError`."""
+        from grpc.aio import AioRpcError
+
+        from copilot_runtime.rpc.errors import convert_rpc_error
         from copilot_runtime.rpc.protos.vector_pb2 import SearchContentRequest
         from copilot_runtime.rpc.protos.vector_pb2_grpc import VectorStub
 
@@ -62,7 +65,10 @@ class RemoteSearch:
             max_tokens=_MOST_TOKENS,
             threshold=threshold,
         )
-        found = await search(request, timeout=self._timeout)
+        try:
+            found = await search(request, timeout=self._timeout)
+        except AioRpcError as error:
+            raise convert_rpc_error(error, "The knowledge elsewhere", self._timeout) from error
         return [
             Passage(
                 id=one.id,

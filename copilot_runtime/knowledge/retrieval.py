@@ -8,7 +8,8 @@ from itertools import zip_longest
 from math import log
 from typing import TYPE_CHECKING
 
-from copilot_runtime.interfaces import Passage, RunInput
+from copilot_runtime.interfaces.retrieval import Passage
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.knowledge.access import Actor
 from copilot_runtime.knowledge.passages import cut_passages
 from copilot_runtime.knowledge.policies import build_actor

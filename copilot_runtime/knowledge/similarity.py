@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from copilot_runtime.interfaces import Embedder
+from copilot_runtime.interfaces.embedder import Embedder
 from copilot_runtime.jsonvalue import get_text
 from copilot_runtime.knowledge.filter import Filter
 from copilot_runtime.knowledge.identifiers import Identifier

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.errors import Misuse
-from copilot_runtime.interfaces import Action, ActionContext, Passage
+from copilot_runtime.interfaces.action import Action, ActionContext
+from copilot_runtime.interfaces.retrieval import Passage
 from copilot_runtime.jsonvalue import as_text, drop_none
 from copilot_runtime.knowledge.access import AccessDenied, Actor
 from copilot_runtime.knowledge.policies import build_actor

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from copilot_runtime.errors import CopilotError
-from copilot_runtime.threads.postgres.pool import Pool
+from copilot_runtime.threads.postgres.pool import Pool, is_read_only
 from copilot_runtime.threads.postgres.transaction import PostgresTransaction
 from copilot_runtime.threads.sqlite.file import build_failure
 from copilot_runtime.threads.sqlite.transaction import SqliteTransaction
@@ -75,6 +75,13 @@ async def open_transaction(
                 await prepare(connection)
             async with connection.transaction():
                 yield PostgresTransaction(connection, 0)
+
+
+async def check_writable(place: Place) -> None:
+    """Raise `StoreReadOnly` for a database of PostgreSQL that cannot be written, or as above."""
+    async with explain_errors(place), _connect(place) as connection:
+        if await is_read_only(connection):
+            raise Pool(place.url, 1, content=place.content).build_read_only()
 
 
 @contextmanager

@@ -42,7 +42,8 @@ class SchemaStatus:
     newest: int
     state: State
     problem: str = ""
-    """Why it cannot be used, and what to do."""
+    """Why it cannot be used."""
+    way_out: str = ""
 
     @property
     def is_usable(self) -> bool:
@@ -51,10 +52,14 @@ class SchemaStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The tables of one store: `read` returns their version, `migrate` brings them up to date."""
+    """The tables of one store: `read` returns their version, `migrate` brings them up to date.
+
+    Tables of before the version `oldest` are refused.
+    """
 
     place: Place
     newest: int
+    oldest: int = 1
     migrate: Callable[[], Awaitable[None]]
     read: Callable[[Transaction], Awaitable[int | None]]
 
@@ -66,11 +71,15 @@ class Schema:
             async with open_snapshot(self.place) as db:
                 version = await self.read(db)
         except CopilotError as error:
-            return self._report(None, "unusable", _explain(error))
+            return self._report(None, "unusable", error.message, error.hint or "")
         if version is None:
             return self._report(None, "new")
         if version > self.newest:
-            return self._report(version, "later", _LATER)
+            problem = f"{self.place.describe()} was written by a later version."
+            return self._report(version, "later", problem, _LATER)
+        if version < self.oldest:
+            problem = f"{self.place.describe()} has tables of an earlier version than can be read."
+            return self._report(version, "unusable", problem, _EARLIER)
         return self._report(version, "current" if version == self.newest else "old")
 
     async def bring_up_to_date(self) -> SchemaStatus:
@@ -81,10 +90,12 @@ class Schema:
         try:
             await self.migrate()
         except CopilotError as error:
-            return self._report(status.version, "unusable", _explain(error))
+            return self._report(status.version, "unusable", error.message, error.hint or "")
         return await self.inspect()
 
-    def _report(self, version: int | None, state: State, problem: str = "") -> SchemaStatus:
+    def _report(
+        self, version: int | None, state: State, problem: str = "", way_out: str = ""
+    ) -> SchemaStatus:
         return SchemaStatus(
             name=self.place.content,
             address=self.place.describe(),
@@ -92,10 +103,12 @@ class Schema:
             newest=self.newest,
             state=state,
             problem=problem,
+            way_out=way_out,
         )
 
 
-_LATER = "It was written by a later version of copilot-runtime: install that one."
+_LATER = "Install the later version of copilot-runtime."
+_EARLIER = "Name another file, or move this one away."
 
 
 def list_schemas(settings: Settings) -> Sequence[Schema]:
@@ -124,15 +137,21 @@ def _find_plans(settings: Settings) -> Schema | None:
         from copilot_runtime.agents.planner.postgres.schema import SCHEMA_VERSION, prepare
 
         return _build_postgres_schema(place, SCHEMA_VERSION, prepare, "copilot_plan_schema")
-    from copilot_runtime.agents.planner.sqlite import APPLICATION, SCHEMA_VERSION, open_plan_file
+    from copilot_runtime.agents.planner.sqlite import (
+        APPLICATION,
+        OLDEST_VERSION,
+        SCHEMA_VERSION,
+        open_plan_file,
+    )
 
     make = partial(open_plan_file, durability="NORMAL")
-    return _build_file_schema("plans", place.path, SCHEMA_VERSION, make, APPLICATION)
+    return _build_file_schema(
+        "plans", place.path, SCHEMA_VERSION, make, APPLICATION, oldest=OLDEST_VERSION
+    )
 
 
-def _find_keys(settings: Settings) -> Schema | None:
-    if (place := find_keys(settings)) is None:
-        return None
+def _find_keys(settings: Settings) -> Schema:
+    place = find_keys(settings)
     if place.path is None:
         from copilot_runtime.security.api_keys.postgres import SCHEMA_VERSION, prepare
 
@@ -159,9 +178,16 @@ def _find_traces(settings: Settings) -> Schema | None:
     kind, path = find_trace_place(settings)
     if kind != "sqlite":
         return None
-    from copilot_runtime.telemetry.store.sqlite import APPLICATION, SCHEMA_VERSION, open_trace_file
+    from copilot_runtime.telemetry.store.sqlite import (
+        APPLICATION,
+        OLDEST_VERSION,
+        SCHEMA_VERSION,
+        open_trace_file,
+    )
 
-    return _build_file_schema("traces", path, SCHEMA_VERSION, open_trace_file, APPLICATION)
+    return _build_file_schema(
+        "traces", path, SCHEMA_VERSION, open_trace_file, APPLICATION, oldest=OLDEST_VERSION
+    )
 
 
 def _build_file_schema(
@@ -170,6 +196,8 @@ def _build_file_schema(
     newest: int,
     make_file: Callable[[Path], sqlite3.Connection],
     application: int | None,
+    *,
+    oldest: int = 1,
 ) -> Schema:
     place = Place(name, path)
 
@@ -190,7 +218,7 @@ def _build_file_schema(
             rows = await db.fetch("SELECT user_version FROM pragma_user_version")
         return int(rows[0][0])
 
-    return Schema(place=place, newest=newest, migrate=migrate, read=read)
+    return Schema(place=place, newest=newest, oldest=oldest, migrate=migrate, read=read)
 
 
 def _build_postgres_schema(
@@ -215,7 +243,3 @@ def _build_foreign_error(place: Place) -> CopilotError:
     return ConfigurationFailed(
         f"{str(place.path)!r} is a database of another program.", hint="Name another file."
     )
-
-
-def _explain(error: CopilotError) -> str:
-    return f"{error.message} {error.hint}" if error.hint else error.message

@@ -5,7 +5,7 @@
 ...     found = await vector.SearchContent(SearchContentRequest(input=["opening hours"]))
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from grpc.aio import Channel, UnaryStreamCall, UnaryUnaryCall
 
 from copilot_runtime.errors import ConfigurationFailed, Misuse
-from copilot_runtime.rpc.names import TENANT, USER, name_operation
+from copilot_runtime.rpc.names import build_user_metadata, name_operation
 from copilot_runtime.security.service_tokens import ServiceTokenSigner, TokenForm
 from copilot_runtime.telemetry.propagation import inject_context
 from copilot_runtime.telemetry.span import find_current_span
@@ -168,8 +168,8 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
     def build_metadata(self, method: str, body: bytes) -> list[tuple[str, str]]:
         """Return who calls, for whom, and under which span. A token is good for one call."""
         user, tenant = self._for
-        names: Mapping[str, str] = {**inject_context(find_current_span()), USER: user}
-        found = [(name, value) for name, value in {**names, TENANT: tenant}.items() if value]
+        names = {**inject_context(find_current_span()), **build_user_metadata(user, tenant)}
+        found = [*names.items()]
         token = self._token
         if self._signer is not None:
             token = self._signer.sign(name_operation(method, user, tenant), body)

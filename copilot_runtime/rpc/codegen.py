@@ -1,12 +1,14 @@
 """Make of users' `.proto` files what Python programs need, and skeletons of what is theirs."""
 
+import logging
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from keyword import iskeyword
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import indent, wrap
@@ -21,17 +23,21 @@ if TYPE_CHECKING:
         ServiceDescriptorProto,
     )
 
+logger = logging.getLogger(__name__)
+
 _TIMEOUT = 60.0
 _MOST_WORDS = 2_000
 _ENDS = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
 _WIDTH = 90
+_OWN_FUNCTIONS = ("list_methods", "descriptor")
+"""What a service has that is no method of its `.proto`."""
 
 _HEADER = '''"""{summary}
 
 Made by `copilot-runtime codegen`, and yours from now on: fill it in. To serve it:
 
     grpc:
-      services: [{module}:{name}Service]
+      services: ["{place}:{name}Service"]
 """
 
 from collections.abc import {generator}Mapping
@@ -51,7 +57,8 @@ class {name}Service(RpcService):
         self._services = services  # the parts of the runtime: its knowledge, runs, settings
 
     def list_methods(self) -> Mapping[str, RpcMethod]:
-        # the scope is what a caller needs: data:read, data:write, runs:start or operate
+        # the scope is what a caller needs: data:read, data:write, runs:start, or operate, which
+        # services have by service_tokens.roles: [operator] alone
         return {{
 {table}
         }}
@@ -67,6 +74,17 @@ _METHOD = '''
         """
         {body}
 '''
+
+_PLACES = """\
+# Where services are. One that asks who calls wants a token, such as that of a copilot-runtime with
+# access.authenticate: [service_tokens]; SERVICE_SECRET is one of its service_tokens.secrets.
+services:
+"""
+_PLACE = """\
+  {}:
+    address: grpc://127.0.0.1:50051
+    # token: {{service: tools, secret: "${{secret:SERVICE_SECRET}}", form: bound}}
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,22 +116,34 @@ class Sources:
         return f"{_module_of(path)}.{name.removeprefix(f'{package}.') if package else name}"
 
 
-def generate(generation: Generation) -> Iterator[str]:
-    """Make it, and yield a line for each file. Raises `ConfigurationFailed`, `MissingPackage`."""
+def generate(
+    generation: Generation, warn: Callable[[str], object] = logger.warning
+) -> Iterator[str]:
+    """Make it, and yield a line for each file. Raises `ConfigurationFailed`, `MissingPackage`.
+
+    `warn` gets a line for each method that is in no service and is no tool.
+    """
     sources = _compile(generation)
+    if generation.service or generation.tools:
+        for name in _list_client_streams(sources.files):
+            warn(f"left out {name}: it takes a stream, and a call has one message")
     for file in sources.files:
         base = file.name.removesuffix(".proto")
         yield from (f"wrote   {generation.out / f'{base}{end}'}" for end in _ENDS)
     for file in sources.files if generation.service else ():
         for service in file.service:
             module = f"{_snake(service.name)}_service"
-            text = _write_service(sources, file, service, module)
+            place = module if generation.out == Path() else f"{generation.out / module}.py"
+            text = _write_service(sources, file, service, place)
             yield _write(generation, f"{module}.py", text)
     if generation.tools:
-        text = "\n".join(_write_tool(generation, *one) for one in _list_methods(sources.files))
-        if not text:
+        methods = [*_list_methods(sources.files)]
+        if not methods:
             raise ConfigurationFailed("No method of these files can be a tool: there is none.")
-        yield _write(generation, "tools.yml", text)
+        names = dict.fromkeys(file.package or service.name for file, service, _, _ in methods)
+        places = _PLACES + "".join(map(_PLACE.format, names))
+        tools = (_write_tool(generation, *one) for one in methods)
+        yield _write(generation, "tools.yml", "\n".join([places, *tools]))
 
 
 def _compile(generation: Generation) -> Sources:
@@ -189,7 +219,7 @@ def _write(generation: Generation, name: str, text: str) -> str:
 
 
 def _write_service(
-    sources: Sources, file: "FileDescriptorProto", service: "ServiceDescriptorProto", module: str
+    sources: Sources, file: "FileDescriptorProto", service: "ServiceDescriptorProto", place: str
 ) -> str:
     comments = read_comments(file)
     methods = [one for one in service.method if not one.client_streaming]
@@ -198,14 +228,14 @@ def _write_service(
     paths = {file.name, *(sources.places[name.removeprefix(".")] for name in messages)}
     head = _HEADER.format(
         summary=_sentence(comments.get(service.name) or f"The service {full_name}."),
-        module=module,
+        place=place,
         name=service.name,
         full_name=full_name,
         generator="AsyncGenerator, " if any(one.server_streaming for one in methods) else "",
         imports="\n".join(map(_write_import, sorted(paths))),
         own=_module_of(file.name),
         table="\n".join(
-            f'            "{one.name}": RpcMethod(run=self.{_snake(one.name)}, scope="operate"),'
+            f'            "{one.name}": RpcMethod(run=self.{_name_function(one)}, scope="operate"),'
             for one in methods
         ),
     )
@@ -222,7 +252,7 @@ def _write_method(sources: Sources, method: "MethodDescriptorProto", comment: st
         body += f"\n        yield {answer}()"
         answer = f"AsyncGenerator[{answer}, None]"
     return _METHOD.format(
-        function=_snake(method.name),
+        function=_name_function(method),
         request=sources.name_class(method.input_type),
         answer=answer,
         summary=_sentence(comment or f"Answer {method.name}."),
@@ -247,6 +277,16 @@ def _list_methods(
                     yield file, service, method, comment
 
 
+def _list_client_streams(files: "Sequence[FileDescriptorProto]") -> Iterator[str]:
+    """Yield the full names of methods that take a stream."""
+    for file in files:
+        package = f"{file.package}." if file.package else ""
+        for service in file.service:
+            for method in service.method:
+                if method.client_streaming:
+                    yield f"{package}{service.name}.{method.name}"
+
+
 def _write_tool(
     generation: Generation,
     file: "FileDescriptorProto",
@@ -265,7 +305,6 @@ def _write_tool(
         f"    grpc:\n"
         f"      method: {package}{service.name}.{method.name}\n"
         f"      proto: {_find_path(generation, file)}\n"
-        f"      address: grpc://127.0.0.1:50051\n"
     )
 
 
@@ -299,6 +338,11 @@ def _module_of(path: str) -> str:
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _name_function(method: "MethodDescriptorProto") -> str:
+    name = _snake(method.name)
+    return f"{name}_" if iskeyword(name) or name in _OWN_FUNCTIONS else name
 
 
 def _sentence(text: str) -> str:

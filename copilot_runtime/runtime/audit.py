@@ -2,7 +2,7 @@
 
 from copilot_runtime.errors import Cancelled, CopilotError
 from copilot_runtime.events import RunFailed, RunFinished, RunStarted
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import TextMessage
 from copilot_runtime.security.audit.entry import AuditRecord, Outcome, describe_identity
 from copilot_runtime.security.audit.log import AuditLog

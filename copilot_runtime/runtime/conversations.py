@@ -1,51 +1,34 @@
 """Runs as parts of threads: one at a time, read again later, by their owner only."""
 
 import asyncio
-import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Any
 
-from copilot_runtime.bus.carrier import PeerLost
 from copilot_runtime.concurrency import contain
-from copilot_runtime.errors import (
-    Cancelled,
-    CopilotError,
-    Interrupted,
-    Misuse,
-    NotFound,
-    ThreadBusy,
-)
+from copilot_runtime.dataclass_copy import copy_with
+from copilot_runtime.errors import Misuse, NotFound, ThreadBusy
 from copilot_runtime.events import RunStarted
-from copilot_runtime.interfaces import (
-    START,
-    Action,
-    Agent,
-    Batch,
-    Caller,
-    Cursor,
-    RunInput,
-    SupportsRun,
-    ThreadIds,
-    copy_with,
-)
-from copilot_runtime.runtime.interrupts import answers_question, answers_same
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.agent import Agent, SupportsRun
+from copilot_runtime.interfaces.bus import START, Cursor
+from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.runtime.admission import Admission, WhenBusy, build_cancellation
+from copilot_runtime.runtime.idempotency import Idempotency
+from copilot_runtime.runtime.naming import Namer, ThreadNaming
 from copilot_runtime.runtime.peers import Peers
-from copilot_runtime.runtime.reader import ThreadReader
+from copilot_runtime.runtime.reader import ThreadReader, replay_run
 from copilot_runtime.runtime.report import report_error
-from copilot_runtime.runtime.run import Run
+from copilot_runtime.runtime.run import Log, Run
 from copilot_runtime.runtime.runtime import Runtime
 from copilot_runtime.runtime.thread_changes import ThreadChanges
-from copilot_runtime.threads.log_ids import (
-    DuplicateRun,
-    LogStatus,
-    asks_same,
-    build_duplicate_error,
-)
+from copilot_runtime.thread_ids import ThreadIds
+from copilot_runtime.threads.log_ids import DuplicateRun
 from copilot_runtime.threads.store import (
     RunningRun,
     StoredRun,
@@ -56,26 +39,8 @@ from copilot_runtime.threads.store import (
     ThreadStore,
 )
 
-logger = logging.getLogger(__name__)
-
-Log = AsyncGenerator[Batch, None]
-"""The events of a run in batches, to its end."""
-
-WhenBusy = Literal["refuse", "supersede", "queue"]
-"""What happens to a request in a thread whose run goes on: an error, the end of that run, or a
-place in the queue. Requests of CopilotKit v1 always wait in the queue: a client that gives up an
-answer may send the next request before the server has noticed that it has left."""
-
-Namer = Callable[[Sequence[StoredRun]], Awaitable[str | None]]
 Forget = Callable[[ThreadKey], Awaitable[None]]
-"""Returns a name for a thread that has none, from its runs, or None."""
-
-
-_MAX_QUEUE = 5
-"""Questions that wait for their turn in one thread; each holds a whole conversation."""
-
-_MAX_WITHDRAWN = 1_000
-"""Runs that were stopped before they began, of which it is known that they may not begin."""
+"""Deletes what else belongs to a thread, such as its files."""
 
 OPENED: "ContextVar[list[Conversations]]" = ContextVar("OPENED")
 """Where a server that stops its runs itself collects those of the application it starts.
@@ -110,26 +75,24 @@ class Conversations:
     ) -> None:
         self.runtime = runtime
         self.store = store
-        self.when_busy = when_busy
-        self.namer = namer
         self.patience = patience
-        self.peers: Peers | None = None
-        """The other processes that share the store, if they can be reached."""
         self.changes = changes or ThreadChanges(store)
+        self.naming = ThreadNaming(store, self.changes, namer)
         self._forget = forget
         self._thread_ids = ThreadIds(has_users, secret.encode())
         self._needs_secret = has_users and not secret
-        self._current: dict[ThreadKey, Run] = {}
-        """The run that each thread is answered with."""
-        self._queues: dict[ThreadKey, dict[str, Run]] = {}
-        """Runs that wait for their turn, by `log_id`."""
-        self._next: dict[ThreadKey, Run] = {}
-        """Of the current runs, those that wait for the run of another process."""
-        self._withdrawn: dict[tuple[ThreadKey, str], str] = {}
-        """The last runs that were stopped before they began, by thread and run: their logs."""
-        self._deleting: set[ThreadKey] = set()
+        self._admission = Admission(runtime, when_busy)
+        self._idempotency = Idempotency(store, self._admission, self.runs, self.follow_run)
         self._reader = ThreadReader(store)
-        self._naming: set[asyncio.Task[None]] = set()
+
+    @property
+    def peers(self) -> Peers | None:
+        """The other processes that share the store, if they can be reached."""
+        return self._admission.peers
+
+    @peers.setter
+    def peers(self, peers: Peers | None) -> None:
+        self._admission.peers = peers
 
     def open(self) -> None:
         """Take runs again, after `aclose`."""
@@ -185,16 +148,18 @@ class Conversations:
         if not run.request.persist:
             await self.runtime.launch(run, agent)
             return
-        thread = _thread_key(run.request)
+        thread = ThreadKey.of(run.request.user, run.request.thread_id)
         try:
-            await self._admit(thread, run)
+            await self._admission.admit(thread, run)
         except BaseException:
-            self._withdraw(thread, run)
+            self._admission.release(thread, run)
+            run.finish("refused")
+            self._note_stop(thread, run)
             raise
         # what a name costs belongs to the trace of the run that is named after
         run.ended.add_done_callback(lambda _: self._free(thread, run), context=run.context)
         try:
-            await self.runtime.launch(run, agent, partial(self._wait_again, thread, run))
+            await self.runtime.launch(run, agent, partial(self._admission.wait_again, thread, run))
         except BaseException:
             self._note_stop(thread, run)
             raise
@@ -213,19 +178,39 @@ class Conversations:
         Raises what `start` does.
         """
         while True:
-            if request.persist and (log := await self._find_before(request)) is not None:
-                return None, log
+            run = self.create(request)
             try:
-                run = await self.start(request)
+                if (log := await self._launch_once(run)) is not None:
+                    return None, log
             except DuplicateRun:  # of before, or begun meanwhile, here or in another process
-                if (log := await self._find_answer(request)) is not None:
+                if (log := await self._idempotency.find_in_store(request)) is not None:
                     return None, log
             except (ThreadBusy, Misuse):  # of an answer to an interrupt that is given already
-                if not request.resume or (log := await self._find_answer(request)) is None:
+                log = await self._idempotency.find_in_store(request) if request.resume else None
+                if log is None:
                     raise
                 return None, log
             else:
                 return run, run.follow()
+
+    async def _launch_once(self, run: Run) -> Log | None:
+        """Launch a run, or return the log of the one that the same request has begun before.
+
+        Whoever is told that it was stopped meanwhile may rely on that.
+        """
+        if not run.request.persist:
+            await self.launch(run)
+            return None
+        thread = ThreadKey.of(run.request.user, run.request.thread_id)
+        with self._admission.announce(thread, run):
+            if (log := await self._find_before(run.request)) is not None:
+                return log
+            if run.stop_requested.done():
+                run.finish("refused")
+                self._note_stop(thread, run)
+                raise build_cancellation()
+            await self.launch(run)
+        return None
 
     async def _find_before(self, request: RunInput) -> Log | None:
         """Return the log of the run that the same request has begun, if that is known at once.
@@ -233,47 +218,10 @@ class Conversations:
         Alone, a server lets the store say so when it begins the run: most requests come once. With
         others it looks first, so that a run of another process takes no second place of a limit.
         """
-        thread = _thread_key(request)
-        for run in self._list_runs(thread):
-            if _is_same(run, request):
-                request.identity.require("runs:start")
-                if (log := await _follow(run)) is not None:
-                    return log
-        withdrawn = self._withdrawn.get((thread, request.run_id))
-        if withdrawn is not None and asks_same(withdrawn, request.log_id):
-            raise _build_cancellation()
-        if self.peers is not None and await self.peers.has_others():
-            return await self._find_answer(request)
-        return None
-
-    async def _find_answer(self, request: RunInput) -> Log | None:
-        """Return the log of the run that the same request has begun, as the store knows it."""
-        logs = await contain(self.store.find_logs(_thread_key(request), request.run_id))
-        same = [log for log in logs if asks_same(log.log_id, request.log_id)]
-        return await self._read_answer(request, same[-1]) if same else None
-
-    async def _read_answer(self, request: RunInput, found: LogStatus) -> Log | None:
-        """Return the log of a run that the same request has begun.
-
-        None if the request has to be answered anew: it answers a question that is open again, or
-        the thread was deleted.
-        """
-        request.identity.require("runs:start")
-        thread = _thread_key(request)
-        if not found.ended:
-            with suppress(NotFound):
-                return await self.follow_run(thread, found.log_id)
-            await contain(self.store.end_dead_run(thread, found.log_id))
-        runs = await self.runs(thread)
-        if await answers_question(request.resume, runs):
-            return None
-        run = next((run for run in runs if run.log_id == found.log_id), None)
-        if run is not None and not run.ended:
-            raise ThreadBusy(
-                "This question is being answered by another server process, which cannot be "
-                "reached at the moment. Please try again."
-            )
-        return None if run is None else _replay(run)
+        log = await self._idempotency.find_here(request)
+        if log is None and self.peers is not None and await self.peers.has_others():
+            return await self._idempotency.find_in_store(request)
+        return log
 
     def stop(self, log_id: str) -> bool:
         """End a run of this process by its log. Returns whether it still went on."""
@@ -298,7 +246,7 @@ class Conversations:
             if found is not None:
                 server, thread_id = found
                 run = RunningRun(log_id, "", server)
-                log = await self.peers.follow(ThreadKey(user or "", thread_id), run, after)
+                log = await self.peers.follow(ThreadKey.of(user, thread_id), run, after)
                 if log is not None:
                     return thread_id, log
         raise NotFound(f"No run {log_id!r}: it never was, or its log is older than its lifetime.")
@@ -348,7 +296,7 @@ class Conversations:
             stored = await self._find_run(thread, log_id)
             if stored is None or not stored.ended:
                 raise
-            return _replay(stored)
+            return replay_run(stored)
 
     async def _find_run(self, thread: ThreadKey, log_id: str) -> StoredRun | None:
         return next((run for run in await self.runs(thread) if run.log_id == log_id), None)
@@ -357,39 +305,27 @@ class Conversations:
         """End the run that a thread is answered with, in whatever process it is.
 
         Those that wait for their turn go on. With a `run_id`, end only that run, also while it
-        waits. Returns whether there was one.
+        waits or is only about to begin. Returns whether there was one.
         """
-        went_on = self._stop_here(thread, run_id)
-        if went_on or self.peers is None:
-            return went_on
-        is_elsewhere = self._find_current(thread) is None
-        if is_elsewhere and await self._ask_owner(thread, "stop", run_id=run_id):
+        if self._admission.stop(thread, run_id):
+            return True
+        is_elsewhere = self._admission.find_current(thread) is None
+        peers = self.peers if is_elsewhere else None
+        if peers is not None and await peers.ask_owner(thread, "stop", run_id=run_id):
             return True
         if not is_elsewhere and run_id is None:
             return False
-        return await self._ask_others("stop new", thread, run_id=run_id) is not None
+        arrives = self._admission.stop_arriving(thread, run_id)
+        return await self._ask_others("stop new", thread, run_id=run_id) is not None or arrives
 
     async def _ask_others(self, question: str, thread: ThreadKey, **values: Any) -> Any:
-        """Ask all processes about a thread whose run, if it has one, is not in the store yet."""
-        if self.peers is None or not await self.peers.has_others():
+        """Ask all processes about a thread whose run, if it has one, is not in the store yet.
+
+        Also those that came in the last second.
+        """
+        if self.peers is None:
             return None
         return await self.peers.ask_all(question, thread=[*thread], **values)
-
-    def _stop_here(self, thread: ThreadKey, run_id: str | None = None) -> bool:
-        went_on = run_id is not None and self._stop_waiting(thread, run_id)
-        current = self._find_current(thread)
-        if current is not None and run_id in (None, current.request.run_id):
-            went_on = current.stop() or went_on
-        return went_on
-
-    def _stop_waiting(self, thread: ThreadKey, run_id: str | None) -> bool:
-        """Stop a run that waits for its turn here, or all. Returns whether there was one."""
-        went_on = False
-        for run in self._list_waiting(thread):
-            if run_id in (None, run.request.run_id):
-                went_on |= not run.stop_requested.done()
-                run.stop()
-        return went_on
 
     async def history(self, thread: ThreadKey) -> tuple[Sequence[StoredRun], Log | None]:
         """Return the runs of a thread that have ended, and the log of the one that has not.
@@ -399,9 +335,9 @@ class Conversations:
         """
         elsewhere = None
         while True:
-            current = self._find_current(thread)
+            current = self._admission.find_current(thread)
             if current is not None:
-                log_id, log = current.log_id, await _follow(current)
+                log_id, log = current.log_id, await current.wait_for_log()
             else:
                 log_id, log = await self._follow_elsewhere(thread, elsewhere)
             runs = await self._reader.read(thread, only_ended=True)
@@ -446,17 +382,10 @@ class Conversations:
 
     async def delete(self, thread: ThreadKey) -> None:
         """Delete a thread, ending its run. Raises `NotFound`, or `ThreadBusy` if it goes on."""
-        if thread in self._deleting:
-            raise NotFound("There is no such thread.")
-        self._deleting.add(thread)
-        try:
-            self._stop_waiting(thread, None)
+        with self._admission.close(thread):
+            self._admission.stop_waiting(thread)
             await self._ask_others("clear", thread)
-            has_ended = await self._end_here(thread)
-            if has_ended and self._find_current(thread) is None and self.peers is not None:
-                timeout = self.patience + 1
-                has_ended = await self._ask_owner(thread, "end", timeout=timeout) is not False
-            if not has_ended:
+            if not await self._end(thread):
                 raise ThreadBusy(
                     "This conversation is still being answered, and the answer does not end. "
                     "Please try again in a moment.",
@@ -467,51 +396,37 @@ class Conversations:
             if not await contain(self.store.delete(thread)):
                 raise NotFound("There is no such thread.")
             self.changes.note(thread)
-        finally:
-            self._deleting.discard(thread)
+
+    async def _end(self, thread: ThreadKey) -> bool:
+        """End the run of a thread, in whatever process it is; return whether it has ended."""
+        has_ended = await self._end_here(thread)
+        if not has_ended or self._admission.find_current(thread) is not None or self.peers is None:
+            return has_ended
+        return await self.peers.ask_owner(thread, "end", timeout=self.patience + 1) is not False
 
     async def _end_here(self, thread: ThreadKey) -> bool:
         """End the run of a thread, and return whether it has ended after a while."""
-        self._stop_here(thread)
-        if (current := self._find_current(thread)) is None:
+        self._admission.stop(thread)
+        if (current := self._admission.find_current(thread)) is None:
             return True
         await asyncio.wait((current.ended,), timeout=self.patience)
         return current.ended.done()
 
-    async def _ask_owner(
-        self, thread: ThreadKey, question: str, *, timeout: float = 5.0, **values: Any
-    ) -> Any:
-        """Ask the process that answers in a thread. Returns None if there is none, or none lives.
-
-        Raises `PeerLost` if it lives and does not answer.
-        """
-        assert self.peers is not None
-        run = await self.peers.find_run(thread)
-        if run is None:
-            return None
-        try:
-            return await self.peers.ask(
-                run.server, question, timeout=timeout, thread=[*thread], **values
-            )
-        except PeerLost:
-            if await contain(self.store.is_alive(run.server)):
-                raise
-            await contain(self.store.end_dead_run(thread, run.log_id))
-            return None
-
     async def answer_stop(self, values: Mapping[str, Any]) -> bool:
         """Stop a run of this process, for another one that was asked to."""
-        return self._stop_here(ThreadKey(*values["thread"]), values.get("run_id"))
+        return self._admission.stop(ThreadKey(*values["thread"]), values.get("run_id"))
 
     async def answer_stop_new(self, values: Mapping[str, Any]) -> bool | None:
         """Stop a run of this process that starts, or waits for its turn. None if it is not here."""
-        return await self.answer_stop(values) or None
+        thread, run_id = ThreadKey(*values["thread"]), values.get("run_id")
+        stopped = self._admission.stop(thread, run_id)
+        return self._admission.stop_arriving(thread, run_id) or stopped or None
 
     async def answer_clear(self, values: Mapping[str, Any]) -> None:
         """Stop all that is asked in a thread in this process, and waits for its turn or starts."""
         thread = ThreadKey(*values["thread"])
-        self._stop_waiting(thread, None)
-        self._stop_here(thread)
+        self._admission.stop_waiting(thread)
+        self._admission.stop(thread)
 
     async def answer_end(self, values: Mapping[str, Any]) -> bool:
         """End the run of a thread in this process. Returns whether it has ended."""
@@ -538,16 +453,11 @@ class Conversations:
         """Stop all runs and leave no task behind. The store is closed by whoever opened it."""
         self.runtime.close_admission()
         self.changes.close()
-        for queue in self._queues.values():
-            for run in queue.values():
-                run.stop()
+        self._admission.stop_queues()
         await self.runtime.aclose()
         if self.peers is not None:
             await self.peers.aclose()
-        for task in [*self._naming]:
-            task.cancel()
-        if self._naming:
-            await asyncio.wait(self._naming, timeout=self.patience)
+        await self.naming.aclose(self.patience)
 
     async def _prepare_request(self, run: Run) -> None:
         """Let agents know where they store what they wait with, and how threads are called."""
@@ -559,181 +469,17 @@ class Conversations:
             await report_error(self.runtime.hooks, error, run)
             raise
 
-    async def _admit(self, thread: ThreadKey, run: Run) -> None:
-        """Make this run the one its thread answers with."""
-        if thread in self._current:
-            if any(_is_same(other, run.request) for other in self._list_runs(thread)):
-                raise build_duplicate_error(run.request.run_id)
-            with self._queue(thread, run):
-                while (before := self._current.get(thread)) is not None:
-                    await self._wait_for_turn(before, run)
-        if self.runtime.is_closing:
-            raise Interrupted("The server stopped before it could answer.")
-        if thread in self._deleting:
-            raise ThreadBusy("This conversation is being deleted.")
-        self._current[thread] = run
-        if self.peers is not None and await self.peers.has_others():
-            try:
-                await self._wait_for_others(self.peers, thread, run)
-            finally:
-                self._next.pop(thread, None)
-
-    def _withdraw(self, thread: ThreadKey, run: Run) -> None:
-        """Let nobody wait for a run that was not admitted."""
-        if self._current.get(thread) is run:
-            del self._current[thread]
-        run.finish("refused")
-        self._note_stop(thread, run)
-
     def _note_stop(self, thread: ThreadKey, run: Run) -> None:
-        """Remember a run that was stopped before it began: the same request may come again."""
-        is_withdrawn = run.state == "refused" and run.stop_requested.done()
-        if is_withdrawn and not self.runtime.is_closing:
-            self._withdrawn[thread, run.request.run_id] = run.log_id
-            if len(self._withdrawn) > _MAX_WITHDRAWN:
-                del self._withdrawn[next(iter(self._withdrawn))]
-
-    async def _wait_again(self, thread: ThreadKey, run: Run) -> bool:
-        """Wait for the run that another process began at the same moment, if this one may."""
-        if self.peers is None or (self.when_busy == "refuse" and not run.request.is_v1):
-            return False
-        try:
-            await self._wait_for_others(self.peers, thread, run)
-        finally:
-            self._next.pop(thread, None)
-        return True
-
-    async def _wait_for_others(self, peers: Peers, thread: ThreadKey, run: Run) -> None:
-        """Wait for the run that another process has in a thread, if this one may."""
-        while (before := await peers.find_run(thread)) is not None:
-            when_busy = "queue" if run.request.is_v1 else self.when_busy
-            if when_busy == "refuse" or before.run_id == run.request.run_id:
-                return  # the store knows best whether it goes on, or is the same
-            self._next[thread] = run
-            if when_busy == "supersede":
-                await self._ask_owner(thread, "stop", run_id=before.run_id)
-            if (log := await peers.follow(thread, before)) is None:
-                return
-            end = asyncio.ensure_future(_read_to_end(log))
-            await asyncio.wait((end, run.stop_requested), return_when=asyncio.FIRST_COMPLETED)
-            end.cancel()
-            if run.stop_requested.done():
-                raise _build_cancellation()
-
-    async def _wait_for_turn(self, before: Run, run: Run) -> None:
-        """Wait for the end of a run, if this one may. Raises `Cancelled` or `ThreadBusy`."""
-        if answers_same(before.request, run.request):  # twice: it must not end the first, either
-            raise ThreadBusy("This answer has been given already, and the agent works on it.")
-        # a client may ask again as soon as it has seen the last event
-        when_busy = "queue" if run.request.is_v1 else self.when_busy
-        if when_busy == "refuse" and not before.is_ending:
-            raise ThreadBusy(
-                "This conversation is still being answered. Wait for the answer, or stop it.",
-                hint="Set when_busy to queue or supersede to have it otherwise.",
-            )
-        if when_busy == "supersede":
-            before.stop()
-        ends = (before.ended, run.stop_requested)
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if run.stop_requested.done() and not self.runtime.is_closing:
-            raise _build_cancellation()
-        if self.runtime.is_closing:
-            raise Interrupted("The server stopped before it could answer.")
-
-    def _list_runs(self, thread: ThreadKey) -> Sequence[Run]:
-        """Return the run that a thread is answered with here, and those that wait."""
-        current = self._find_current(thread)
-        return [*([current] if current else ()), *self._list_waiting(thread)]
-
-    def _list_waiting(self, thread: ThreadKey) -> Sequence[Run]:
-        """Return the runs that wait for their turn in a thread."""
-        first = self._next.get(thread)
-        return [*([first] if first else ()), *self._queues.get(thread, {}).values()]
-
-    def _find_current(self, thread: ThreadKey) -> Run | None:
-        """Return the run that a thread is answered with here; it waits for no other process."""
-        return None if thread in self._next else self._current.get(thread)
-
-    @contextmanager
-    def _queue(self, thread: ThreadKey, run: Run) -> Generator[None]:
-        """Add a run to the queue of a thread while it waits. Raises `ThreadBusy` for a full one."""
-        queue = self._queues.setdefault(thread, {})
-        if len(queue) >= _MAX_QUEUE:
-            raise ThreadBusy(
-                f"{_MAX_QUEUE} questions wait in this conversation already. "
-                "Wait for the answers, or stop them."
-            )
-        queue[run.log_id] = run
-        try:
-            yield
-        finally:
-            del queue[run.log_id]
-            if not queue:
-                del self._queues[thread]
+        if not self.runtime.is_closing:  # what the server stops, nobody has withdrawn
+            self._idempotency.note_stop(thread, run)
 
     def _free(self, thread: ThreadKey, run: Run) -> None:
         """Let the next run into a thread, and give the thread a name."""
-        if self._current.get(thread) is run:
-            del self._current[thread]
-        if self.namer is not None and run.state == "ended":
-            name = f"name:{thread.id}"
-            task = asyncio.create_task(self._try_to_name(self.namer, thread), name=name)
-            self._naming.add(task)
-            task.add_done_callback(self._naming.discard)
-
-    async def _try_to_name(self, namer: Namer, thread: ThreadKey) -> None:
-        try:
-            await contain(self._name(namer, thread))
-        except CopilotError as error:
-            logger.warning("The thread %s got no name: %s", thread.id, error.message)
-        except Exception:  # of the application's namer, adapter or store: the thread has no name
-            logger.exception("The thread %s got no name", thread.id)
-
-    async def _name(self, namer: Namer, thread: ThreadKey) -> None:
-        """Give a thread without a name one, once it has been answered."""
-        found = await self.store.get(thread)
-        if found is None or found.name is not None:
-            return
-        name = await namer(await self.store.runs(thread))
-        if name is not None:
-            await self.store.update(thread, name=name)
-            self.changes.note(thread)
-
-
-def _is_same(run: Run, request: RunInput) -> bool:
-    """Return whether a run was begun by the same request, which came again."""
-    is_one_run = run.request.run_id == request.run_id and run.state != "refused"
-    return is_one_run and asks_same(run.log_id, request.log_id)
-
-
-def _build_cancellation() -> Cancelled:
-    return Cancelled("The run was stopped before it began.")
-
-
-async def _replay(run: StoredRun) -> Log:
-    for number, event in enumerate(run.events, 1):
-        yield Batch(str(number), (event,))
-
-
-async def _read_to_end(log: Log) -> None:
-    async with aclosing(log) as batches:
-        async for _ in batches:
-            pass
-
-
-async def _follow(run: Run) -> Log | None:
-    """Return a run's log, once there is one; None if there is none, or none any more."""
-    await run.started
-    try:
-        return run.follow()
-    except NotFound:
-        return None
+        self._admission.release(thread, run)
+        if run.state == "ended":
+            self.naming.start(thread)
 
 
 def _runs_before(log_id: str, runs: Sequence[StoredRun]) -> Sequence[StoredRun]:
     """Return the runs up to the first that goes on: this one, or one of another server."""
     return [*takewhile(lambda run: run.log_id != log_id and run.ended, runs)]
-
-
-def _thread_key(run: RunInput) -> ThreadKey:
-    return ThreadKey(run.user or "", run.thread_id)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.events import Event, RunStarted
-from copilot_runtime.interfaces import Agent, HistoryOwner, RunInput
+from copilot_runtime.interfaces.agent import Agent, HistoryOwner
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     ActivityMessage,

@@ -21,7 +21,7 @@ from copilot_runtime.events import (
     RunStarted,
     is_question,
 )
-from copilot_runtime.interfaces import Resume, RunInput
+from copilot_runtime.interfaces.run_input import Resume, RunInput
 from copilot_runtime.jsonvalue import as_object, parse_text
 from copilot_runtime.threads.store import StoredRun
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeGuard
 
-from copilot_runtime.interfaces import PAGE_INSTRUCTIONS, ContextItem, RunInput
+from copilot_runtime.interfaces.run_input import PAGE_INSTRUCTIONS, ContextItem, RunInput
 from copilot_runtime.messages import Message, TextMessage
 
 logger = logging.getLogger(__name__)

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 from copilot_runtime.concurrency import contain, retrieve_exception
+from copilot_runtime.interfaces.bus import Batch
+from copilot_runtime.runtime.run import Log
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadStore
 
 
@@ -60,6 +62,12 @@ class ThreadReader:
         reading.thread = thread
         self._readings[key] = reading
         return reading
+
+
+async def replay_run(run: StoredRun) -> Log:
+    """Yield the events of a stored run as its log had them."""
+    for number, event in enumerate(run.events, 1):
+        yield Batch(str(number), (event,))
 
 
 class _Reading(list[StoredRun]):

@@ -6,14 +6,20 @@ from contextvars import Context, copy_context
 from time import monotonic
 from typing import Literal, assert_never
 
+from copilot_runtime.errors import NotFound
 from copilot_runtime.events import RunFailed, RunFinished, RunStarted
-from copilot_runtime.interfaces import START, Batch, Bus, Cursor, RunInput, RunSlot
+from copilot_runtime.interfaces.bus import START, Batch, Bus, Cursor
+from copilot_runtime.interfaces.current_run import RunSlot
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.telemetry.span import NO_SPAN, Span
+from copilot_runtime.threads.log_ids import asks_same
 
 RunState = Literal["starting", "running", "ending", "ended", "refused"]
 """A run is `starting` until it has a log, and `ending` while its last event is written. One that
 is `refused` never had a log."""
 
+Log = AsyncGenerator[Batch, None]
+"""The events of a run in batches, to its end."""
 
 RunListener = Callable[[RunInput, RunStarted | RunFinished | RunFailed], None]
 """Is told of the beginning and the end of each run. It neither waits nor raises."""
@@ -72,9 +78,22 @@ class Run:
         """Whether the run has ended, or soon will: it was stopped, or writes its last event."""
         return self.state in ("ending", "ended", "refused") or self.stop_requested.done()
 
-    def follow(self, after: Cursor = START) -> AsyncGenerator[Batch, None]:
+    def follow(self, after: Cursor = START) -> Log:
         """Read the log from a cursor on, until its last event. Raises `NotFound` without a log."""
         return self._bus.read(self.log_id, after)
+
+    async def wait_for_log(self) -> Log | None:
+        """Return the log, once there is one; None if there is none, or none any more."""
+        await self.started
+        try:
+            return self.follow()
+        except NotFound:
+            return None
+
+    def is_repeated_by(self, request: RunInput) -> bool:
+        """Return whether the run was begun by the same request, which came again."""
+        is_one_run = self.request.run_id == request.run_id and self.state != "refused"
+        return is_one_run and asks_same(self.log_id, request.log_id)
 
     def stop(self, *, keep_log: bool = False, by_server: bool = False) -> bool:
         """End the run, and delete the log of an attached one. Never waits.

@@ -4,7 +4,7 @@ from typing import assert_never
 
 from copilot_runtime.errors import Cancelled
 from copilot_runtime.events import RunFailed, RunFinished, RunStarted
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import drop_none
 from copilot_runtime.knowledge.events.event import ResourceEvent
 from copilot_runtime.knowledge.events.publisher import EventPublisher

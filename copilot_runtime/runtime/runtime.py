@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from contextvars import Context
+from functools import partial
 from itertools import count
 from time import monotonic
 from typing import Any, TypeVar, cast
@@ -16,6 +17,7 @@ from copilot_runtime.concurrency import (
     is_being_cancelled,
     retrieve_exception,
 )
+from copilot_runtime.dataclass_copy import copy_with
 from copilot_runtime.duck_typing import as_stage, complete
 from copilot_runtime.errors import (
     Cancelled,
@@ -29,6 +31,7 @@ from copilot_runtime.errors import (
 )
 from copilot_runtime.events import (
     Event,
+    Events,
     MessagesSnapshot,
     RunFailed,
     RunFinished,
@@ -37,26 +40,16 @@ from copilot_runtime.events import (
 )
 from copilot_runtime.expiry import ExpiryQueue
 from copilot_runtime.hooks import Hooks, call, call_quietly, trace_early_calls
-from copilot_runtime.interfaces import (
-    CURRENT_RUN,
-    START,
-    Action,
-    Agent,
-    Agents,
-    Batch,
-    Bus,
-    Caller,
-    Cursor,
-    Events,
-    FileStore,
-    LogWriter,
-    Middleware,
-    RunInput,
-    StageFunction,
-    SupportsRun,
-    copy_with,
-)
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.agent import Agent, Agents, Middleware, SupportsRun
+from copilot_runtime.interfaces.bus import START, Batch, Bus, Cursor, LogWriter
+from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.interfaces.current_run import CURRENT_RUN
+from copilot_runtime.interfaces.retrieval import FileStore
+from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.interfaces.stage import StageFunction
 from copilot_runtime.logs import reset_log_fields, set_log_fields, swap_log_fields
+from copilot_runtime.messages import ImageMessage, ResultMessage, TextMessage
 from copilot_runtime.runtime.audit import RunAudit
 from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPreparer, get_agent
@@ -276,6 +269,8 @@ class Runtime:
             pending, writer = await self._begin(run, agent, wait)
             run.is_attached = not run.request.detached
             run.slot.run = run.request
+            if run.request.persist:
+                run.slot.wait_for_storage = partial(self.bus.wait_for_storage, run.log_id)
             run.context.run(CURRENT_RUN.set, run.slot)
             work = self._drive(run, pending.agent, writer)
             run.task = self._spawn(work, f"run:{run.log_id}", run.context)
@@ -388,7 +383,12 @@ class Runtime:
         """Take a place among those that the caller may have, until the run ends."""
         request = run.request
         try:
-            release = await limiter.admit_run(request.identity, request.user, run.log_id)
+            release = await limiter.admit_run(
+                request.identity,
+                request.user,
+                run.log_id,
+                is_continuation=_is_continuation(request),
+            )
         except CopilotError as error:
             await report_error(self.hooks, error, run)
             raise
@@ -597,6 +597,13 @@ def _complete_agents(agents: Mapping[str, SupportsRun]) -> Mapping[str, Agent]:
     if all(isinstance(agent, Agent) for agent in agents.values()):
         return cast("Mapping[str, Agent]", agents)  # it may know more than its names
     return {name: complete(Agent, agent) for name, agent in agents.items()}
+
+
+def _is_continuation(request: RunInput) -> bool:
+    """Return whether a request goes on with an answer: after an action, or a person's answer."""
+    kinds = (TextMessage, ImageMessage, ResultMessage)
+    last = next((one for one in reversed(request.messages) if isinstance(one, kinds)), None)
+    return bool(request.resume) or isinstance(last, ResultMessage)
 
 
 async def _read_log(run: Run) -> Sequence[Event]:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from copilot_runtime.interfaces import Agent, HistoryOwner, RunInput
+from copilot_runtime.interfaces.agent import Agent, HistoryOwner
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.runtime.history import restore_history, select_owner
 from copilot_runtime.runtime.interrupts import check_agent, check_answers, find_asking_run
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
@@ -37,7 +38,7 @@ class ThreadPolicy:
         answers = run.persist and bool(run.resume)
         if self.store is None or not (owns_history or answers):
             return Continuation(run)
-        runs = await self.store.runs(ThreadKey(run.user or "", run.thread_id))
+        runs = await self.store.runs(ThreadKey.of(run.user, run.thread_id))
         asking = None
         if answers:
             await _check_answers(run, runs)
@@ -55,7 +56,7 @@ class ThreadPolicy:
         """
         if self.store is None or not (run.persist and run.resume):
             return
-        stored = await self.store.runs(ThreadKey(run.user or "", run.thread_id))
+        stored = await self.store.runs(ThreadKey.of(run.user, run.thread_id))
         runs = [it for it in stored if it.log_id != run.log_id]
         await _check_answers(run, runs)
         if (asking := find_asking_run(runs)) is not None:

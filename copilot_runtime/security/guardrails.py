@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, cast
 from copilot_runtime.config import Settings
 from copilot_runtime.errors import LimitExceeded, Refused
 from copilot_runtime.events import (
+    Events,
     ReasoningContent,
     ReasoningEnd,
     TextMessageContent,
     TextMessageEnd,
 )
-from copilot_runtime.interfaces import Events, RunInput, StageFunction
+from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.interfaces.stage import StageFunction
 from copilot_runtime.messages import TextMessage
 from copilot_runtime.security.phrases import PhraseFound, Phrases, Sieve
 from copilot_runtime.security.validator import HttpGuardrail

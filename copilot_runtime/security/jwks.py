@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
+from copilot_runtime.concurrency import retrieve_exception
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.jsontext import loads
+from copilot_runtime.security.authentication.scheme import AuthenticationUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -20,18 +22,14 @@ _REFETCH_SECONDS = 60.0
 """How often an unknown key may have the keys read again: whoever invents ids must not do it."""
 _RETRY_SECONDS = 5.0
 """How often is tried again after a failure."""
+_STALE_SECONDS = 60.0
+"""How long keys are used beyond their time while they are read again."""
 _TIMEOUT = 10.0
 _DISCOVERY = "/.well-known/openid-configuration"
+_FAILURES = (OSError, ValueError, TimeoutError, CopilotError)
+"""What reading keys may raise."""
 
 Jwk = Mapping[str, Any]
-
-
-class KeysUnavailable(CopilotError):
-    """The keys of an identity provider cannot be read, and none are remembered."""
-
-    code = "AUTHENTICATION_UNAVAILABLE"
-    status_code = 503
-    visibility = "banner"
 
 
 class KeySource(Protocol):
@@ -48,8 +46,9 @@ class KeySet:
     """The keys of one source by their ids.
 
     They are read when they are first needed, and again after `ttl` seconds, and when a token names
-    one that is not among them, though not more than once a minute. Keys that were read stay good
-    while the source fails.
+    one that is not among them, though not more than once a minute. Nobody waits for keys to be read
+    again, unless they are older than `ttl` and a minute: then one attempt is awaited. Keys that
+    were read stay good while the source fails.
     """
 
     def __init__(
@@ -60,59 +59,92 @@ class KeySet:
         self._clock = clock
         self._keys: Sequence[Jwk] | None = None
         self._read_at = self._tried_at = float("-inf")
-        self._lock = asyncio.Lock()
+        self._reading: asyncio.Task[None] | None = None
         self.reads = 0
         """How often the source was asked."""
 
     async def find(self, kid: str | None) -> Sequence[Jwk]:
-        """Return the keys of an id, or all of them without one. Raises `KeysUnavailable`."""
-        found = self._select(kid, await self._current())
+        """Return the keys of an id, or all of them without one.
+
+        Raises `AuthenticationUnavailable`.
+        """
+        found = _select(kid, await self._current())
         if not found and kid is not None:
-            found = self._select(kid, await self._read_again())
+            await self._read(_REFETCH_SECONDS)
+            found = _select(kid, self._keys or ())
         return found
+
+    async def read(self) -> Sequence[Jwk]:
+        """Read the keys now, and return all of them.
+
+        Raises `AuthenticationUnavailable`, whose hint says why.
+        """
+        try:
+            self._keys = await self._fetch()
+        except _FAILURES as error:
+            raise AuthenticationUnavailable(
+                "Nobody can sign in at the moment: keys cannot be read.", hint=_describe(error)
+            ) from error
+        self._read_at = self._tried_at = self._clock()
+        return self._keys
 
     async def aclose(self) -> None:
         """Close the connections."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait((self._reading,))
         await self._source.aclose()
 
-    def _select(self, kid: str | None, keys: Sequence[Jwk]) -> Sequence[Jwk]:
-        return keys if kid is None else [key for key in keys if key.get("kid") == kid]
-
     async def _current(self) -> Sequence[Jwk]:
-        if self._keys is not None and self._clock() < self._read_at + self._ttl:
-            return self._keys
-        async with self._lock:
-            if self._keys is None or self._clock() >= self._read_at + self._ttl:
-                await self._try(_RETRY_SECONDS)
-            if self._keys is None:
-                raise KeysUnavailable("Nobody can sign in at the moment: keys cannot be read.")
-            return self._keys
+        overdue = self._clock() - self._read_at - self._ttl
+        if self._keys is None or overdue >= 0:
+            is_too_old = overdue > _STALE_SECONDS and not self._is_failing
+            await self._read(_RETRY_SECONDS, waits=self._keys is None or is_too_old)
+        if self._keys is None:
+            raise AuthenticationUnavailable(
+                "Nobody can sign in at the moment: keys cannot be read."
+            )
+        return self._keys
 
-    async def _read_again(self) -> Sequence[Jwk]:
-        async with self._lock:
-            await self._try(_REFETCH_SECONDS)
-            return self._keys or ()
+    @property
+    def _is_failing(self) -> bool:
+        return self._tried_at > self._read_at
 
-    async def _try(self, pause: float) -> None:
-        """Read the keys, unless that was tried a moment ago. What fails is logged."""
-        now = self._clock()
-        if now < self._tried_at + pause:
-            return
-        self._tried_at = now
-        self.reads += 1
+    async def _read(self, pause: float, *, waits: bool = True) -> None:
+        """Read the keys, unless that was tried a moment ago.
+
+        One task does it for all who wait: whoever leaves meanwhile ends it for nobody else.
+        """
+        if self._reading is None:
+            if self._clock() < self._tried_at + pause:
+                return
+            self._reading = asyncio.create_task(self._try(), name="keys of tokens")
+            self._reading.add_done_callback(retrieve_exception)
+        if waits:
+            await asyncio.shield(self._reading)
+
+    async def _try(self) -> None:
+        """Read the keys once. What fails is logged."""
         try:
-            async with asyncio.timeout(_TIMEOUT):
-                self._keys = parse_keys(await self._source.read())
-            self._read_at = now
-        except (OSError, ValueError, TimeoutError, CopilotError) as error:
+            self._keys = await self._fetch()
+            self._read_at = self._tried_at = self._clock()
+        except _FAILURES as error:
+            self._tried_at = self._clock()
             old = "None are known." if self._keys is None else "Those from before are used."
             logger.error("The keys of tokens cannot be read: %s %s", _describe(error), old)
+        finally:
+            self._reading = None
+
+    async def _fetch(self) -> Sequence[Jwk]:
+        self.reads += 1
+        async with asyncio.timeout(_TIMEOUT):
+            return parse_keys(await self._source.read())
 
 
 class FileKeys:
     """Keys in a file, which is read again as those of a URL are."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
 
     async def read(self) -> bytes:
@@ -157,6 +189,8 @@ class UrlKeys:
         if not isinstance(url, str):
             raise ValueError(f"{self._issuer} names no jwks_uri")
         _check_url(url)
+        if urlsplit(self._issuer).scheme == "https" and urlsplit(url).scheme != "https":
+            raise ValueError(f"{self._issuer} names the jwks_uri {url[:100]!r}, without TLS")
         return url
 
     async def _get(self, url: str) -> bytes:
@@ -185,6 +219,10 @@ def parse_keys(data: bytes) -> Sequence[Jwk]:
     return found
 
 
+def _select(kid: str | None, keys: Sequence[Jwk]) -> Sequence[Jwk]:
+    return keys if kid is None else [key for key in keys if key.get("kid") == kid]
+
+
 def _check_url(url: str) -> None:
     """Raise `ConfigurationFailed` for what is no URL of HTTP."""
     parts = urlsplit(url)
@@ -197,4 +235,6 @@ def _check_url(url: str) -> None:
 
 def _describe(error: BaseException) -> str:
     text = error.message if isinstance(error, CopilotError) else str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     return f"{text.rstrip('.') or type(error).__name__}."

@@ -6,7 +6,7 @@ name of its site suddenly means 127.0.0.1 (DNS rebinding), its own host. Both ar
 
 import logging
 import re
-from collections.abc import Collection, Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
 from ipaddress import ip_address
@@ -46,32 +46,27 @@ class LoopbackGuard:
 
     `hosts` are answered besides those of this machine, and so are pages from them:
     `app.example.com`, `*.example.com`, or `*` for all hosts. `origins` are those of pages that may
-    ask, `*` for all; their hosts are answered as well.
+    ask, `*` for all; their hosts are answered as well. `proxies` are addresses of proxies before
+    the server.
     """
 
-    def __init__(self, hosts: Collection[str] = (), origins: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        hosts: Collection[str] = (),
+        origins: Collection[str] = (),
+        proxies: Collection[str] = (),
+    ) -> None:
         self.has_login = False
         """Whether the application finds out who asks."""
         self._listener: Listener | None = None
-        self._exposed_address: str | None = None
+        self._is_exposed = False
+        self._proxy_settings = list_proxy_settings(hosts, proxies)
         self._names = frozenset(("localhost", *hosts))
         self._suffixes = (".localhost", *(host[1:] for host in hosts if host.startswith("*.")))
         self._origins = frozenset(origins)
         self._origin_hosts = frozenset(_name_of(it.partition("://")[2]) for it in origins)
         self._answers_all = "*" in hosts or "*" in origins
         self._logged: set[str] = set()
-
-    @property
-    def warning(self) -> str | None:
-        """What the operator should know: that everybody may ask, as far as it is seen here."""
-        if self._exposed_address is None or self.has_login:
-            return None
-        return (
-            f"Nobody has to sign in, and other machines reach this server at "
-            f"{self._exposed_address}: whoever does may use the model at your expense and read all "
-            "threads. Name ways to sign in by the setting access.authenticate, such as api_keys, "
-            "give CopilotRuntime an authenticate function, or listen on 127.0.0.1."
-        )
 
     def listen(self, listener: Listener) -> None:
         """Take where the server listens, and warn if everybody may ask there.
@@ -81,7 +76,12 @@ class LoopbackGuard:
         self._listener = listener
         self._names |= {listener.host.lower()}
         if not is_loopback(listener.address):
-            self._expose(listener.address)
+            self._expose(f"at {listener.address}")
+
+    def warn_of_proxies(self) -> None:
+        """Warn if everybody may ask by a proxy, wherever the server listens."""
+        if self._proxy_settings and not self._is_exposed:
+            self._expose(f"by a proxy, for which {' and '.join(self._proxy_settings)} are set")
 
     def applies(self, scope: MutableMapping[str, Any]) -> bool:
         """Return whether a request arrived where only this machine can send any."""
@@ -90,8 +90,8 @@ class LoopbackGuard:
         server = scope.get("server")
         if server is None:
             return False
-        if self._exposed_address is None and is_elsewhere(server[0]):
-            self._expose(server[0])
+        if not self._is_exposed and is_elsewhere(server[0]):
+            self._expose(f"at {server[0]}")
         return is_loopback(server[0])
 
     def check_host(self, headers: Mapping[str, str]) -> Violation | None:
@@ -130,16 +130,22 @@ class LoopbackGuard:
 
         Other hosts that are answered may be names by which a proxy is reached from anywhere.
         """
-        name = _name_of(host)
-        return name == "localhost" or name.endswith(".localhost") or is_loopback(name.strip("[]"))
+        return _is_name_of_loopback(_name_of(host))
 
     def _is_ours(self, name: str) -> bool:
         return name in self._names or name.endswith(self._suffixes) or is_loopback(name.strip("[]"))
 
-    def _expose(self, address: str) -> None:
-        self._exposed_address = address
-        if self.warning is not None:
-            logger.warning("%s", self.warning)
+    def _expose(self, way: str) -> None:
+        self._is_exposed = True
+        if not self.has_login:
+            logger.warning(
+                "Nobody has to sign in, and other machines reach this server %s: whoever does "
+                "may use the model at your expense and read all threads. Name ways to sign in by "
+                "the setting access.authenticate, such as api_keys, give CopilotRuntime an "
+                "authenticate function, or listen on 127.0.0.1%s.",
+                way,
+                " without these settings" if self._proxy_settings else "",
+            )
 
     def _refuse(self, status: int, problem: str, setting: str) -> Violation:
         message = f"This server listens on this machine only, and {problem}."
@@ -153,6 +159,19 @@ def _is_embedded(headers: Mapping[str, str]) -> bool:
     """Return whether a page of another site loads this as an image, without an `Origin`."""
     site, mode = headers.get("sec-fetch-site"), headers.get("sec-fetch-mode")
     return site == "cross-site" and mode == "no-cors"
+
+
+def list_proxy_settings(hosts: Collection[str], proxies: Collection[str]) -> Sequence[str]:
+    """Return which settings say that other machines reach a server, though by a proxy."""
+    exposes = {
+        "allowed_hosts": any(not _is_name_of_loopback(host) for host in hosts),
+        "proxy.addresses": bool(proxies),
+    }
+    return [name for name, is_set in exposes.items() if is_set]
+
+
+def _is_name_of_loopback(name: str) -> bool:
+    return name == "localhost" or name.endswith(".localhost") or is_loopback(name.strip("[]"))
 
 
 @lru_cache(maxsize=64)

@@ -61,20 +61,20 @@ class ServiceClaims(NamedTuple):
 class ReplayStore(Protocol):
     """Remembers which tokens were used."""
 
-    async def add(self, nonce: str, seconds: float) -> bool:
-        """Remember a nonce for a time. Returns whether it was not known before."""
+    async def add(self, nonce: str, expires_at: float) -> bool:
+        """Remember a nonce until a time, in seconds since 1970. Returns whether it is new."""
         ...
 
 
 class MemoryReplays:
     """Nonces of this process. One that is full refuses: it must not forget what may come again."""
 
-    def __init__(self, most: int = 200_000, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, most: int = 200_000, clock: Callable[[], float] = time.time) -> None:
         self._most = most
         self._clock = clock
         self._ends: dict[str, float] = {}
 
-    async def add(self, nonce: str, seconds: float) -> bool:
+    async def add(self, nonce: str, expires_at: float) -> bool:
         """Remember a nonce. Raises `ServiceTokenInvalid` if there is no room for it."""
         now = self._clock()
         while self._ends and self._ends[first := next(iter(self._ends))] < now:
@@ -83,7 +83,7 @@ class MemoryReplays:
             return False
         if len(self._ends) >= self._most:
             raise ServiceTokenInvalid("Too many service tokens at once; try again in a minute.")
-        self._ends[nonce] = now + seconds
+        self._ends[nonce] = expires_at
         return True
 
 
@@ -136,7 +136,7 @@ class ServiceTokenVerifier:
         self._secrets = _check_secrets(secrets)
         self._form = form
         self._lifetime = round(lifetime * 1000)
-        self.replays: ReplayStore = replays or MemoryReplays()
+        self.replays: ReplayStore = replays or MemoryReplays(clock=clock)
         self._clock = clock
 
     async def verify(self, token: str, method: str = "", body: bytes = b"") -> str:
@@ -149,7 +149,7 @@ class ServiceTokenVerifier:
     def read(self, token: str, method: str = "") -> ServiceClaims:
         """Return what a token says, before the body is known. Raises `ServiceTokenInvalid`."""
         parts = _split(token)
-        if len(parts) != (3 if self._form == "simple" else 5):
+        if len(parts) != (3 if self._form == "simple" else 5) or not all(map(str.strip, parts)):
             raise ServiceTokenInvalid("Invalid token format")
         if not (parts[1].isascii() and parts[1].isdecimal() and len(parts[1]) <= 15):
             raise ServiceTokenInvalid("Invalid timestamp in token")
@@ -165,14 +165,15 @@ class ServiceTokenVerifier:
         text = ":".join(parts[:-1])
         found = [hmac.compare_digest(_sign(one, text, purpose), parts[-1]) for one in self._secrets]
         if not any(found):
-            raise ServiceTokenInvalid("Invalid token signature")
+            raise ServiceTokenInvalid(_explain_signature(method, is_bound=claims.is_bound))
         return claims
 
     async def use(self, claims: ServiceClaims) -> None:
         """Note that a token was used. Raises `ServiceTokenInvalid` if it was used before."""
-        if claims.is_bound and not await self.replays.add(
-            f"{claims.service}:{claims.nonce}", self._lifetime / 1000 + _AHEAD
-        ):
+        if not claims.is_bound:
+            return
+        expires_at = (claims.milliseconds + self._lifetime) / 1000 + _AHEAD
+        if not await self.replays.add(f"{claims.service}:{claims.nonce}", expires_at):
             raise ServiceTokenInvalid("Token was used before")
 
 
@@ -182,6 +183,16 @@ def is_service_token(token: str) -> bool:
         return len(_split(token)) in (3, 5)
     except ServiceTokenInvalid:
         return False
+
+
+def _explain_signature(method: str, *, is_bound: bool) -> str:
+    """Return a sentence about a wrong signature; that of `simple` is in the words of Copilot-LD."""
+    words = "Invalid token signature"
+    if not is_bound:
+        return words
+    # over HTTP, a method is a path with ids, which need not be in what is answered and logged
+    than = f" than {method[:200]!r}" if method.startswith("/") else ""
+    return f"{words}: signed with another secret, or for another method{than}"
 
 
 def _split(token: str) -> list[str]:
@@ -209,9 +220,10 @@ def _check_secrets(secrets: Sequence[str]) -> list[bytes]:
             "There is no secret for service tokens.",
             hint="Set service_tokens.secrets: `openssl rand -hex 32` prints one.",
         )
-    if any(len(secret) < SHORTEST_SECRET for secret in secrets):
+    if (shortest := min(map(len, secrets))) < SHORTEST_SECRET:
         raise ConfigurationFailed(
-            f"A secret of service tokens has {SHORTEST_SECRET} characters or more.",
+            f"A secret of service tokens must have {SHORTEST_SECRET} characters or more; one has "
+            f"{shortest}.",
             hint="`openssl rand -hex 32` prints one.",
         )
     return [secret.encode() for secret in secrets]

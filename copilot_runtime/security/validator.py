@@ -15,9 +15,10 @@ from copilot_runtime.errors import (
     Refused,
     RunStalled,
 )
-from copilot_runtime.events import ActionExecutionStart, Event
+from copilot_runtime.events import ActionExecutionStart, Event, Events
 from copilot_runtime.http.client import JsonResponse, Upstream
-from copilot_runtime.interfaces import Events, GuardrailRules, RunInput, Stage
+from copilot_runtime.interfaces.run_input import GuardrailRules, RunInput
+from copilot_runtime.interfaces.stage import Stage
 from copilot_runtime.messages import TextMessage
 
 if TYPE_CHECKING:

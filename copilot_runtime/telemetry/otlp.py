@@ -132,7 +132,7 @@ def group_spans(records: Iterable[Record]) -> list[dict[str, Any]]:
         scopes.setdefault(scope, []).append(_encode_record(record))
     return [
         {
-            "resource": {"attributes": _encode_attributes(resource)},
+            "resource": {"attributes": encode_attributes(resource)},
             "scopeSpans": [
                 {"scope": {"name": name}, "spans": spans} for name, spans in scopes.items()
             ],
@@ -307,12 +307,12 @@ def _encode_record(record: Record) -> dict[str, Any]:
         "kind": record["kind"],
         "startTimeUnixNano": str(record["start_time_unix_nano"]),
         "endTimeUnixNano": str(record["end_time_unix_nano"]),
-        "attributes": _encode_attributes(attributes),
+        "attributes": encode_attributes(attributes),
         "events": [
             {
                 "timeUnixNano": str(event["time_unix_nano"]),
                 "name": event["name"],
-                "attributes": _encode_attributes(event["attributes"]),
+                "attributes": encode_attributes(event["attributes"]),
             }
             for event in record["events"]
         ],
@@ -320,7 +320,7 @@ def _encode_record(record: Record) -> dict[str, Any]:
             {
                 "traceId": link["trace_id"],
                 "spanId": link["span_id"],
-                "attributes": _encode_attributes(link["attributes"]),
+                "attributes": encode_attributes(link["attributes"]),
             }
             for link in as_objects(record.get("links"))
         ],
@@ -329,7 +329,8 @@ def _encode_record(record: Record) -> dict[str, Any]:
     return {name: value for name, value in span.items() if value or name == "status"}
 
 
-def _encode_attributes(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+def encode_attributes(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return attributes as OTLP has them in JSON."""
     return [{"key": name, "value": _encode_value(value)} for name, value in attributes.items()]
 
 
@@ -347,7 +348,7 @@ def _encode_value(value: Any) -> dict[str, Any]:
             is_number = value == value and abs(value) != float("inf")
             return {"doubleValue": value if is_number else _name_double(value)}
         case Mapping():
-            return {"kvlistValue": {"values": _encode_attributes(value)}}
+            return {"kvlistValue": {"values": encode_attributes(value)}}
         case list() | tuple():
             return {"arrayValue": {"values": [_encode_value(item) for item in value]}}
         case _:

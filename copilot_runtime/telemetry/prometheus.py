@@ -5,7 +5,7 @@ The format: https://prometheus.io/docs/instrumenting/exposition_formats/ (versio
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -22,15 +22,44 @@ _NO_LABEL = re.compile(r"[^a-zA-Z0-9]+")
 _NO_UNIT = re.compile(r"[^a-zA-Z0-9]+")
 
 
+_HELP, _TYPE = "# HELP ", "# TYPE "
+
+
 def render_metrics(
-    families: Sequence[Family], resource: Mapping[str, Any], *, version: str = ""
+    families: Sequence[Family],
+    resource: Mapping[str, Any],
+    *,
+    version: str = "",
+    labels: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the page. `resource` is what describes this process, and becomes `target_info`."""
-    scope = {"otel_scope_name": semconv.SCOPE, "otel_scope_version": version}
+    """Return the page. `resource` is what describes this process, and becomes `target_info`.
+
+    All other samples have the `labels`.
+    """
+    scope = {
+        "otel_scope_name": semconv.SCOPE,
+        "otel_scope_version": version,
+        **(labels or {}),
+    }
     lines = [*_render_target(resource)] if resource else []
     for family in families:
         lines += _render_family(family, scope)
     return "".join(f"{line}\n" for line in lines)
+
+
+def merge_pages(pages: Iterable[str]) -> str:
+    """Return one page of several, whose samples differ: the samples of a family are together."""
+    families: dict[str, list[str]] = {}
+    for page in pages:
+        family, is_first = list[str](), True
+        for line in page.split("\n"):  # not `splitlines`: a value may have other ends of lines
+            if line.startswith(_HELP):
+                name = line.removeprefix(_HELP).partition(" ")[0]
+                is_first = name not in families
+                family = families.setdefault(name, [])
+            if line and (is_first or not line.startswith((_HELP, _TYPE))):
+                family.append(line)
+    return "".join(f"{line}\n" for family in families.values() for line in family)
 
 
 def name_metric(metric: Metric) -> str:
@@ -49,16 +78,16 @@ def _name_unit(unit: str) -> str:
 
 
 def _render_target(resource: Mapping[str, Any]) -> Iterator[str]:
-    yield "# HELP target_info Target metadata"
-    yield "# TYPE target_info gauge"
+    yield f"{_HELP}target_info Target metadata"
+    yield f"{_TYPE}target_info gauge"
     yield f"target_info{_render_labels(resource)} 1"
 
 
 def _render_family(family: Family, scope: Mapping[str, str]) -> Iterator[str]:
     metric, name = family.metric, name_metric(family.metric)
     about = metric.about.replace("\\", r"\\").replace("\n", r"\n")
-    yield f"# HELP {name} {about}"
-    yield f"# TYPE {name} {metric.kind}"
+    yield f"{_HELP}{name} {about}"
+    yield f"{_TYPE}{name} {metric.kind}"
     for point in family.points:
         labels = {**scope, **point.attributes}
         if metric.kind == "histogram":

@@ -649,6 +649,13 @@ MCP_SERVER_SESSION_DURATION = _measure(
 )
 RUNS_OPEN = _measure("copilot.runs.open", "gauge", "{run}", "Runs that go on.", ())
 READERS_OPEN = _measure("copilot.readers.open", "gauge", "{reader}", "Readers of logs.", ())
+WORKER_UP = _measure(
+    "copilot.worker.up",
+    "gauge",
+    "{worker}",
+    "At `/metrics` of several workers: 1 if the worker answered, else 0.",
+    (),
+)
 RUN_COUNT = _measure(
     "copilot.run.count", "counter", "{run}", "Runs by how they ended.", (AGENT_NAME, RUN_OUTCOME)
 )

@@ -14,7 +14,7 @@ from copilot_runtime.events import (
     RunStarted,
 )
 from copilot_runtime.http.sse import SSEDecoder
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import to_text
 from copilot_runtime.testing.answer import Answer, ReplyFailed, read_refusal

@@ -17,14 +17,9 @@ from copilot_runtime.argument_checks import check_list, check_mapping
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import Event, Interrupt
 from copilot_runtime.http.errors import parse_url
-from copilot_runtime.interfaces import (
-    DEFAULT_AGENT,
-    Action,
-    AgentInput,
-    ContextItem,
-    Resume,
-    RunInput,
-)
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.agent import DEFAULT_AGENT
+from copilot_runtime.interfaces.run_input import AgentInput, ContextItem, Resume, RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import to_text
 from copilot_runtime.messages import Message, ResultMessage, TextMessage, new_id

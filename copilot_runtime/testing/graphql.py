@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from copilot_runtime.events import Interrupt
-from copilot_runtime.interfaces import Action, RunInput
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import (
     as_list,

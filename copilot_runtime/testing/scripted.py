@@ -12,8 +12,10 @@ from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.app import CopilotRuntime
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import Misuse
-from copilot_runtime.events import AgentState, Event, Interrupt
-from copilot_runtime.interfaces import Adapter, Agent, Events, RunInput, SupportsStream
+from copilot_runtime.events import AgentState, Event, Events, Interrupt
+from copilot_runtime.interfaces.adapter import Adapter, SupportsStream
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import new_id
 
 AgentTurn = (

@@ -25,7 +25,10 @@ class Assignment:
         """The ids of those that stay: the owner has a thread with the same one."""
 
     async def list_threads(self, store: ThreadStore) -> AsyncGenerator[Thread, None]:
-        """Yield what is to be given. Raises `ThreadBusy`, or `NotFound` for an id that is none."""
+        """Yield what is to be given.
+
+        Raises `ThreadBusy`, or `NotFound` for an id that is none, and a named owner without any.
+        """
         async with aclosing(self._find_threads(store)) as found:
             async for thread in found:
                 if thread.is_running:
@@ -54,9 +57,16 @@ class Assignment:
 
     async def _find_threads(self, store: ThreadStore) -> AsyncGenerator[Thread, None]:
         if not self.ids:
+            is_empty = True
             async with aclosing(list_threads(store, self.source)) as found:
                 async for thread in found:
+                    is_empty = False
                     yield thread
+            if is_empty and self.source:
+                raise NotFound(
+                    f"{self.source!r} has no threads.",
+                    hint="`copilot-runtime threads list` shows owners and ids.",
+                )
         for id in self.ids:
             thread = await store.get(ThreadKey(self.source, id))
             if thread is None:

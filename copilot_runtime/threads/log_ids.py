@@ -1,13 +1,16 @@
 """The ids of logs whose requests may come again: each says what was asked for."""
 
 from collections.abc import Iterable
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from os import urandom
 from typing import Any, NamedTuple
 
-from copilot_runtime.errors import ThreadBusy
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.errors import NotFound, ThreadBusy
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps
+
+REMEMBERED_S = 3600
+"""Seconds for which it is known that a request had been answered in a thread that was deleted."""
 
 _BYTES = 8
 """Bytes of each half of an id, of which the one behind the dot says what was asked for."""
@@ -50,6 +53,21 @@ def build_duplicate_error(run_id: str) -> DuplicateRun:
     return DuplicateRun(
         f"The run {run_id!r} has begun before in this conversation.",
         hint="Give each run an id of its own.",
+    )
+
+
+def digest_request(owner: str, thread_id: str, run_id: str, log_id: str) -> bytes | None:
+    """Return what a request is known by when its thread is gone; None if it cannot come again."""
+    if not (question := _get_digest(log_id)):
+        return None
+    return sha256("\0".join((owner, thread_id, run_id, question)).encode()).digest()
+
+
+def build_deletion_error() -> NotFound:
+    return NotFound(
+        "This conversation was deleted, and this question had been asked in it before: it is not "
+        "asked again.",
+        hint="Give a new question an id of its own.",
     )
 
 

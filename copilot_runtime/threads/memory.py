@@ -8,11 +8,19 @@ from secrets import token_hex
 from typing import Any
 
 from copilot_runtime.events import Event, RunStarted
-from copilot_runtime.interfaces import Checkpoint, CheckpointKey, RunInput
+from copilot_runtime.interfaces.checkpoints import Checkpoint, CheckpointKey
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads.checkpoints import MemoryCheckpoints
 from copilot_runtime.threads.compact import compact
-from copilot_runtime.threads.log_ids import LogStatus, build_duplicate_error, is_duplicate
+from copilot_runtime.threads.log_ids import (
+    REMEMBERED_S,
+    LogStatus,
+    build_deletion_error,
+    build_duplicate_error,
+    digest_request,
+    is_duplicate,
+)
 from copilot_runtime.threads.message_ids import collect_names, index_by_name
 from copilot_runtime.threads.recovery import prepend_head
 from copilot_runtime.threads.rows import (
@@ -56,6 +64,8 @@ class MemoryThreads(ThreadStore):
         self._latest: dict[str, _Latest] = {}
         """The threads of each owner."""
         self._running: dict[str, tuple[_Thread, _Run]] = {}
+        self._deleted: dict[bytes, int] = {}
+        """What the latest requests of deleted threads are known by, and when that was."""
         self._secret = token_hex(32)
         self._checkpoints = MemoryCheckpoints()
 
@@ -76,6 +86,8 @@ class MemoryThreads(ThreadStore):
             raise busy(key)
         if run.log_id in self._running:
             raise log_id_in_use(run.log_id)
+        if digest_request(*key, run.run_id, run.log_id) in self._deleted:
+            raise build_deletion_error()
         now = self._clock.now()
         thread = thread or self._new(key, run.agent_name, now)
         new = {
@@ -160,7 +172,19 @@ class MemoryThreads(ThreadStore):
         self._remove(thread)
         if thread.running:
             del self._running[thread.running.log_id]
+        self._remember(key, thread)
         return True
+
+    def _remember(self, key: ThreadKey, thread: "_Thread") -> None:
+        """Remember for a while which requests of a deleted thread may come again."""
+        now = self._clock.now()
+        before = now - REMEMBERED_S * 1_000_000
+        for run in thread.runs:
+            request = digest_request(*key, run.run_id, run.log_id)
+            if request is not None and run.began > before:
+                self._deleted[request] = now
+        while self._deleted and next(iter(self._deleted.values())) < before:
+            del self._deleted[next(iter(self._deleted))]
 
     async def expire(self, before: datetime) -> int:
         """Delete threads not updated since `before`, except those with a run."""

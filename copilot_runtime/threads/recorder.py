@@ -8,7 +8,8 @@ from time import perf_counter
 from copilot_runtime.concurrency import contain
 from copilot_runtime.errors import CopilotError, Misuse, StoreFailed
 from copilot_runtime.events import LAST, Event, RunFailed, RunFinished, RunStarted
-from copilot_runtime.interfaces import START, Batch, Bus, Cursor, LogWriter, RunInput
+from copilot_runtime.interfaces.bus import START, Batch, Bus, Cursor, LogWriter
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import name_error
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
@@ -24,9 +25,9 @@ class Recorder(Bus):
     """A bus that writes the runs of threads to a store, and then publishes them on another bus.
 
     `append` waits only for the first event of a run and for the last to be published, or while
-    more than `max_queued` characters wait for the store; see `GroupCommit` for `interval` and
-    `patience`. When the store fails, the runs concerned end with `StoreFailed`, and their ends
-    are stored once it works again.
+    more than `max_queued` characters wait for the store; see `GroupCommit` for `patience`. When
+    the store fails, the runs concerned end with `StoreFailed`, and their ends are stored once it
+    works again.
 
     The runs of CopilotKit v1 are published first and written later, all but their last event: such
     a client brings its whole conversation each time, and never reads a thread again.
@@ -37,7 +38,6 @@ class Recorder(Bus):
         inner: Bus,
         store: ThreadStore,
         *,
-        interval: float = 0.01,
         patience: float = 0.25,
         max_queued: int = 64 * 1024 * 1024,
         telemetry: Telemetry = NO_TELEMETRY,
@@ -47,7 +47,10 @@ class Recorder(Bus):
         self.telemetry = telemetry
         self._runs: dict[str, Recording] = {}
         self._commits = GroupCommit(
-            self._write, interval=interval, patience=patience, max_queued=max_queued
+            self._write,
+            interval=store.commit_interval,
+            patience=patience,
+            max_queued=max_queued,
         )
         self._unsaved_ends = UnsavedEnds()
 
@@ -84,6 +87,12 @@ class Recorder(Bus):
                     raise run.error
             elif commits.queued > commits.max_queued:
                 await commits.wait_for_room()
+
+    async def wait_for_storage(self, log_id: str) -> None:
+        """Return once the store has what was appended. Raises `StoreFailed` or `LimitExceeded`."""
+        if (run := self._runs.get(log_id)) is not None:
+            self._commits.flush()
+            await run.wait_for_storage()
 
     def read(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
         """Follow a log, as the inner bus does."""
@@ -137,6 +146,7 @@ class Recorder(Bus):
             return
         for write in writes:
             if error is None:
+                write.run.note_storage(len(write.events))
                 await self._publish(write)
             else:
                 await self._fail_store(write, error)

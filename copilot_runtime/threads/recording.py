@@ -21,7 +21,7 @@ from copilot_runtime.events import (
     RunFinished,
     TextMessageContent,
 )
-from copilot_runtime.interfaces import LogWriter
+from copilot_runtime.interfaces.bus import LogWriter
 from copilot_runtime.threads.store import Segment
 
 _EVENT_SIZE = 200
@@ -51,6 +51,7 @@ class PendingWrite:
         *events, last = self.events
         self.events = self.unpublished = events
         self.last = None
+        self.run.event_count -= 1  # it will be added again
         return last
 
     def segment(self) -> Segment:
@@ -64,7 +65,9 @@ class Recording:
     __slots__ = (
         "_queue",
         "_size",
+        "_waiters",
         "error",
+        "event_count",
         "first_published",
         "has_ended",
         "has_gap",
@@ -73,6 +76,7 @@ class Recording:
         "log",
         "log_id",
         "publish_first",
+        "stored_count",
         "writer",
     )
 
@@ -96,14 +100,21 @@ class Recording:
         """Done when the first event is visible, or never will be."""
         self.last_published: asyncio.Future[None] = loop.create_future()
         """Done when the last event is visible."""
+        self.event_count = 0
+        """How many of its events have come."""
+        self.stored_count = 0
+        """How many of them the store has."""
         self._queue: list[Event] = []
         self._size = 0
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        """Those who wait until so many events are stored."""
 
     def enqueue(self, event: Event) -> int:
         """Queue an event. Returns its size."""
         size = _size(event)
         self._queue.append(event)
         self._size += size
+        self.event_count += 1
         return size
 
     def dequeue(self) -> PendingWrite:
@@ -117,6 +128,27 @@ class Recording:
         self.log.extend(events)
         _set(self.first_published)
 
+    async def wait_for_storage(self) -> None:
+        """Return once all that has come is stored. Raises why it could not be."""
+        if self.stored_count < self.event_count and self.error is None:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append((self.event_count, waiter))
+            await waiter
+        if self.error is not None:
+            raise self.error
+
+    def note_storage(self, count: int) -> None:
+        """Note that so many events more are stored."""
+        self.stored_count += count
+        if self._waiters:
+            self._wake_waiters(self.stored_count)
+
+    def _wake_waiters(self, stored: int) -> None:
+        for count, waiter in self._waiters:
+            if count <= stored:
+                _set(waiter)
+        self._waiters = [it for it in self._waiters if it[0] > stored]
+
     def fail(self, error: Exception) -> None:
         """Let the run go no further than its last event."""
         if isinstance(error, CopilotError):
@@ -127,6 +159,7 @@ class Recording:
                 hint="The server's log says why.",
             )
             self.error.__cause__ = error
+        self._wake_waiters(self.event_count)
         _set(self.first_published)
 
     def finish(self) -> None:

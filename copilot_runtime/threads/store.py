@@ -8,12 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from copilot_runtime.events import Event
-from copilot_runtime.interfaces import Checkpoint, CheckpointKey, RunInput
+from copilot_runtime.interfaces.checkpoints import Checkpoint, CheckpointKey
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads.log_ids import LogStatus
+
+ThreadsState = Literal["reachable", "read-only", "unreachable"]
+"""What can be done with threads at the moment."""
 
 
 class ThreadKey(NamedTuple):
@@ -21,6 +25,11 @@ class ThreadKey(NamedTuple):
 
     owner: str
     id: str
+
+    @classmethod
+    def of(cls, user: str | None, id: str) -> "ThreadKey":
+        """Return the key of a thread of a user, or of nobody."""
+        return cls(user or "", id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +107,9 @@ class ThreadStore:
     done all of its work or nothing.
     """
 
+    commit_interval = 0.01
+    """Seconds between two calls of `write` at least, in which events are gathered: what a shorter
+    time saves readers, it costs in CPU for each call."""
     shared_file: Path | None = None
     """The file that processes of one machine may share."""
     shared_url: str = ""
@@ -107,6 +119,13 @@ class ThreadStore:
 
     async def open(self) -> None:
         """Make ready, and end the runs of servers that died. May be called twice."""
+
+    async def check(self) -> None:
+        """See whether threads can be read and written now; nothing is written.
+
+        Raises `StoreReadOnly` when they can only be read: the log has that from the store itself.
+        """
+        await self.get(ThreadKey("", "health"))
 
     async def secret(self) -> str:
         """Return a secret that all servers of this storage share, and always find again.

@@ -5,15 +5,23 @@ Each may be done twice, if the connection breaks when nobody knows whether it ha
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from copilot_runtime.events import Event, RunStarted
-from copilot_runtime.interfaces import Checkpoint, CheckpointKey, RunInput
+from copilot_runtime.interfaces.checkpoints import Checkpoint, CheckpointKey
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads.checkpoints import LIFETIME, MOST_WITHOUT_THREAD, hash_key
 from copilot_runtime.threads.codec import decode, encode
 from copilot_runtime.threads.compact import compact
-from copilot_runtime.threads.log_ids import LogStatus, build_duplicate_error, is_duplicate
+from copilot_runtime.threads.log_ids import (
+    REMEMBERED_S,
+    LogStatus,
+    build_deletion_error,
+    build_duplicate_error,
+    digest_request,
+    is_duplicate,
+)
 from copilot_runtime.threads.message_ids import collect_names, index_by_name
 from copilot_runtime.threads.recovery import complete_log, prepend_head
 from copilot_runtime.threads.rows import (
@@ -29,8 +37,21 @@ from copilot_runtime.threads.validation import busy
 Place = tuple[int, int]
 """The numbers of a thread and of one of its runs. A run's number is the time it began."""
 
+Part = tuple[Place, Sequence[Event]]
+"""Some events of a run that goes on."""
+
 _EXPIRED_AT_ONCE = 100
 """Threads deleted in one transaction: answers wait for it."""
+
+
+class EndedRun(NamedTuple):
+    """What is kept of a run that has ended."""
+
+    place: Place
+    log: Sequence[Event]
+    """The log, shortened."""
+    names: Iterable[str]
+    """Those of the messages that it made."""
 
 
 class Transaction(ABC):
@@ -85,8 +106,11 @@ class Transaction(ABC):
         """Remember names of messages, and return those that are new in the thread."""
 
     @abstractmethod
-    async def append_events(self, now: int, parts: Sequence[tuple[Place, Sequence[Event]]]) -> None:
-        """Add events to the logs of runs that go on. `now` and the times after it are free."""
+    async def write(self, now: int, parts: Sequence[Part], ended: Sequence[EndedRun]) -> None:
+        """Add events to the logs of runs that go on, and end others, all of this server.
+
+        `now` and the times after it are free. Raises `ServerLost`.
+        """
 
     @abstractmethod
     async def read_events(
@@ -137,7 +161,8 @@ async def begin_run(
 ) -> tuple[int, Sequence[Message]]:
     """Add a run, whose number is `now`, and its thread if need be.
 
-    Raises `ThreadBusy`, and `DuplicateRun` for one that has begun before.
+    Raises `ThreadBusy`, `DuplicateRun` for one that has begun before, and `NotFound` if the thread
+    has been deleted since.
 
     Returns the number of the thread, and the messages that are new in it.
     """
@@ -167,11 +192,16 @@ async def begin_run(
         new_names = await db.add_new_names(thread, named)
         new = [message for name, message in named.items() if name in new_names]
     head = RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=new)
-    await db.execute(
+    count = await db.execute(
         "INSERT INTO copilot_runs (thread, id, key, run_id, agent, began, log)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        " SELECT CAST(? AS bigint), CAST(? AS bigint), CAST(? AS text), CAST(? AS text),"
+        " CAST(? AS text), CAST(? AS bigint), CAST(? AS bytea)"
+        " WHERE NOT EXISTS (SELECT 1 FROM copilot_deleted_runs WHERE digest = ?)",
         *(*place, run.log_id, run.run_id, agent, now, encode([head])),
+        digest_request(*key, run.run_id, run.log_id) or b"",
     )
+    if not count:
+        raise build_deletion_error()
     return thread, new
 
 
@@ -202,14 +232,12 @@ async def write_segments(
 ) -> None:
     """Add to logs, and end runs; what belongs to a deleted run goes nowhere."""
     parts = [(place, segment.events) for place, segment in segments if segment.whole is None]
-    if parts:
-        await db.append_events(now, parts)
-    ended = {place: segment.whole for place, segment in segments if segment.whole is not None}
-    if ended:
-        await db.check_server()
-    # in one order everywhere, so that no two servers wait for each other
-    for place, whole in sorted(ended.items()):
-        await _end_run(db, db.server, place, whole, compact(whole), now=now)
+    ended = [
+        EndedRun(place, compact(segment.whole), collect_names(segment.whole))
+        for place, segment in segments
+        if segment.whole is not None
+    ]
+    await db.write(now, parts, ended)
 
 
 async def end_dead_runs(db: Transaction, *, now: int) -> int:
@@ -318,8 +346,24 @@ async def update_thread(
     return await get_thread(db, key=key)
 
 
-async def delete_thread(db: Transaction, *, key: ThreadKey) -> bool:
-    """Delete a thread; its runs go by their foreign keys. Returns whether there was one."""
+async def delete_thread(db: Transaction, *, key: ThreadKey, now: int) -> bool:
+    """Delete a thread; its runs go by their foreign keys. Returns whether there was one.
+
+    The requests of its latest runs may still come again: what they are known by stays for a while.
+    """
+    before = now - REMEMBERED_S * 1_000_000
+    rows = await db.fetch(
+        "SELECT run_id, key FROM copilot_threads JOIN copilot_runs"  # noqa: S608  # ours
+        " ON copilot_runs.thread = copilot_threads.id"
+        f" WHERE {db.by_key} AND copilot_runs.id > ?",
+        *(*db.key_values(key), before),
+    )
+    requests = {digest_request(*key, run_id, log_id) for run_id, log_id in rows}
+    await db.execute("DELETE FROM copilot_deleted_runs WHERE deleted < ?", before)
+    await db.execute_many(
+        "INSERT INTO copilot_deleted_runs (digest, deleted) VALUES (?, ?) ON CONFLICT DO NOTHING",
+        [(digest, now) for digest in sorted(filter(None, requests))],
+    )
     statement = f"DELETE FROM copilot_threads WHERE {db.by_key}"  # noqa: S608  # ours
     return await db.execute(statement, *db.key_values(key)) > 0
 
@@ -438,29 +482,21 @@ async def move_events(db: Transaction, place: Place, events: Sequence[Event]) ->
         )
 
 
-async def _end_run(
-    db: Transaction,
-    server: Any,
-    place: Place,
-    whole: Sequence[Event],
-    short: Sequence[Event],
-    *,
-    now: int,
-) -> None:
+async def end_run(db: Transaction, server: Any, run: EndedRun, *, now: int) -> None:
     """Store the shortened log of a run of a server that has ended, and the names of what it made.
 
     Nothing happens if the run was ended before, or its thread deleted.
     """
     # first, as everywhere, so that no two servers wait for each other
-    if not await _free_thread(db, place, server):
+    if not await _free_thread(db, run.place, server):
         return
     ended = await db.execute(
         "UPDATE copilot_runs SET ended = ?, log = ? WHERE thread = ? AND id = ?",
-        *(now, encode(short), *place),
+        *(now, encode(run.log), *run.place),
     )
     if ended:  # else it was deleted meanwhile
-        await db.delete_events(place)
-        await db.add_names(place[0], collect_names(whole))
+        await db.delete_events(run.place)
+        await db.add_names(run.place[0], run.names)
 
 
 async def _end_dead_runs(
@@ -471,7 +507,7 @@ async def _end_dead_runs(
     events = await db.read_events(server, places)
     for place in places:
         log = complete_log(await _read_head(db, place), events[place])
-        await _end_run(db, server, place, log, log, now=now)
+        await end_run(db, server, EndedRun(place, log, collect_names(log)), now=now)
 
 
 async def _free_thread(db: Transaction, place: Place, server: Any) -> bool:

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from copilot_runtime.errors import Misuse, ThreadBusy
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.threads.store import ThreadKey
 
 LONGEST = 500
@@ -51,7 +51,7 @@ def get_thread_key(run: RunInput) -> ThreadKey:
     """Return the thread a run belongs to. Raises `Misuse` for ids that no store keeps."""
     if not run.thread_id:
         raise Misuse("A thread needs an id.", hint="Send a threadId.")
-    key = ThreadKey(run.user or "", run.thread_id)
+    key = ThreadKey.of(run.user, run.thread_id)
     check_thread_id("thread id", key.id)
     for what, text in (("user", key.owner), ("run id", run.run_id)):
         check_id(what, text)
@@ -61,14 +61,21 @@ def get_thread_key(run: RunInput) -> ThreadKey:
 
 def is_valid_key(key: ThreadKey) -> bool:
     """Return whether there can be such a thread; requests may name any."""
-    return all(len(part) <= LONGEST and _is_text(part) for part in key)
+    return all(len(part) <= LONGEST and is_text(part) for part in key)
+
+
+def is_text(text: str) -> bool:
+    """Return whether there is neither NUL nor half a character, which no database takes."""
+    if text.isascii():
+        return "\0" not in text
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def check_text(what: str, text: str) -> None:
     """Raise `Misuse` for a text that is too long, or none that a database takes."""
     if len(text) > LONGEST:
         raise Misuse(f"The {what} is longer than {LONGEST} characters.", hint="Send a shorter one.")
-    if not _is_text(text):
+    if not is_text(text):
         raise Misuse(f"The {what} has characters that are no text.", hint="Send it without them.")
 
 
@@ -79,6 +86,17 @@ def check_id(what: str, text: str) -> None:
         raise Misuse(
             f"The {what} has control characters.", hint="Send it without line breaks and the like."
         )
+
+
+def check_owner(what: str, text: str) -> None:
+    """Raise `Misuse` for somebody to whom nothing could belong.
+
+    U+FFFD stands for any half character, and for any byte that is no text: two users whose names
+    differ in these would be one.
+    """
+    check_id(what, text)
+    if "\ufffd" in text:
+        raise Misuse(f"The {what} has characters that are no text.", hint="Send it without them.")
 
 
 def check_thread_id(what: str, text: str) -> None:
@@ -103,10 +121,3 @@ def log_id_in_use(key: str) -> Misuse:
     return Misuse(
         f"A run called {key!r} has not ended.", hint="Give each run's log a name of its own."
     )
-
-
-def _is_text(text: str) -> bool:
-    """Return whether there is neither NUL nor half a character."""
-    if text.isascii():
-        return "\0" not in text
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,7 +1,7 @@
 """Find out who sent a request, before anything else is done."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from http import HTTPStatus
@@ -13,11 +13,18 @@ from starlette.requests import HTTPConnection
 
 from copilot_runtime.concurrency import call
 from copilot_runtime.config.access import AccessSettings
-from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError, Misuse
+from copilot_runtime.dataclass_copy import copy_with
+from copilot_runtime.errors import (
+    RUN_FAILED,
+    AuthenticationFailed,
+    ConfigurationFailed,
+    CopilotError,
+    Misuse,
+)
 from copilot_runtime.hooks import remember_call
 from copilot_runtime.identity import NOBODY, OPERATE, TENANT_PREFIX, Identity, is_tenant
-from copilot_runtime.interfaces import Caller, copy_with
-from copilot_runtime.security.authentication.chain import SchemeChain
+from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.security.authentication.chain import SchemeChain, check_identity
 from copilot_runtime.security.authentication.proxy import TrustedProxies
 from copilot_runtime.security.authentication.scheme import (
     AUTHORIZATION,
@@ -25,7 +32,7 @@ from copilot_runtime.security.authentication.scheme import (
     Credentials,
 )
 from copilot_runtime.telemetry.propagation import extract_context
-from copilot_runtime.threads.validation import check_id
+from copilot_runtime.threads.validation import check_owner
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Refusal, error_body
@@ -35,10 +42,19 @@ logger = logging.getLogger(__name__)
 Authenticate = Callable[[Any], str | Identity | Awaitable[str | Identity | None] | None]
 """Gets the `HTTPConnection`, which has what a `Request` and a `WebSocket` share. Returns whose
 request this is: an id of the application's, to whom threads belong, or an `Identity` with a tenant
-and roles. None is anybody. It raises `AuthenticationFailed`, or Starlette's `HTTPException`, to
+and roles. None is anybody, unless the setting `access.authenticate` names ways to sign in: then
+`access.anonymous` decides. It raises `AuthenticationFailed`, or Starlette's `HTTPException`, to
 send one away."""
 
 _UNIX = "unix"
+_MOST_LOGGED = 100
+"""Different sets of unknown roles that are logged: a provider may have any number."""
+_ROLE_SOURCES = {
+    "jwt": "have the identity provider put one that is known into the claim of jwt.roles_claim, "
+    "or read another claim",
+    "proxy": "have the proxy send one that is known in the header of proxy.roles_header",
+}
+_FORWARDED_FOR = b"x-forwarded-for"
 
 
 class Unauthorized(Refusal):
@@ -52,15 +68,19 @@ class Unauthorized(Refusal):
         code: str = "AUTHENTICATION_ERROR",
         headers: Mapping[str, str] | None = None,
         reason: str = "",
+        identity: Identity | None = None,
     ) -> None:
         kind = {401: "unauthorized", 403: "forbidden"}.get(status, "refused")
         if status >= 500:  # a client is not refused because the server failed
-            kind = "internal_error"
+            has_name = code not in (AuthenticationFailed.code, RUN_FAILED.code)
+            kind = code.lower() if has_name else "internal_error"
         body = error_body(kind, message, code)
         super().__init__(status, body, headers, close=(4401, "Unauthorized"))
         self.message = message
         self.reason = reason or message
         """Why, for the operator alone."""
+        self.identity = identity or NOBODY
+        """Whose credential it is that was refused, for the operator alone."""
 
 
 class Authenticator:
@@ -91,6 +111,7 @@ class Authenticator:
         self._operators = frozenset(operators)
         self._proxies = TrustedProxies(proxies)
         self._find_scopes = lru_cache(maxsize=256)(self._access.find_scopes)
+        self._logged: set[frozenset[str]] = set()
 
     async def authenticate(self, request: Request) -> Caller:
         """Return who sent a request, and take away what it should not have said.
@@ -105,8 +126,10 @@ class Authenticator:
             self._check_authorization(request)
             start_time = time_ns()
             identity = await self._ask_hook(self._authenticate, HTTPConnection(request.scope))
+            if identity is not None and self._schemes is not None:
+                _check_prefix(identity)
             remember_call("authenticate", self._authenticate, start_time)
-        elif identity is None and self._schemes is not None and not self._access.anonymous:
+        if identity is None and self._schemes is not None and not self._access.anonymous:
             challenge = {"www-authenticate": "Bearer"}
             raise Unauthorized(401, "Sign in to use this server.", headers=challenge)
         headers = request.headers
@@ -180,12 +203,32 @@ class Authenticator:
         """Return an identity with what it may do, and where it comes from."""
         roles = tuple(identity.roles) or self._access.default_roles
         permissions = self._find_scopes(roles)
+        if not permissions:
+            self._warn_unknown(roles, identity.method)
         if identity.owner is not None and identity.owner in self._operators:
             permissions |= {OPERATE}
         if identity.scopes is not None and "*" not in identity.scopes:
             permissions &= frozenset(identity.scopes)
         address = find_address(request, self._proxies)
         return copy_with(identity, roles=roles, permissions=permissions, address=address)
+
+    def _warn_unknown(self, roles: Sequence[str], method: str) -> None:
+        """Log once that none of somebody's roles is known: else nothing says why all is refused."""
+        names = frozenset(roles)
+        if names in self._logged or len(self._logged) >= _MOST_LOGGED:
+            return
+        unknown = self._access.list_unknown(roles)
+        if not unknown or len(unknown) < len(roles):
+            return
+        self._logged.add(names)
+        logger.warning(
+            "A credential%s names the roles %s, and none of them is known, so it allows nothing: "
+            "access.default_roles are for credentials without any role. Give one of them scopes in "
+            "access.roles%s.",
+            f" ({method})" if method else "",
+            ", ".join(repr(role[:100]) for role in unknown[:20]),
+            f", or {_ROLE_SOURCES[method]}" if method in _ROLE_SOURCES else "",
+        )
 
 
 def _read_answer(answer: Any) -> Identity | None:
@@ -208,9 +251,17 @@ def _read_answer(answer: Any) -> Identity | None:
 def _check_owner(identity: Identity) -> None:
     """Raise `CredentialInvalid` for somebody to whom nothing could belong."""
     try:
-        check_id("user's id", identity.owner or "")
+        check_owner("user's id", identity.owner or "")
     except Misuse as error:
         raise CredentialInvalid("The user of this credential has no usable id.") from error
+
+
+def _check_prefix(identity: Identity) -> None:
+    """Raise `Unauthorized` for a user of a hook with the id of a key or a service."""
+    try:
+        check_identity(identity)
+    except CredentialInvalid as error:
+        raise _refuse(error, error.reason) from error
 
 
 def _refuse(error: CopilotError, reason: str) -> Unauthorized:
@@ -218,13 +269,37 @@ def _refuse(error: CopilotError, reason: str) -> Unauthorized:
     challenge = {"www-authenticate": 'Bearer error="invalid_token"'}
     headers = challenge if error.status_code == 401 else None
     return Unauthorized(
-        error.status_code, error.public, code=error.code, headers=headers, reason=reason
+        error.status_code,
+        error.public,
+        code=error.code,
+        headers=headers,
+        reason=reason,
+        identity=_find_proven_identity(error),
     )
 
 
+def _find_proven_identity(error: CopilotError) -> Identity | None:
+    """Return whose credential was refused, unless they could be taken for somebody else."""
+    identity = error.identity if isinstance(error, CredentialInvalid) else None
+    try:
+        if identity is not None:
+            check_identity(identity)
+            _check_owner(identity)
+    except CredentialInvalid:
+        return None
+    return identity
+
+
 def find_address(request: Request, proxies: TrustedProxies) -> str:
-    """Return the address of who asks, who may be behind proxies."""
-    return proxies.find_client(read_peer(request), request.headers.get("x-forwarded-for", ""))
+    """Return the address of who asks, who may be behind proxies.
+
+    Of several, each may have added a header of its own, which are one list (RFC 9110, 5.3).
+    """
+    peer = read_peer(request)
+    if not proxies.includes(peer):
+        return peer
+    lines = [value for name, value in request.scope["headers"] if name.lower() == _FORWARDED_FOR]
+    return proxies.find_client(peer, b",".join(lines).decode("latin-1"))
 
 
 def read_peer(request: Request) -> str:
@@ -253,22 +328,24 @@ def _check_once(request: Request, names: Collection[str]) -> None:
 
 
 def _check(identity: Identity) -> None:
-    """Raise `ConfigurationFailed` for a user to whom no thread could belong."""
+    """Raise `ConfigurationFailed` for a user to whom no thread could belong, and odd roles."""
     user = identity.user
     try:
         if user == "":
             raise Misuse("The user is an empty text.")
         if user is not None and user.startswith(TENANT_PREFIX):
             raise Misuse(f"The id of a user may not begin with {TENANT_PREFIX!r}.")
+        if isinstance(identity.roles, str) or isinstance(identity.scopes, str):
+            raise Misuse("Roles and scopes are lists of names: each letter of a text would be one.")
         if identity.tenant and not is_tenant(identity.tenant):
             raise Misuse("A tenant has letters, digits and . _ -, at most 100 of them.")
-        check_id("user's id", identity.owner or "")
+        check_owner("user's id", identity.owner or "")
     except Misuse as error:
         text = identity.owner or ""
         excerpt = text if len(text) <= 40 else f"{text[:40]}…"
         raise ConfigurationFailed(
             f"The authenticate hook returned {excerpt!r}. {error.message}",
-            hint="It returns the id of a user, not a token or a record.",
+            hint="It returns the id of a user, not a token or a record, or an Identity.",
         ) from error
 
 

@@ -57,6 +57,7 @@ async def read_body(
             async with asyncio.timeout(timeout):
                 message = await receive()
         except TimeoutError:
+            pieces.clear()  # who keeps the error keeps none of the body
             raise BadRequest(
                 f"Nothing of the request came for {timeout:g} seconds.", 408, "REQUEST_TIMEOUT"
             ) from None

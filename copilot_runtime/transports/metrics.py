@@ -1,6 +1,6 @@
 """`/metrics`: what Prometheus reads, for this machine or for whoever has the token."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hmac import compare_digest
 from typing import Any
 
@@ -15,11 +15,15 @@ from copilot_runtime.security.loopback import (
     is_from_other_page,
     is_loopback,
 )
-from copilot_runtime.telemetry.metrics import Metrics
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.metrics import Family, Metrics, Point
+from copilot_runtime.transports.worker_metrics import WorkerMetrics
 
 
 class MetricsEndpoint:
-    """Answers with the metrics of this process. `resource` is what describes it.
+    """Answers with the metrics of this process, or of all workers of the server if it is one.
+
+    `resource` is what describes the server.
 
     With a `token`, only those who send it are answered; without one, programs of this machine are,
     and nobody for whom a proxy asks.
@@ -33,6 +37,12 @@ class MetricsEndpoint:
         self._version = version
         self._token = token.encode()
         self._guard = LoopbackGuard()
+        self._workers: WorkerMetrics | None = None
+        self._place = 0
+
+    def join(self, workers: WorkerMetrics) -> None:
+        """Answer with the metrics of all workers from now on, each with its number."""
+        self._workers, self._place = workers, workers.add(self._render_worker)
 
     def route(self, path: str) -> Route:
         """Return the route at a path; it answers GET and HEAD."""
@@ -54,11 +64,39 @@ class MetricsEndpoint:
                 },
                 status_code=403,
             )
-        from copilot_runtime.telemetry.prometheus import CONTENT_TYPE, render_metrics
+        from copilot_runtime.telemetry.prometheus import CONTENT_TYPE
 
-        families = self._metrics.collect()  # here: the gauges look at what the loop changes
-        text = await call(render_metrics, families, self._resource, version=self._version)
+        if self._workers is None:
+            families = self._metrics.collect()  # here: the gauges look at what the loop changes
+            text = await self._render(families, self._resource)
+        else:
+            text = await self._render_all(self._workers)
         return Response(text, media_type=CONTENT_TYPE, headers={"cache-control": "no-store"})
+
+    async def _render(
+        self,
+        families: Sequence[Family],
+        resource: Mapping[str, Any],
+        labels: Mapping[str, Any] | None = None,
+    ) -> str:
+        from copilot_runtime.telemetry.prometheus import render_metrics
+
+        return await call(render_metrics, families, resource, version=self._version, labels=labels)
+
+    async def _render_worker(self) -> str:
+        """Return what this worker adds to the page: all but what describes the server."""
+        number = 0 if self._workers is None else self._workers.number
+        return await self._render(self._metrics.collect(), {}, {"worker": number})
+
+    async def _render_all(self, workers: WorkerMetrics) -> str:
+        """Return the page of all workers that answer, and which of them do."""
+        from copilot_runtime.telemetry.prometheus import merge_pages
+
+        pages = await workers.collect(self._place)
+        points = [Point({"worker": it}, float(page is not None)) for it, page in pages.items()]
+        up = Family(semconv.METRICS[semconv.WORKER_UP], points)
+        first = await self._render([up], self._resource)
+        return await call(merge_pages, [first, *filter(None, pages.values())])
 
     def _has_token(self, request: Request) -> bool:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")

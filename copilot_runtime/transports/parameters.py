@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.interfaces import Parameters
+from copilot_runtime.interfaces.run_input import Parameters
 
 logger = logging.getLogger(__name__)
 

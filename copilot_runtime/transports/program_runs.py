@@ -10,7 +10,10 @@ from copilot_runtime.actions.sources import select_actions
 from copilot_runtime.agents.single_call import SingleCallAgent
 from copilot_runtime.errors import CopilotError, ErrorReport
 from copilot_runtime.events import ActionExecutionResult, Event, RunFailed
-from copilot_runtime.interfaces import Action, Agent, Caller, RunInput
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import new_id
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.threads.store import ThreadQuery

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.interfaces import Caller
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.security.addresses import find_network
 from copilot_runtime.security.cors import RawHeaders

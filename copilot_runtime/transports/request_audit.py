@@ -3,7 +3,6 @@
 from collections.abc import Collection
 
 from copilot_runtime.errors import CopilotError
-from copilot_runtime.identity import NOBODY
 from copilot_runtime.security.audit.entry import AuditRecord, Outcome, describe_identity
 from copilot_runtime.security.audit.log import AuditLog
 from copilot_runtime.security.authentication.proxy import TrustedProxies
@@ -38,7 +37,7 @@ class RequestAudit:
         reason = "" if error is None else _describe(error)
         if isinstance(error, Unauthorized):
             address = find_address(request, self._proxies)
-            who = {**describe_identity(NOBODY, None), "address": address}
+            who = {**describe_identity(error.identity, None), "address": address}
         self._log.record(
             AuditRecord(
                 action=request.action or f"{request.method or 'CONNECT'} {request.path[:200]}",

@@ -11,6 +11,7 @@ from typing import Any, Self
 from urllib.parse import unquote
 
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, Field
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -18,6 +19,18 @@ from copilot_runtime.transports.router import LONGEST_PATH, RouterResponse
 
 _APP = "copilot_runtime.route_app"
 """The key in a scope for the application that answers the request."""
+
+
+class Problem(BaseModel):
+    """Why there is no other answer; the sentence is in `message` or in `details`."""
+
+    error: str = Field(examples=["Not found"])
+    message: str | None = Field(default=None, examples=["There is no such thread."])
+    details: str | None = Field(default=None, examples=[None])
+
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
+"""What `/docs` says of refusals, of each route."""
 
 
 class SharedRoute(APIRoute):

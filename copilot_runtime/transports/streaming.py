@@ -105,6 +105,7 @@ class Stream:
 
     def close(self) -> None:
         """Stop watching."""
+        self._task = None  # else it has itself, by the traceback of its end, and stays in memory
         self._timer.cancel()
         if self._beat is not None:
             self._beat.cancel()

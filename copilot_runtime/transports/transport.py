@@ -81,6 +81,12 @@ class Refusal(Exception):
         self.close = close
 
 
+def check_method(request: Request, *methods: str) -> None:
+    """Raise `Refusal` (405) for a request by another method."""
+    if request.method not in methods:
+        raise Refusal(405, {"error": "Method not allowed"}, {"allow": ", ".join(methods)})
+
+
 class Transport:
     """One protocol of clients: GraphQL, AG-UI, or one of your own. Subclass it.
 

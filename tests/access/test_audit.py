@@ -16,12 +16,13 @@ from copilot_runtime import Settings
 from copilot_runtime.adapters.scripted import Gate
 from copilot_runtime.cli.main import cli
 from copilot_runtime.errors import ConfigurationFailed, NotFound
+from copilot_runtime.security.api_keys.key import generate_key
 from copilot_runtime.security.audit.entry import AuditRecord
 from copilot_runtime.security.audit.log import AuditLog, list_files
 from copilot_runtime.security.audit.refusals import RefusalCounter
 from copilot_runtime.security.audit.verify import verify
 from tests.access.credentials import issue_key
-from tests.access.server import Entrance, entering, settings_of
+from tests.access.server import KEY, Entrance, entering, settings_of
 from tests.access.test_scopes import gql
 from tests.wire.documents import chat
 from tests.wire_agui.http import user
@@ -63,6 +64,7 @@ async def test_who_did_what_on_which_thread_is_written_down(tmp_path: Path) -> N
         await ada.ask("POST", "", chat(threadId="t3"))
         await gql(ada, 'mutation { stopCopilotResponse(runId: "x") }')
         await gql(ada, "{ hello }")
+        await gql(ada, "mutation { openTheSafe }")  # which there is not
         found = await log_of(server, tmp_path)
         (start, *_) = read(tmp_path / "audit.jsonl")
 
@@ -102,6 +104,35 @@ async def test_what_was_refused_is_written_down_with_the_reason(tmp_path: Path) 
         ("refused", "LIMIT_EXCEEDED"),
     ]
     assert text[21:] not in (tmp_path / "audit.jsonl").read_text()
+
+
+async def test_whose_credential_was_refused_is_written_down_if_it_is_theirs(
+    tmp_path: Path,
+) -> None:
+    async with entering(tmp_path, settings=audited(tmp_path)) as server:
+        old = KEY.sign(sub="ann", exp=1)
+        head, claims, _ = KEY.sign(sub="forged", exp=1).split(".")
+        revoked = await issue_key(server.keys, "ada", "acme", revoked_at=1.0)
+        for token in (
+            *(old, KEY.sign(sub="bob", aud="another"), f"{head}.{claims}.{old.split('.')[2]}"),
+            *(revoked, revoked[:-4] + "AAAA", KEY.sign(sub="tenant:acme/ada", exp=1)),
+        ):
+            await server.bearer(token).ask("GET", "/threads")
+        await log_of(server, tmp_path)
+        lines = read(tmp_path / "audit.jsonl")
+
+    assert [(line.get("user"), line["reason"].replace(revoked[:20], "KEY")) for line in lines] == [
+        ("ann", "Token expired"),
+        ("bob", "the audience is 'another'"),
+        (None, "Invalid signature"),
+        ("tenant:acme/ada", "KEY is revoked"),
+        (None, "the secret of KEY is another one"),
+        (None, "Token expired"),
+    ]
+    assert {(line["outcome"], line["status"], line.get("method")) for line in lines} == {
+        ("refused", 401, None)
+    }
+    assert lines[3]["key"] == revoked[4:20]
 
 
 async def test_questions_are_written_down_only_if_that_is_allowed(tmp_path: Path) -> None:
@@ -152,7 +183,8 @@ async def test_who_is_refused_behind_a_proxy_has_an_address_of_their_own(tmp_pat
     async with entering(tmp_path, settings=settings) as server:
         for _ in range(25):  # more than are written of one address
             await server.browser(x_forwarded_for="198.51.100.7").ask("GET", "/threads")
-        await server.browser(x_forwarded_for="203.0.113.9").ask("GET", "/threads")
+        two = {"x-forwarded-for": "10.9.9.9, 203.0.113.9", "X-Forwarded-For": "127.0.0.1"}
+        await server.browser().ask("GET", "/threads", headers=two)
         await log_of(server, tmp_path)
         lines = read(tmp_path / "audit.jsonl")
 
@@ -165,6 +197,21 @@ async def test_whoever_guesses_does_not_push_out_what_others_did(tmp_path: Path)
             await server.bearer("cpk_wrong").ask("GET", "/info")
         found = await log_of(server, tmp_path)
 
+    assert 20 <= len(found) <= 40
+
+
+async def test_whoever_is_sent_away_while_keys_cannot_be_read_pushes_nobody_out(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    store = {"store": f"sqlite:{tmp_path}/file/access.db"}
+    settings = settings_of(tmp_path, audit={"file": str(tmp_path / "audit.jsonl")}, api_keys=store)
+    async with entering(tmp_path, settings=settings) as server:
+        stranger = server.bearer(generate_key().text)
+        statuses = [(await stranger.ask("GET", "/info")).status for _ in range(60)]
+        found = await log_of(server, tmp_path)
+
+    assert statuses == [503] * 60
     assert 20 <= len(found) <= 40
 
 
@@ -202,7 +249,7 @@ def test_what_was_left_out_is_counted_in_a_later_minute_and_subjects_are_bounded
 
 async def test_a_file_has_the_bytes_it_may_have_whatever_ids_are_written_in(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "audit.jsonl", max_bytes=20_000, max_files=100)
-    for text in ("x", "ü", "😀", "\x01", "\ud800"):
+    for text in ("x", "ü", "😀", "\x01", "\ud800", "\x85", "\u2028"):
         for number in range(20):
             log.record(record_of(number, thread=text * 100_000, user=text * 400, agent=text))
     await log.aclose()
@@ -210,7 +257,7 @@ async def test_a_file_has_the_bytes_it_may_have_whatever_ids_are_written_in(tmp_
     lines = max(map(len, log.path.read_bytes().splitlines()))
 
     assert verify(log.path).problems == []
-    assert len([line for line in read(log.path) if line["action"] != "log.rotate"]) == 100
+    assert len([line for line in read(log.path) if line["action"] != "log.rotate"]) == 140
     assert max(sizes) <= 20_000 + 6_000
     assert lines <= 6_000
 
@@ -300,6 +347,33 @@ def test_files_are_bounded(tmp_path: Path) -> None:
     assert found.first > 1
 
 
+BREAKS = "".join(map(chr, (0x85, 0x9B, 0x2028, 0x2029)))
+
+
+def test_no_id_looks_like_a_line_of_its_own(run: "Run", tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    given = f'ann{BREAKS}{{"number":2}}'
+    AuditLog(path).write([record_of(number, user=given) for number in range(2)])
+    text = path.read_text("utf-8")
+
+    assert len(text.splitlines()) == 2
+    assert [json.loads(line)["user"] for line in text.splitlines()] == [given] * 2
+    assert len(run("audit", "export").stdout.splitlines()) == 2
+    assert verify(path).problems == []
+
+
+def test_a_log_that_has_such_an_id_as_it_is_goes_on_with_its_chain(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    AuditLog(path).write([record_of(user=f"ann{BREAKS}")])
+    before = path.read_text("utf-8")
+    raw = before.encode().decode("unicode_escape")  # as lines were written before
+    path.write_text(raw, "utf-8")
+    AuditLog(path).write([record_of(1, user=f"ann{BREAKS}")])
+
+    assert raw != before
+    assert (verify(path).problems, verify(path).lines) == ([], 2)
+
+
 def test_several_processes_write_one_chain(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     program = (
@@ -337,6 +411,38 @@ async def test_what_cannot_be_written_now_is_written_later(
     assert [line["action"] for line in read(folder / "audit.jsonl")] == ["act.1", "act.2"]
 
 
+def test_a_line_is_there_once_however_often_the_disk_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = fill(tmp_path / "audit.jsonl", 2)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", fail)
+        for _ in range(3):
+            with pytest.raises(OSError, match="Input/output"):
+                log.write([record_of(2), record_of(3)])
+    log.write([record_of(2), record_of(3)])
+
+    assert [line["action"] for line in read(log.path)] == ["act.0", "act.1", "act.2", "act.3"]
+    assert verify(log.path).is_intact
+
+
+@pytest.mark.parametrize("name", ["rename", "unlink"])
+def test_a_file_that_cannot_be_rotated_is_written_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    monkeypatch.setattr(Path, name, fail)  # such as one that may only be appended to
+    log = fill(tmp_path / "audit.jsonl", 60, max_bytes=4096, max_files=1)
+    actions = [line["action"] for line in read(log.path)]
+
+    assert [one for one in actions if one != "log.rotate"] == [f"act.{n}" for n in range(60)]
+    assert verify(log.path).is_intact
+    assert caplog.text.count("cannot be rotated") == 1
+
+
+def fail(*_: object) -> None:
+    raise OSError(5, "Input/output error")
+
+
 async def test_a_server_whose_log_cannot_be_written_does_not_start(tmp_path: Path) -> None:
     (tmp_path / "folder").write_text("a file in the way")
     log = AuditLog(tmp_path / "folder" / "audit.jsonl")
@@ -363,7 +469,31 @@ def test_the_log_is_listed_and_exported_by_what_is_in_it(run: Run, tmp_path: Pat
     for option in (("--outcome", "refused"), ("--thread", "t"), ("--action", "act.9")):
         (line,) = run("audit", "export", *option).stdout.splitlines()
         assert json.loads(line)["user"] == "eve"
-    assert run("audit", "export", "--since", "2026").stdout == ""
+    assert run("audit", "export", "--since", "2026-01-01").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("since", "count"),
+    [
+        ("1970-01-01 00:01", 2),
+        ("1970-01-01T00:01:00Z", 2),
+        ("1970-01-01T01:00+01:00", 3),
+        ("1970-01-01T00:01:01", 1),
+    ],
+)
+def test_a_time_may_be_written_in_any_form_of_iso_8601(
+    run: Run, tmp_path: Path, since: str, count: int
+) -> None:
+    AuditLog(tmp_path / "audit.jsonl").write([record_of(time=t) for t in (0.0, 60.0, 120.0)])
+
+    assert len(run("audit", "export", "--since", since).stdout.splitlines()) == count
+
+
+@pytest.mark.parametrize("option", [("--since", "yesterday"), ("--outcome", "denied")])
+def test_what_can_fit_no_line_is_refused(run: Run, tmp_path: Path, option: tuple[str, str]) -> None:
+    fill(tmp_path / "audit.jsonl", 1)
+
+    assert isinstance(run("audit", "list", *option).exception, ConfigurationFailed)
 
 
 def test_a_log_is_verified_by_a_command(run: Run, tmp_path: Path) -> None:
@@ -372,6 +502,7 @@ def test_a_log_is_verified_by_a_command(run: Run, tmp_path: Path) -> None:
     good = run("audit", "verify")
     head = good.stdout.splitlines()[-1]
     assert (good.exit_code, good.stdout.startswith("10 lines")) == (0, True)
+    assert "There is no audit.key" in good.stdout
     assert run("audit", "verify", "--head", head).exit_code == 0
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:-1]))
@@ -401,6 +532,19 @@ def test_keys_that_are_made_and_revoked_are_written_down(run: Run, tmp_path: Pat
     assert [line["action"] for line in lines] == ["keys.create", "keys.revoke"]
     assert lines[0]["reason"].startswith(text[:20])
     assert text[21:] not in (tmp_path / "audit.jsonl").read_text()
+
+
+def test_the_line_of_a_key_says_whose_it_is_and_what_it_may_do(run: Run, tmp_path: Path) -> None:
+    run("keys", "create", "ci", "--user", "ann", "--tenant", "acme", "--scope", "threads:read")
+    run("keys", "create", "admin", "--role", "operator", "--expires", "2999-01-31")
+    run("keys", "revoke", "ci")
+    reasons = [line["reason"].partition(" ")[2] for line in read(tmp_path / "audit.jsonl")]
+
+    assert reasons[0] == reasons[2]
+    assert reasons[0] == (
+        "(ci) of ann, tenant acme, roles user, scopes threads:read, expires never"
+    )
+    assert reasons[1].endswith(", roles operator, scopes all, expires 2999-01-31 00:00:00Z")
 
 
 def test_without_a_log_the_commands_say_what_to_set(

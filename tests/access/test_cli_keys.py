@@ -82,9 +82,13 @@ def test_of_two_keys_with_one_name_none_is_revoked(run: Run) -> None:
         (["ci", "--tenant", "a/b"], "cannot be a tenant"),
         (["ci", "--user", "tenant:acme/ada"], "cannot be a user"),
         (["ci", "--user", "a\nb"], "control characters"),
+        (["ci", "--user", "a\ufffd"], "no text"),
         (["ci", "--expires", "soon"], "no end"),
         (["ci", "--expires", "0d"], "no end"),
         (["ci", "--expires", "2020-01-01"], "is over"),
+        (["ci", "--expires", "9999y"], "later than any date"),
+        (["ci", "--expires", "9999-12-31T23:59:59.999-01:00"], "later than any date"),
+        (["ci", "--user", "x" * 490, "--tenant", "acme"], "longer than 500"),
         (["ci", "--store", "redis://x"], "cannot be kept"),
     ],
 )
@@ -93,6 +97,18 @@ def test_a_key_that_could_not_be_used_is_not_made(run: Run, arguments: list[str]
 
     assert isinstance(error, ConfigurationFailed)
     assert why in error.message
+    assert listed(run, "--all") == []
+
+
+def test_a_default_role_that_is_misspelt_gets_into_no_key(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COPILOT_ACCESS_DEFAULT_ROLES", "nope")
+    error = run("create", "ci").exception
+    monkeypatch.delenv("COPILOT_ACCESS_DEFAULT_ROLES")
+
+    assert isinstance(error, ConfigurationFailed)
+    assert "'nope' is no role: there are operator, user, reader, guest." in error.message
     assert listed(run, "--all") == []
 
 

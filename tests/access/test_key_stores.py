@@ -5,11 +5,10 @@ import sqlite3
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
-from importlib import import_module
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -24,32 +23,20 @@ from copilot_runtime.security.authentication.scheme import (
     CredentialInvalid,
     Credentials,
 )
+from copilot_runtime.threads.postgres.pool import Pool
 from tests.access.credentials import issue_key
-from tests.threads.cluster import Cluster, running_cluster
+from tests.agents.planner.crew import wait_until
+from tests.peers.kills.proxy import Proxy
+from tests.threads.cluster import Cluster
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    with running_cluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def schema(anyio_backend: str, cluster: Cluster) -> str:
-    name = f"test_{uuid4().hex}"
-    connection: Any = await import_module("asyncpg").connect(cluster.url)
-    await connection.execute(f"CREATE SCHEMA {name}")
-    await connection.close()
-    return f"{cluster.url}&search_path={name}"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:{tmp_path}/new folder/access.db"
-    return request.getfixturevalue("schema")
+    return request.getfixturevalue("database")
 
 
 def make_key(user: str = "ada", **fields: Any) -> ApiKey:
@@ -82,6 +69,18 @@ async def test_what_another_process_revokes_is_refused_within_two_seconds(addres
         other._clock = lambda: time.monotonic() + 2.1  # pyright: ignore[reportPrivateUsage]
     found = await other.find(key.id)
     assert found is not None and found.revoked_at == 7.0
+    await one.aclose()
+    await other.aclose()
+
+
+async def test_a_nonce_is_new_once_for_all_processes_until_it_is_forgotten(address: str) -> None:
+    one, other = build_key_store(address), build_key_store(address)
+    found = await asyncio.gather(*(store.add_nonce("n", 10.0, 0.0) for store in [one, other] * 5))
+    late = [await other.add_nonce("n", 10.0, 10.0), await one.add_nonce("m", 90.0, 10.1)]
+    again = await other.add_nonce("n", 90.0, 10.1)
+
+    assert sorted(found) == [False] * 9 + [True]
+    assert (late, again) == ([False, True], True)
     await one.aclose()
     await other.aclose()
 
@@ -127,6 +126,89 @@ async def test_a_file_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(StoreFailed) as failure:
         await build_key_store(f"sqlite:{path}").find("x")
     assert "later copilot-runtime (version 99)" in (failure.value.hint or "")
+
+
+async def test_a_database_that_says_nothing_keeps_nobody_waiting(
+    database: str, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.security.api_keys.postgres._TIMEOUT", 1.5)
+    folder = str(cluster.data.parent)
+    way = Proxy(Path(folder, ".s.PGSQL.5432"))
+    async with way.listening(tmp_path / ".s.PGSQL.5432"):
+        store = build_key_store(database.replace(folder, str(tmp_path)))
+        assert await store.find("a") is None
+        way.state = "stalled"
+        async with asyncio.timeout(5):
+            with pytest.raises(StoreFailed):
+                await store.find("b")
+        way.state = "open"
+
+        assert await store.find("b") is None
+        await store.aclose()
+
+
+async def test_keys_and_nonces_wait_for_a_database_that_restarts(
+    database: str, cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = str(cluster.data.parent)
+    way = Proxy(Path(folder, ".s.PGSQL.5432"))
+    async with way.listening(tmp_path / ".s.PGSQL.5432"):
+        address = database.replace(folder, str(tmp_path))
+        store = PostgresKeys(address, lambda: 0.0)
+        scheme = ApiKeyScheme(Settings(threads="memory"), store)
+        text = await issue_key(store, "ada")
+        way.state = "broken"
+        identity = asyncio.create_task(scheme.authenticate(credentials(text)))
+        is_new = asyncio.create_task(store.add_nonce("n", 10.0, 0.0))
+        await wait_until(lambda: "cannot be reached" in caplog.text)
+        way.state = "open"
+
+        found = await identity
+        assert found is not None and (found.user, await is_new) == ("ada", True)
+        await scheme.aclose()
+    assert "cannot be checked" not in caplog.text
+
+
+async def test_a_database_that_is_away_is_one_line_in_the_log_which_says_why(
+    database: str, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setattr("copilot_runtime.security.api_keys.postgres._TIMEOUT", 0.2)
+    way = Proxy(Path(cluster.data.parent, ".s.PGSQL.5432"))
+    async with way.listening(tmp_path / ".s.PGSQL.5432"):
+        way.state = "stalled"
+        store = build_key_store(database.replace(str(cluster.data.parent), str(tmp_path)))
+        scheme = ApiKeyScheme(Settings(threads="memory"), store)
+        for _ in range(3):
+            with pytest.raises(AuthenticationUnavailable):
+                await scheme.authenticate(credentials("cpk_" + "0" * 16 + "_" + "x" * 43))
+        await scheme.aclose()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
+        "API keys cannot be checked: PostgreSQL (this machine/postgres) cannot be used: "
+        "it does not answer."
+    ]
+
+
+async def test_what_was_written_before_its_answer_was_lost_is_written_once(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute = Pool.execute
+
+    async def lose_answer(pool: Pool, work: Any) -> Any:
+        return await execute(pool, partial(do_again, work))
+
+    async def do_again(work: Any, connection: Any) -> Any:
+        await work(connection)
+        return await work(connection)
+
+    store, key = build_key_store(database), make_key()
+    monkeypatch.setattr(Pool, "execute", lose_answer)
+    await store.add(key)
+    with pytest.raises(StoreFailed):  # it may be ours, or somebody's who sends it again
+        await store.add_nonce("n", 10.0, 0.0)
+    monkeypatch.undo()
+
+    assert (await store.list_keys(), await store.add_nonce("n", 10.0, 0.0)) == ([key], False)
+    await store.aclose()
 
 
 def credentials(key: str) -> Credentials:

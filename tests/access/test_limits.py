@@ -1,12 +1,13 @@
 """Limits of users, tenants and keys: counted in memory and in Redis, shown as sentences."""
 
 import asyncio
-import shutil
 import tracemalloc
-from collections.abc import AsyncGenerator, Mapping
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 from uuid import uuid4
 
@@ -23,13 +24,15 @@ from copilot_runtime.security.limits.counters import (
     Counters,
     CountersFailed,
     MemoryCounters,
+    Place,
 )
-from copilot_runtime.security.limits.limiter import Limiter, TooMuch
+from copilot_runtime.security.limits.limiter import Limiter, QuotaExceeded
 from copilot_runtime.security.limits.redis import RedisReplays
 from copilot_runtime.security.service_tokens import ServiceTokenSigner
 from tests.access.credentials import SECRET, issue_key
 from tests.access.server import entering, settings_of
-from tests.wire.documents import chat
+from tests.peers.redis_server import redis_server
+from tests.wire.documents import WHEN, chat, user
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import Parrot
 
@@ -63,7 +66,7 @@ async def test_one_request_too_many_says_when_the_next_is_possible() -> None:
     limiter = limiter_of(clock, requests_per_user="3/minute")
     await count(limiter, ADA, 3)
     clock.now = 48.5
-    with pytest.raises(TooMuch) as refused:
+    with pytest.raises(QuotaExceeded) as refused:
         await limiter.check_request(ADA)
     await count(limiter, EVE, 3)
     clock.now = 60
@@ -95,13 +98,15 @@ async def test_limits_of_a_tenant_and_of_a_key_count_for_all_who_share_them() ->
     tenant = limiter_of(Clock(), requests_per_tenant="3/hour")
     await count(tenant, ADA, 2)
     await count(tenant, EVE, 1)
-    with pytest.raises(TooMuch, match=r"^Your organization has sent more than 3 requests"):
+    with pytest.raises(QuotaExceeded, match=r"^Your organization has sent more than 3 requests"):
         await tenant.check_request(EVE)
     await count(tenant, Identity(user="ada"), 5)
 
     key = limiter_of(Clock(), requests_per_key="1/hour")
     await count(key, ADA, 1)
-    with pytest.raises(TooMuch, match=r"^This API key has sent more than 1 request in 1 hour"):
+    with pytest.raises(
+        QuotaExceeded, match=r"^This API key has sent more than 1 request in 1 hour"
+    ):
         await key.check_request(ADA)
 
 
@@ -109,11 +114,11 @@ async def test_of_several_limits_each_counts() -> None:
     clock = Clock()
     limiter = limiter_of(clock, requests_per_user="2/second, 3/day")
     await count(limiter, ADA, 2)
-    with pytest.raises(TooMuch, match="in 1 second"):
+    with pytest.raises(QuotaExceeded, match="in 1 second"):
         await limiter.check_request(ADA)
     clock.now = 2
     await count(limiter, ADA, 1)
-    with pytest.raises(TooMuch, match="in 1 day"):
+    with pytest.raises(QuotaExceeded, match="in 1 day"):
         await limiter.check_request(ADA)
 
 
@@ -121,7 +126,7 @@ async def test_whoever_has_not_signed_in_is_counted_by_their_address() -> None:
     limiter = limiter_of(Clock(), requests_per_user="1/minute")
     await count(limiter, Identity(address="10.0.0.1"), 1)
     await count(limiter, Identity(address="10.0.0.2"), 1)
-    with pytest.raises(TooMuch):
+    with pytest.raises(QuotaExceeded):
         await limiter.check_request(Identity(address="10.0.0.1"))
 
 
@@ -140,9 +145,9 @@ async def test_what_a_run_has_used_counts_for_the_next() -> None:
     await limiter.admit_run(ADA, ADA.owner, "r2")
     await limiter.count_usage(ADA, ADA.owner, [usage, Usage(model="other", output_tokens=1)])
 
-    with pytest.raises(TooMuch, match=r"^You have used up 100 tokens in 1 day"):
+    with pytest.raises(QuotaExceeded, match=r"^You have used up 100 tokens in 1 day"):
         await limiter.admit_run(ADA, ADA.owner, "r3")
-    with pytest.raises(TooMuch, match=r"^Your organization has used up 0.01 US dollars"):
+    with pytest.raises(QuotaExceeded, match=r"^Your organization has used up 0.01 US dollars"):
         await limiter.admit_run(EVE, EVE.owner, "r4")
     clock.now = 86_400
     await limiter.admit_run(ADA, ADA.owner, "r5")
@@ -152,9 +157,9 @@ async def test_places_are_given_back() -> None:
     limiter = limiter_of(Clock(), runs_at_once_per_user=1, runs_at_once_per_tenant=2)
     release = await limiter.admit_run(ADA, ADA.owner, "r1")
     await limiter.admit_run(EVE, EVE.owner, "r2")
-    with pytest.raises(TooMuch, match=r"^You have 1 answer under way"):
+    with pytest.raises(QuotaExceeded, match=r"^You have 1 answer under way"):
         await limiter.admit_run(ADA, ADA.owner, "r3")
-    with pytest.raises(TooMuch, match=r"^Your organization has 2 answers under way"):
+    with pytest.raises(QuotaExceeded, match=r"^Your organization has 2 answers under way"):
         await limiter.admit_run(Identity(user="bob", tenant="acme"), "bob", "r4")
     release()
     await limiter.aclose()
@@ -173,7 +178,7 @@ def test_what_is_no_rate_is_refused(text: str) -> None:
 
 @pytest.fixture(params=["memory", "redis"])
 async def counters(
-    request: pytest.FixtureRequest, anyio_backend: str, tmp_path: Path
+    request: pytest.FixtureRequest, anyio_backend: str
 ) -> AsyncGenerator[Counters, None]:
     if request.param == "memory":
         yield MemoryCounters()
@@ -182,41 +187,10 @@ async def counters(
     pytest.importorskip("redis")
     from copilot_runtime.security.limits.redis import RedisCounters
 
-    async with redis_server(tmp_path) as url:
-        counters = RedisCounters(url)
+    with redis_server() as server, server.running():
+        counters = RedisCounters(server.url)
         yield counters
         await counters.aclose()
-
-
-class redis_server:  # noqa: N801 - entered as a function is called
-    """A server of Redis at a socket in a folder."""
-
-    def __init__(self, path: Path) -> None:
-        self._socket = path / "redis.sock"
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def __aenter__(self) -> str:
-        program = shutil.which("redis-server")
-        if program is None:
-            pytest.skip("there is no redis-server")
-        options = ["--port", "0", "--unixsocket", str(self._socket), "--save", ""]
-        self._process = await asyncio.create_subprocess_exec(
-            program, *options, stdout=asyncio.subprocess.PIPE
-        )
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            if b"ready to accept" in line.lower():
-                break
-        return f"unix://{self._socket}"
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._process is not None
-        if self._process.returncode is None:
-            self._process.kill()
-        await self._process.communicate()
-
-    async def stop(self) -> None:
-        await self.__aexit__()
 
 
 async def test_every_counter_counts(counters: Counters) -> None:
@@ -234,8 +208,8 @@ async def test_every_counter_has_places(counters: Counters) -> None:
     assert await counters.enter("p", "b", 2, 100)
     assert not await counters.enter("p", "c", 2, 100)
     assert await counters.enter("p", "a", 2, 100), "who has one, has one"
-    await counters.leave("p", "a")
-    await counters.leave("p", "a")
+    await counters.leave([Place("p", "a")])
+    await counters.leave([Place("p", "a")])
     assert await counters.enter("p", "c", 2, 0.001)
     await asyncio.to_thread(lambda: __import__("time").sleep(0.01))
     assert await counters.enter("p", "d", 2, 100), "the place of a process that died is free again"
@@ -244,16 +218,16 @@ async def test_every_counter_has_places(counters: Counters) -> None:
 async def test_a_nonce_is_new_once(counters: Counters) -> None:
     replays = RedisReplays(counters)
 
-    assert await replays.add("n", 60)
-    assert not await replays.add("n", 60)
+    assert await replays.add("n", time() + 60)
+    assert not await replays.add("n", time() + 60)
 
 
 async def test_a_token_is_good_once_on_all_servers_that_share_redis(tmp_path: Path) -> None:
     pytest.importorskip("limits")
     pytest.importorskip("redis")
-    async with redis_server(tmp_path) as url:
+    with redis_server() as redis, redis.running():
         tokens = {"secrets": [SECRET]}
-        settings = settings_of(tmp_path, limits={"store": url}, service_tokens=tokens)
+        settings = settings_of(tmp_path, limits={"store": redis.url}, service_tokens=tokens)
         token = ServiceTokenSigner("agent", [SECRET]).sign("GET info")
         async with (
             entering(tmp_path, settings=settings) as one,
@@ -263,6 +237,82 @@ async def test_a_token_is_good_once_on_all_servers_that_share_redis(tmp_path: Pa
             found.append(await other.bearer(token).ask("GET", "/info"))
 
     assert [answer.status for answer in found] == [200, 401]
+
+
+async def test_more_requests_at_once_than_redis_has_connections_are_all_counted(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("limits")
+    pytest.importorskip("redis")
+    with redis_server() as redis, redis.running():
+        settings = limited(tmp_path, store=redis.url, requests_per_user="50/hour")
+        async with entering(tmp_path, settings=settings) as server:
+            ada = server.bearer(await issue_key(server.keys, "ada"))
+            found = await asyncio.gather(*(ada.ask("GET", "/info") for _ in range(300)))
+
+    assert Counter(answer.status for answer in found) == {200: 50, 429: 250}
+
+
+async def test_redis_that_restarted_while_nobody_asked_refuses_no_token(tmp_path: Path) -> None:
+    pytest.importorskip("limits")
+    pytest.importorskip("redis")
+    signer = ServiceTokenSigner("agent", [SECRET])
+    with redis_server(over_tcp=True) as redis:  # over Unix, redis-py notices it in any case
+        tokens = {"secrets": [SECRET]}
+        settings = settings_of(tmp_path, limits={"store": redis.url}, service_tokens=tokens)
+        async with entering(tmp_path, settings=settings) as server:
+            for _ in range(2):
+                with redis.running():
+                    browsers = [server.bearer(signer.sign("GET info")) for _ in range(20)]
+                    found = await asyncio.gather(*(one.ask("GET", "/info") for one in browsers))
+                    assert Counter(answer.status for answer in found) == {200: 20}
+
+
+async def test_a_token_is_good_though_redis_closed_the_connection_before_it_answered(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("limits")
+    pytest.importorskip("redis")
+    from copilot_runtime.security.limits.redis import RedisCounters
+
+    with redis_server() as redis, redis.running():
+        async with hanging_up(redis.url, tmp_path / "redis.sock", after=b"nonce:n") as url:
+            counters = RedisCounters(url)
+            found = [await RedisReplays(counters).add("n", time() + 60) for _ in range(2)]
+            problems = counters.find_problems()
+            await counters.aclose()
+
+    assert (found, problems) == ([True, False], ())
+
+
+@asynccontextmanager
+async def hanging_up(url: str, path: Path, *, after: bytes) -> AsyncGenerator[str, None]:
+    """Pass bytes on to a Redis; hang up once when it did what was asked, and keep its answer."""
+    once = [after]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_unix_connection(url.removeprefix("unix://"))
+        request = b""
+
+        async def ask() -> None:
+            nonlocal request
+            while request := await reader.read(65536):
+                far_writer.write(request)
+            far_writer.close()
+
+        asking = asyncio.create_task(ask())
+        while answer := await far_reader.read(65536):
+            if once and once[0] in request and not answer.startswith(b"-NOSCRIPT"):
+                once.clear()
+                break
+            writer.write(answer)
+        asking.cancel()
+        far_writer.close()
+        writer.close()
+
+    async with await asyncio.start_unix_server(serve, path):
+        yield f"unix://{path}"
+    assert not once, "nobody asked"
 
 
 async def test_many_at_once_are_counted_exactly(counters: Counters) -> None:
@@ -286,7 +336,7 @@ async def test_without_redis_everybody_may_go_on(caplog: pytest.LogCaptureFixtur
         async def add(self, name: str, amount: int, seconds: int) -> Any:
             raise CountersFailed("away")
 
-        read = enter = leave = add  # pyright: ignore[reportAssignmentType]
+        read = enter = renew = leave = add  # pyright: ignore[reportAssignmentType]
 
     section = LimitSettings.model_validate(
         {"requests_per_user": "1/day", "tokens_per_user": "1/day", "runs_at_once_per_user": 1}
@@ -375,6 +425,34 @@ async def test_tokens_of_v1_clients_are_counted_too(tmp_path: Path) -> None:
     assert error["message"].startswith("You have used up 1,000 tokens in 1 day.")
 
 
+class SlowCounters(MemoryCounters):
+    """Counters of which one is far away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    async def enter(self, name: str, holder: str, most: int, seconds: float) -> bool:
+        found = await super().enter(name, holder, most, seconds)
+        if "tenant" in name and not self.asked.is_set():
+            self.asked.set()
+            await asyncio.Event().wait()
+        return found
+
+
+async def test_whoever_leaves_before_a_run_begins_keeps_no_place() -> None:
+    settings = {"runs_at_once_per_user": 1, "runs_at_once_per_tenant": 1}
+    counters = SlowCounters()
+    limiter = Limiter(LimitSettings.model_validate(settings), counters)
+    leaving = asyncio.create_task(limiter.admit_run(ADA, ADA.owner, "r1"))
+    await counters.asked.wait()
+    leaving.cancel()
+    await asyncio.wait((leaving,))
+    await limiter.aclose()
+
+    assert await limiter.admit_run(ADA, ADA.owner, "r2")
+
+
 async def test_runs_at_once_are_limited_until_one_ends(tmp_path: Path) -> None:
     gate = Gate()
     settings = limited(tmp_path, runs_at_once_per_user=1)
@@ -392,12 +470,82 @@ async def test_runs_at_once_are_limited_until_one_ends(tmp_path: Path) -> None:
     assert again.types()[-1] == "RUN_FINISHED"
 
 
+CALL: Mapping[str, Any] = {"name": "setColor", "arguments": "{}"}
+ACTED: Sequence[Mapping[str, Any]] = [
+    {"id": "u1", "role": "user", "content": "Red!"},
+    {
+        "id": "a1",
+        "role": "assistant",
+        "toolCalls": [{"id": "c", "type": "function", "function": CALL}],
+    },
+    {"id": "t1", "role": "tool", "toolCallId": "c", "content": "done"},
+]
+
+
+async def test_questions_are_limited_and_neither_pages_nor_continuations_are_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    settings = limited(tmp_path, runs_per_user=["2/hour", "200/day"])
+    result = {"actionExecutionId": "c", "actionName": "setColor", "result": "done"}
+    acted = {"id": "r", "createdAt": WHEN, "resultMessage": result}
+    async with entering(tmp_path, settings=settings) as server:
+        ada = server.bearer(await issue_key(server.keys, "ada"))
+        await ada.ask("GET", "/info")
+        first = await ada.run(thread="t1", run="r1")
+        second = await ada.ask("POST", "", chat(threadId="t2"))
+        continued = await ada.run(thread="t3", run="r3", messages=ACTED)
+        continued_v1 = await ada.ask("POST", "", chat(user(), acted, threadId="t4"))
+        headers, error = await run_error(ada, thread="t5", run="r5")
+        v1 = await ada.ask("POST", "", chat(threadId="t6"))
+        me = (await ada.ask("GET", "/access/whoami")).json()
+
+    assert [answer.types()[-1] for answer in (first, continued)] == ["RUN_FINISHED"] * 2
+    assert all(b"errors" not in answer.body for answer in (second, continued_v1))
+    sentence = "You have asked 2 questions in 1 hour, and no more are possible. Please try again in"
+    assert (error["code"], error["message"][: len(sentence)]) == ("LIMIT_EXCEEDED", sentence)
+    assert 3500 < int(headers["retry-after"]) <= 3600
+    assert v1.json()["errors"][0]["message"].startswith(sentence)
+    assert 3500 < int(v1.headers["retry-after"]) <= 3600
+    assert caplog.text.count(sentence) == 1, "two were refused in one minute"
+    found = [(one["kind"], one["used"], one["limit"], one["seconds"]) for one in me["limits"]]
+    assert found == [("runs", 2, 2, 3600), ("runs", 2, 200, 86_400)]
+
+
+async def test_a_question_that_is_refused_for_another_reason_is_not_counted(
+    counters: Counters,
+) -> None:
+    section = {"runs_at_once_per_user": 1, "runs_per_key": "2/hour", "runs_per_user": "9/hour"}
+    limiter = Limiter(LimitSettings.model_validate(section), counters)
+    release = await limiter.admit_run(ADA, ADA.owner, "r1")
+    with pytest.raises(QuotaExceeded, match="under way"):
+        await limiter.admit_run(ADA, ADA.owner, "r2")
+    release()
+    await limiter.aclose()
+    (await limiter.admit_run(ADA, ADA.owner, "r3"))()
+    await limiter.aclose()
+    with pytest.raises(QuotaExceeded, match="This API key has asked 2 questions in 1 hour"):
+        await limiter.admit_run(ADA, ADA.owner, "r4")
+
+    used = [one.used for one in await limiter.list_statuses(ADA, ADA.owner) if one.kind == "runs"]
+    assert used == [2, 2]
+
+
+async def test_who_calls_every_question_a_continuation_is_limited_all_the_same() -> None:
+    limiter = limiter_of(Clock(), runs_per_user="1/hour")
+    for number in range(20):
+        await limiter.admit_run(ADA, ADA.owner, f"r{number}", is_continuation=True)
+
+    with pytest.raises(QuotaExceeded, match="asked 1 question in 1 hour"):
+        await limiter.admit_run(ADA, ADA.owner, "r20", is_continuation=True)
+
+
 def test_two_rates_for_the_same_time_are_counted_once() -> None:
     clock = Clock()
     limiter = limiter_of(clock, requests_per_user="5/minute, 3/60 seconds, 4/minute")
 
     asyncio.run(count(limiter, ADA, 3))
-    with pytest.raises(TooMuch, match="more than 3 requests in 1 minute"):
+    with pytest.raises(QuotaExceeded, match="more than 3 requests in 1 minute"):
         asyncio.run(count(limiter, ADA, 1))
 
 
@@ -406,7 +554,7 @@ def test_large_amounts_are_written_out() -> None:
     usage = Usage(model="gpt", input_tokens=2_000_000)
 
     asyncio.run(limiter.count_usage(ADA, ADA.owner, [usage]))
-    with pytest.raises(TooMuch, match=r"^You have used up 2,000,000 tokens in 1 day"):
+    with pytest.raises(QuotaExceeded, match=r"^You have used up 2,000,000 tokens in 1 day"):
         asyncio.run(limiter.admit_run(ADA, ADA.owner, "r"))
 
 
@@ -414,7 +562,7 @@ async def test_the_addresses_of_one_network_of_ipv6_are_one() -> None:
     limiter = limiter_of(Clock(), requests_per_user="2/minute")
     await count(limiter, Identity(address="2001:db8::1"), 1)
     await count(limiter, Identity(address="2001:db8::2"), 1)
-    with pytest.raises(TooMuch):
+    with pytest.raises(QuotaExceeded):
         await count(limiter, Identity(address="2001:db8::ffff:ffff"), 1)
     await count(limiter, Identity(address="2001:db8:0:1::1"), 2)
 
@@ -441,7 +589,7 @@ async def test_ten_thousand_users_are_counted_each_and_take_little_memory() -> N
         await limiter.check_request(one)
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    with pytest.raises(TooMuch):
+    with pytest.raises(QuotaExceeded):
         await limiter.check_request(people[0])
 
     assert size < 10_000_000

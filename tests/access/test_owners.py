@@ -2,16 +2,14 @@
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
-from copilot_runtime.adapters.scripted import Gate
 from tests.access.server import WAYS, Entrance, entering, settings_of
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import Parrot
-from tests.wire_agui.test_owners import MINE, NOBODYS, V1, Asking, shown, without
-from tests.wire_agui.test_owners import WAYS as ROUTES
+from tests.wire_agui.strangers import MINE, V1, Asking, attempt, fill
+from tests.wire_agui.strangers import WAYS as ROUTES
 
 pytestmark = pytest.mark.anyio
 
@@ -51,34 +49,18 @@ CASES = [
 async def test_whatever_one_tries_by_whichever_route_the_thread_of_the_other_does_not_exist(
     tmp_path: Path, way: str, pair: str
 ) -> None:
-    gate, model = Gate(), Parrot()
-    leaks: dict[str, Any] = {}
+    model = Parrot()
+    # it is the proxy who says so here
+    ways = [it for it in (*ROUTES, V1) if way != "proxy" or it.name != "read as forwarded"]
     settings = settings_with_tenants(tmp_path)
     async with entering(tmp_path, model, settings, agents={"asking": Asking()}) as server:
         ada, eve = [await sign_in(server, way, user) for user in PAIRS[pair]]
-        await ada.run(thread=MINE, run="r")
-        await ada.run(thread=MINE, run="asked", agent="asking")
-        await ada.ask("PATCH", f"/threads/{quote(MINE)}", {"name": "Ada's"})
-        before = await shown(ada)
-        model.gate = gate
-        async with ada.running(thread=MINE, run="live") as answering:
-            await answering.next()
-            model.gate = None
-            for route in [*ROUTES, V1]:
-                if way == "proxy" and route.name == "read as forwarded":
-                    continue  # it is the proxy who says so here
-                both = [without(await route.ask(eve, thread), thread) for thread in (MINE, NOBODYS)]
-                for thread in (MINE, NOBODYS):
-                    await eve.ask("DELETE", f"/threads/{quote(thread)}")
-                if both[0] != both[1] and route is not V1:
-                    leaks[route.name] = both
-                assert b"Ada's" not in both[0][2].replace(b"Ada's own thread", b"")
-            gate.release(10)
-            answer = await answering.rest()
-        after = await shown(ada)
+        await fill(ada)
+        found = await attempt(ada, eve, model, ways)
 
-    assert leaks == {}
-    assert answer[-1]["type"] == "RUN_FINISHED"
+    before, after = found.before, found.after
+    assert found.leaks == {}
+    assert found.answer[-1]["type"] == "RUN_FINISHED"
     assert after[0]["messages"][: len(before[0]["messages"])] == before[0]["messages"]
     assert after[2] == before[2]
     assert [thread["name"] for thread in after[3]["threads"]] == ["Ada's"]

@@ -34,7 +34,7 @@ async def credentials(server: Entrance) -> dict[str, Browser]:
 
 
 def settings_that_refuse(path: Path) -> Any:
-    jwt = {"jwks": str(path / "nowhere.json"), "audience": ["copilot"]}
+    jwt = {"jwks": "http://127.0.0.1:1/keys", "audience": ["copilot"]}
     return settings_of(path, jwt=jwt, limits={"requests_per_key": "1/hour"})
 
 
@@ -96,3 +96,5 @@ async def test_a_page_of_v2_gets_the_sentence_by_an_event_or_with_the_status(
             body = answer.events()[-1] if answer.status == 200 else answer.json()
 
             assert body["message"] == sentence
+        info = await server.bearer(KEY.sign()).ask("GET", "/info")
+        assert (info.status, info.json()["error"]) == (503, "authentication_unavailable")

@@ -27,6 +27,7 @@ async def test_everybody_learns_who_they_are_and_what_they_may_do(tmp_path: Path
         "tenant": "acme",
         "owner": "tenant:acme/ada",
         "roles": ["reader"],
+        "unknown_roles": [],
         "scopes": ["data:read", "threads:read"],
         "method": "api_key",
         "key": text[4:20],
@@ -75,3 +76,23 @@ async def test_where_nobody_signs_in_whoever_sits_at_the_machine_is_an_operator(
     assert (me["user"], me["is_operator"]) == (None, True)
     assert far.status == 403
     assert (near["is_open"], near["ways"], near["keys"]) == (True, [], [])
+
+
+async def test_a_token_whose_roles_are_all_unknown_is_explained_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keycloak = ["default-roles-acme", "offline_access", "uma_authorization"]
+    async with entering(tmp_path) as server:
+        for user in ("ada", "eve"):
+            page = await server.sign_in("jwt", user, "acme", roles=keycloak)
+            me = (await page.ask("GET", "/access/whoami")).json()
+            refused = await page.ask("GET", "/threads")
+        mixed = await server.sign_in("jwt", "bob", "acme", roles=[*keycloak, "reader"])
+        his = (await mixed.ask("GET", "/access/whoami")).json()
+
+    assert (me["scopes"], me["unknown_roles"], refused.status) == ([], keycloak, 403)
+    assert (his["scopes"], his["unknown_roles"]) == (["data:read", "threads:read"], keycloak)
+    [line] = [text for text in caplog.messages if "none of them is known" in text]
+    assert "(jwt) names the roles 'default-roles-acme', 'offline_access'" in line
+    assert "access.roles" in line
+    assert "jwt.roles_claim" in line

@@ -1,5 +1,6 @@
 """Tokens of services: for one method and one body, once, for a minute."""
 
+import hmac
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 
@@ -150,17 +151,27 @@ def test_what_was_changed_or_made_up_is_refused(clock: Clock, change: Callable[[
         ServiceTokenVerifier([OLD], clock=clock).read(change(signed(clock)), METHOD)
 
 
+@pytest.mark.parametrize("name", ["", " "])
+def test_a_service_without_a_name_is_refused(clock: Clock, name: str) -> None:
+    text = f"{name}:{round(clock.now * 1000)}"
+    signature = hmac.digest(OLD.encode(), text.encode(), "sha256").hex()
+    token = b64encode(f"{text}:{signature}".encode()).decode()
+
+    with pytest.raises(ServiceTokenInvalid, match="format"):
+        ServiceTokenVerifier([OLD], form="simple", clock=clock).read(token)
+
+
 async def test_nonces_are_forgotten_in_time_and_never_before(clock: Clock) -> None:
     replays = MemoryReplays(most=2, clock=clock)
 
-    assert await replays.add("a", 10)
-    assert await replays.add("b", 20)
-    assert not await replays.add("a", 10)
+    assert await replays.add("a", clock.now + 10)
+    assert await replays.add("b", clock.now + 20)
+    assert not await replays.add("a", clock.now + 10)
     with pytest.raises(ServiceTokenInvalid, match="Too many"):
-        await replays.add("c", 10)
+        await replays.add("c", clock.now + 10)
     clock.now += 11
-    assert await replays.add("c", 10)
-    assert not await replays.add("b", 20)
+    assert await replays.add("c", clock.now + 10)
+    assert not await replays.add("b", clock.now + 9)
 
 
 @pytest.mark.parametrize("secrets", [[], ["short"], [OLD, "short"]])

@@ -1,5 +1,6 @@
 """Several ways to sign in at once: what is recognised decides, and what is wrong is refused."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime import CopilotRuntime, RunInput, Settings
+from copilot_runtime import CopilotRuntime, RunInput, ScriptedAdapter, Settings
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.identity import Identity
 from copilot_runtime.security.service_tokens import ServiceTokenSigner
@@ -56,6 +57,8 @@ EXPIRED = KEY.sign(exp=time.time() - 60)
 FORGED = make_key("another").sign({"kid": "k1"})
 LATE = ServiceTokenSigner("agent", [SECRET], form="simple", clock=lambda: time.time() - 7200)
 FOREIGN = ServiceTokenSigner("agent", [SECRET[::-1]], form="simple")
+HALVES = ["ann\ud800", "ann\ud801", "ann\ufffd"]
+"""JSON that is read, and a percent code that is none, make one of them all."""
 
 
 @pytest.mark.parametrize(
@@ -74,6 +77,10 @@ FOREIGN = ServiceTokenSigner("agent", [SECRET[::-1]], form="simple")
         KEY.sign(sub="service:ada"),
         KEY.sign(sub="key:0123456789abcdef"),
         KEY.sign(sub="a\nb"),
+        KEY.sign(sub="a\0b"),
+        *(KEY.sign(sub=user) for user in HALVES),
+        KEY.sign(roles=7),
+        KEY.sign(roles={"user": 1}),
         KEY.sign(sub="x" * 501),
         LATE.sign(),
         FOREIGN.sign(),
@@ -183,6 +190,26 @@ async def test_a_bound_token_is_for_one_request(tmp_path: Path) -> None:
     assert again.json()["message"] == "Token was used before"
 
 
+async def test_a_bound_token_is_good_once_at_all_servers_that_share_their_threads(
+    tmp_path: Path,
+) -> None:
+    store = f"sqlite:{tmp_path}/threads.db"
+    settings = settings_of(
+        tmp_path, threads=store, api_keys={}, service_tokens={"secrets": [SECRET]}
+    )
+    token = ServiceTokenSigner("agent", [SECRET]).sign("GET info")
+    async with (
+        entering(tmp_path, settings=settings) as one,
+        entering(tmp_path, settings=settings) as other,
+    ):
+        servers = [one, other] * 5
+        found = await asyncio.gather(*(it.bearer(token).ask("GET", "/info") for it in servers))
+    async with entering(tmp_path, settings=settings) as later:
+        found.append(await later.bearer(token).ask("GET", "/info"))
+
+    assert sorted(answer.status for answer in found) == [200, *[401] * 10]
+
+
 async def test_a_signed_body_that_is_too_large_is_refused_as_such(tmp_path: Path) -> None:
     tokens = {"secrets": [SECRET]}
     settings = settings_of(tmp_path, service_tokens=tokens, max_body_bytes=1000)
@@ -224,6 +251,9 @@ async def test_a_hook_is_asked_about_what_no_scheme_knows(tmp_path: Path) -> Non
     async with entering(tmp_path, authenticate=by_cookie) as server:
         text = await issue_key(server.keys, "ada")
 
+        assert (await server.browser().ask("GET", "/info")).status == 401
+        assert (await server.browser(cookie="user=key:1").ask("GET", "/info")).status == 401
+        assert (await server.browser(cookie="user=service:a").ask("GET", "/info")).status == 401
         assert await owners_of(server.browser(cookie="user=eve")) == ["eve"]
         assert await owners_of(server.browser(cookie="user=eve", x_api_key=text)) == ["ada"]
 
@@ -242,7 +272,20 @@ async def test_a_hook_may_return_a_tenant_and_roles() -> None:
     assert odd.status == 500
 
 
-@pytest.mark.parametrize("user", ["tenant:acme/ada", ""])
+@pytest.mark.parametrize("field", ["roles", "scopes"])
+async def test_a_hook_that_returns_a_text_for_a_list_learns_why(
+    field: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def sign_in(connection: Any) -> Identity:
+        return Identity(**{"user": "ada", field: "operator"})  # type: ignore[arg-type]
+
+    async with browsing(authenticate=sign_in) as browser:
+        assert (await browser.ask("GET", "/threads")).status == 500
+
+    assert "Roles and scopes are lists of names" in caplog.text
+
+
+@pytest.mark.parametrize("user", ["tenant:acme/ada", "", *HALVES])
 async def test_a_hook_cannot_return_the_owner_of_a_tenant(user: str) -> None:
     def sign_in(connection: Any) -> Identity:
         return Identity(user=user)
@@ -266,3 +309,45 @@ def test_a_way_to_sign_in_that_cannot_work_is_refused_at_the_start(
     settings = Settings.model_validate({"access": {"authenticate": names}, "threads": "memory"})
     with pytest.raises(ConfigurationFailed, match=why):
         CopilotRuntime(settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("named", "section", "line"),
+    [
+        (
+            [],
+            {"jwt": {"issuer": "https://login.example.com", "audience": ["copilot"]}},
+            "Nobody signs in by jwt.issuer, jwt.audience: access.authenticate does not name jwt. "
+            "Set access.authenticate: [jwt].",
+        ),
+        (
+            ["service_tokens"],
+            {"proxy": {"user_header": "x-user"}, "api_keys": {"store": "sqlite:access.db"}},
+            "Nobody signs in by proxy.user_header: access.authenticate does not name proxy. "
+            "Set access.authenticate: [service_tokens, proxy].",
+        ),
+        (
+            ["api_keys"],
+            {},
+            "Nobody signs in by service_tokens.secrets: access.authenticate does not name "
+            "service_tokens. Set access.authenticate: [api_keys, service_tokens].",
+        ),
+    ],
+)
+async def test_settings_of_a_way_to_sign_in_that_is_not_named_are_logged_at_the_start(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    named: Sequence[str],
+    section: dict[str, Any],
+    line: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    secrets = {"service_tokens": {"secrets": [SECRET]}} if named else {}
+    settings = Settings.model_validate(
+        {"threads": "memory", "access": {"authenticate": named}, **secrets, **section}
+    )
+    async with CopilotRuntime(ScriptedAdapter(), settings=settings).running():
+        pass
+
+    assert [record.getMessage() for record in caplog.records] == [line]

@@ -98,6 +98,7 @@ async def test_it_says_that_it_is_no_language_model_and_how_to_get_one():
 
     assert "not a language model" in text
     assert "OPENAI_API_KEY" in text
+    assert "A program that makes this `DemoAdapter()` itself takes `OpenAIAdapter()`" in text
     assert "Get time in Paris" in text
 
 

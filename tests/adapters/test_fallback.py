@@ -21,6 +21,7 @@ from copilot_runtime.errors import (
 from copilot_runtime.events import (
     Custom,
     Event,
+    Events,
     Raw,
     ReasoningContent,
     ReasoningEnd,
@@ -31,7 +32,7 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import ChatRequest, Events, Parameters, RunInput
+from copilot_runtime.interfaces import ChatRequest, Parameters, RunInput
 from tests.adapters.asking import HELLO, answer_to, failure_of
 
 pytestmark = pytest.mark.anyio

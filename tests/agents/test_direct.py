@@ -14,9 +14,10 @@ from copilot_runtime.events import (
     ActionExecutionEnd,
     ActionExecutionResult,
     Event,
+    Events,
     TextMessageContent,
 )
-from copilot_runtime.interfaces import Action, ChatRequest, Events, Parameters
+from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.messages import ActionExecutionMessage, ResultMessage
 from tests.runs import forever, run_input
 

@@ -12,6 +12,7 @@ from copilot_runtime.events import (
     Activity,
     AgentState,
     Event,
+    Events,
     Interrupt,
     StepFinished,
     StepStarted,
@@ -19,7 +20,7 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput
+from copilot_runtime.interfaces import Adapter, ChatRequest, RunInput
 from tests.browser.console import HeldAdapter, answer, console, say
 
 pytestmark = pytest.mark.anyio
@@ -151,6 +152,35 @@ async def test_a_refused_key_is_a_banner_that_names_the_cause(browser: Browser):
         await expect(banner).to_contain_text("Is OPENAI_API_KEY right?")
         await banner.get_by_role("button", name="Try again").click()
         await expect(page.get_by_role("alert")).to_have_count(1)
+
+
+async def test_a_limit_has_a_plain_title_and_a_button_that_counts_down(browser: Browser):
+    settings = Settings.model_validate({"threads": "memory", "limits": {"runs_per_user": "1/hour"}})
+    async with console(browser, CopilotRuntime(DemoAdapter(pace=0), settings=settings)) as page:
+        await say(page, "hello")
+        await expect(answer(page)).to_have_text(re.compile(r"\w"))
+        await expect(page.get_by_role("button", name="Send")).to_be_visible()
+        await say(page, "hello again")
+
+        banner = page.get_by_role("alert")
+        await expect(banner).to_contain_text("Limit reached")
+        await expect(banner).to_contain_text("You have asked 1 question in 1 hour")
+        await expect(banner).not_to_contain_text("LIMIT_EXCEEDED")
+        again = banner.get_by_role("button", name="Try again")
+        await expect(again).to_be_disabled()
+        await expect(again).to_have_text(re.compile(r"Try again in \d+ min"))
+
+        headers = {"content-type": "application/json", "retry-after": "2"}
+        body = '{"message":"Wait.","errors":[{"extensions":{"code":"LIMIT_EXCEEDED"}}]}'
+        await page.route(
+            "**/agent/*/run", lambda route: route.fulfill(status=429, headers=headers, body=body)
+        )
+        await say(page, "hello once more")
+        await expect(banner.last).to_contain_text("Limit reachedWait.")
+        again = banner.last.get_by_role("button", name="Try again")
+        await expect(again).to_have_text(re.compile(r"Try again in [12] s"))
+        await expect(again).to_have_text("Try again")
+        await expect(again).to_be_enabled()
 
 
 async def test_an_error_in_the_middle_keeps_the_words_before_it(browser: Browser):

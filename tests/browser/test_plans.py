@@ -13,8 +13,8 @@ from copilot_runtime.agents.planner.engine import PlanEngine
 from copilot_runtime.agents.planner.plan import Plan, TaskState
 from copilot_runtime.agents.planner.roles import Assignment, TaskContext, Verdict
 from copilot_runtime.agents.planner.tasks import PlanLimits
-from copilot_runtime.events import Activity
-from copilot_runtime.interfaces import Events, RunInput
+from copilot_runtime.events import Activity, Events
+from copilot_runtime.interfaces import RunInput
 from tests.agents.planner.crew import Crew, build_engine, build_plan
 from tests.browser.console import opened, served
 from tests.browser.console import say as ask

@@ -41,7 +41,7 @@ async def echo(run: RunInput) -> Events:
 @asynccontextmanager
 async def serve(page: str, folder: Path) -> AsyncGenerator[tuple[str, dict[str, str]], None]:
     """Serve a page; return its address, and a token for each refusal, and for none."""
-    jwt = {"jwks": str(folder / "nowhere.json"), "audience": ["copilot"]}
+    jwt = {"jwks": "http://127.0.0.1:1/keys", "audience": ["copilot"]}
     settings = settings_of(folder, jwt=jwt, limits={"tokens_per_user": "1/hour"})
     keys = SqliteKeys(folder / "access.db")
     runtime = CopilotRuntime(Parrot(), settings=settings, agents={"trip": echo})

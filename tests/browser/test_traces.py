@@ -12,8 +12,8 @@ from starlette.requests import HTTPConnection
 from copilot_runtime import CopilotRuntime, RunInput, ScriptedAdapter, Settings, action
 from copilot_runtime.adapters.pricing import load_prices
 from copilot_runtime.adapters.scripted import Gate
-from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces import ChatRequest, Events, ModelEndpoint
+from copilot_runtime.events import Event, Events, Usage
+from copilot_runtime.interfaces import ChatRequest, ModelEndpoint
 from copilot_runtime.telemetry import LocalTelemetry, genai, semconv
 from copilot_runtime.telemetry.store import MemoryTraceStore, decode_span
 from copilot_runtime.testing import call, say

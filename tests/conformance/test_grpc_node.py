@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,15 @@ import pytest
 
 from copilot_runtime import action
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.interfaces import ActionContext, Adapter, ChatRequest, Events
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces import ActionContext, Adapter, ChatRequest
+from copilot_runtime.knowledge.identifiers import Identifier, escape_name
+from copilot_runtime.knowledge.resources import Resource
 from copilot_runtime.transports.grpc import RPC_SERVICES
 from tests import npm
 from tests.agents.planner.test_agent import build_planner, write_plan
 from tests.conformance.v1.node import ROOT, need_node
+from tests.documents import blocks
 from tests.knowledge.library import library, write_pages
 from tests.transports.grpc.servers import SECRET, build_settings, serve
 
@@ -129,3 +134,31 @@ async def test_a_token_that_is_tampered_with_replayed_or_late_is_refused(
     assert refused["late"].endswith("Token has expired")
     assert refused["replayed"].endswith("Token was used before")
     assert refused["of another message"].endswith("Token is for another body")
+
+
+@pytest.mark.parametrize("user", ["", "ann", "Zoë (it's) 50%"])
+async def test_the_program_of_the_page_searches_for_itself_and_for_users(
+    user: str, tmp_path: Path
+) -> None:
+    need_node()
+    npm.install(HERE)
+    [block] = blocks("js", "run/services")
+    (tmp_path / "search.mjs").write_text(block.code)
+    (tmp_path / "node_modules").symlink_to(HERE / "node_modules")
+    knowledge = library(write_pages(tmp_path))
+    async with serve(build_settings("vector", roles=["operator"]), knowledge=knowledge) as served:
+        await knowledge.update()
+        note = Identifier("common.Note", "safe", f"common.User.{escape_name(user or 'nobody')}")
+        await knowledge.resources.put(Resource(note, "The library opens at nine for me."))
+        address = served.server.address.removeprefix("grpc://")
+        node = await asyncio.create_subprocess_exec(
+            *("node", "search.mjs", address, _find_protos(), user),
+            cwd=tmp_path,
+            env={**os.environ, "SERVICE_SECRET": SECRET},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        output, _ = await node.communicate()
+
+    assert node.returncode == 0
+    assert "Mill Library" in output.decode()
+    assert ("opens at nine for me" in output.decode()) is bool(user)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.config.sections import KnowledgeSettings
+from copilot_runtime.config.knowledge import KnowledgeSettings
 from copilot_runtime.errors import CopilotError, Misuse, Refused
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.access import AccessDenied

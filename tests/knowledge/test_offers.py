@@ -10,11 +10,9 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.actions.catalog import ToolCatalog
-from copilot_runtime.config.sections import (
-    AssistantSettings,
-    KnowledgeSettings,
-    PlannerSettings,
-)
+from copilot_runtime.config.assistants import AssistantSettings
+from copilot_runtime.config.knowledge import KnowledgeSettings
+from copilot_runtime.config.planner import PlannerSettings
 from copilot_runtime.errors import StoreFailed
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.knowledge import Knowledge

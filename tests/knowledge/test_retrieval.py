@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.config.sections import KnowledgeSettings
+from copilot_runtime.config.knowledge import KnowledgeSettings
 from copilot_runtime.interfaces import Passage
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.retrieval import find_queries, rank_passages

@@ -16,7 +16,8 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.interfaces import Events, RunInput
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces import RunInput
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.policies import user_identifier
@@ -546,7 +547,8 @@ def test_a_subscription_follows_what_is_done_to_resources_one_may_read(pages: Pa
             socket.send_json({"type": "connection_init"})
             socket.receive_json()
             socket.send_json({"id": "1", "type": "subscribe", "payload": {"query": query}})
-            while not knowledge.events.wants("RESOURCE_PUT"):
+            followers = knowledge.events._subscriptions  # pyright: ignore[reportPrivateUsage]
+            while not followers:
                 sleep(0.01)
             for owner in (str(user_identifier("ann")), ""):
                 resource = Resource(Identifier("common.Message", "note", owner), "a note")
@@ -561,7 +563,7 @@ def test_a_subscription_follows_what_is_done_to_resources_one_may_read(pages: Pa
 
 
 def test_the_page_knowledge_has_no_data_and_only_its_own_script(client: TestClient) -> None:
-    page = client.get("/knowledge", headers={"accept": "text/html"})
+    page = client.get("/knowledge")
 
     assert page.status_code == 200
     assert 'data-endpoint="/graphql"' in page.text

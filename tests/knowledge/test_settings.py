@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.config import load_settings
-from copilot_runtime.config.sections import KnowledgeSettings
+from copilot_runtime.config.knowledge import KnowledgeSettings
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, MissingPackage, UnknownName
 from copilot_runtime.knowledge import Knowledge
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime.actions.execute import execute
-from copilot_runtime.config.sections import KNOWLEDGE_TOOLS, KnowledgeSettings
+from copilot_runtime.config.knowledge import KNOWLEDGE_TOOLS, KnowledgeSettings
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.interfaces import Action, ActionContext
 from copilot_runtime.knowledge import Knowledge

@@ -10,7 +10,7 @@ from anyio import Path as AsyncPath
 from copilot_runtime.agents.planner.build import build_log
 from copilot_runtime.agents.planner.log import PlanQuery, PlanSummary
 from copilot_runtime.config import Settings
-from copilot_runtime.interfaces import CheckpointKey
+from copilot_runtime.interfaces.checkpoints import CheckpointKey
 from copilot_runtime.knowledge.events.event import ResourceEvent
 from copilot_runtime.knowledge.events.sqlite import SqliteEventLog
 from copilot_runtime.knowledge.identifiers import parse_identifier

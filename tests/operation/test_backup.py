@@ -1,6 +1,7 @@
 """All that a server keeps in one file: written while it runs, and put back elsewhere."""
 
 import asyncio
+import json
 import sqlite3
 import sys
 from contextlib import aclosing, closing
@@ -15,6 +16,9 @@ from copilot_runtime.errors import ConfigurationFailed, CopilotError, StoreFaile
 from copilot_runtime.operation.backup import backup, restore_backup, write_backup
 from copilot_runtime.operation.backup.backup import BackupReport
 from copilot_runtime.operation.backup.sources import select_sources
+from copilot_runtime.operation.database import Place, open_snapshot
+from copilot_runtime.security.audit.entry import AuditRecord
+from copilot_runtime.security.audit.log import AuditLog, list_files
 from copilot_runtime.threads.export import export_threads
 from copilot_runtime.threads.store import ThreadKey, ThreadQuery
 from copilot_runtime.threads.url import build_store
@@ -24,6 +28,8 @@ from tests.threads.logs import run_of, told
 pytestmark = pytest.mark.anyio
 
 Places = tuple[Settings, Settings]
+
+MADE_FROM_IT = "the backup was made from it"
 
 
 def ignore(progress: object) -> None:
@@ -139,7 +145,30 @@ async def test_nothing_is_put_back_under_a_running_server(kind: str, tmp_path: P
     await restore(new, tmp_path / "b")
 
 
-async def test_parts_can_be_left_out_and_may_have_no_place(tmp_path: Path) -> None:
+async def test_a_server_that_starts_waits_for_the_end_of_a_restore(
+    database: str, tmp_path: Path
+) -> None:
+    settings = build_settings(tmp_path, database=database)
+    [threads, plans, *_] = select_sources(settings)
+    async with aclosing(build_store(settings.threads)) as store:
+        async with threads.replace(), plans.replace():
+            opening = asyncio.create_task(store.open())
+            await wait_until_one_waits(database, opening)
+            has_waited = not opening.done()
+        await opening
+
+    assert has_waited
+
+
+async def wait_until_one_waits(database: str, opening: asyncio.Task[None]) -> None:
+    """Return once a lock of the database is waited for, or nobody waited for one."""
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    async with open_snapshot(Place("threads", url=database)) as db:
+        while not opening.done() and not (await db.fetch(waiting))[0][0]:
+            pass
+
+
+async def test_parts_without_a_place_are_refused_unless_they_are_left_out(tmp_path: Path) -> None:
     old = build_settings(tmp_path / "old")
     await fill(old)
     sources = select_sources(old, ["traces", "audit"])
@@ -147,11 +176,76 @@ async def test_parts_can_be_left_out_and_may_have_no_place(tmp_path: Path) -> No
     assert [*report.counts] == ["threads", "plans", "keys", "events", "knowledge"]
 
     new = make_settings(threads=f"sqlite:{tmp_path}/t.db", planner={"store": "memory"})
-    report = await restore(new, tmp_path / "b")
-    assert report.skipped == ["plans", "events", "knowledge"]
+    with pytest.raises(ConfigurationFailed, match=r"has plans, events, knowledge, for") as caught:
+        await restore(new, tmp_path / "b")
+    assert "--without plans --without events --without knowledge" in str(caught.value.hint)
+    assert not (tmp_path / "t.db").exists()
+    without = ["plans", "events", "knowledge"]
+    sources = select_sources(new, without)
+    report = await restore_backup(sources, tmp_path / "b", ignore, without=without)
     assert [*report.counts] == ["threads", "keys"]
     with pytest.raises(ConfigurationFailed, match="no part 'chats'"):
         select_sources(old, ["chats"])
+
+
+async def test_what_stays_where_it_was_is_left_as_it_is_when_threads_move(tmp_path: Path) -> None:
+    old = build_settings(tmp_path)
+    await fill(old)
+    await back_up(old, tmp_path / "b")
+    log = AuditLog(old.audit.file)
+    log.write([AuditRecord(action="backup.create", outcome="allowed")])
+    with pytest.raises(ConfigurationFailed, match=r"There are threads in .* already") as caught:
+        await restore(old, tmp_path / "b")
+    assert "--without threads" in str(caught.value.hint)
+
+    new = old.model_copy(update={"threads": f"sqlite:{tmp_path}/moved.db"})
+    before = log.path.read_bytes()
+    report = await restore(new, tmp_path / "b")
+    assert report.counts == {"threads": 2}
+    assert report.reasons == {
+        "audit": "it has all lines of the backup, and 1 more",
+        **dict.fromkeys(("plans", "keys", "events", "traces", "knowledge"), MADE_FROM_IT),
+    }
+    assert log.path.read_bytes() == before
+    async with aclosing(build_store(new.threads)) as threads:
+        assert await threads.get(AFTER) is not None
+
+
+async def test_an_audit_log_is_never_replaced_by_a_shorter_one(tmp_path: Path) -> None:
+    old, new = build_settings(tmp_path / "old"), build_settings(tmp_path / "new")
+    await fill(old)
+    await back_up(old, tmp_path / "b")
+    log, records = AuditLog(new.audit.file), [AuditRecord(action="sign_in", outcome="allowed")]
+    log.write(records)
+    with pytest.raises(ConfigurationFailed, match=r"There is an audit log in .* already"):
+        await restore(new, tmp_path / "b")
+    log.write(records)
+    before = log.path.read_bytes()
+    with pytest.raises(ConfigurationFailed, match="2 lines, not 1") as caught:
+        await restore(new, tmp_path / "b", force=True)
+    assert "--without audit" in str(caught.value.hint)
+    assert log.path.read_bytes() == before
+
+    log.path.unlink()
+    await restore(new, tmp_path / "b")
+    log.write(records)
+    before = log.path.read_bytes()
+    report = await restore(new, tmp_path / "b", force=True)
+    assert report.reasons == {"audit": "it has all lines of the backup, and 1 more"}
+    assert log.path.read_bytes() == before
+
+
+async def test_an_audit_log_comes_back_under_the_name_that_it_has_here(tmp_path: Path) -> None:
+    old = build_settings(tmp_path / "old")
+    await fill(old)
+    await back_up(old, tmp_path / "all")
+    settings = build_settings(tmp_path / "new").model_dump(exclude_defaults=True)
+    new = settings | {"audit": {"file": str(tmp_path / "new" / "who.log")}}
+    await restore(Settings.model_validate(new), tmp_path / "all")
+
+    before = [path.read_bytes() for path in list_files(Path(old.audit.file))]
+    assert before
+    assert [path.read_bytes() for path in list_files(tmp_path / "new" / "who.log")] == before
 
 
 async def test_without_any_store_there_is_nothing_to_back_up(tmp_path: Path) -> None:
@@ -256,10 +350,8 @@ async def test_a_restore_that_is_killed_half_way_has_changed_nothing(tmp_path: P
     old, new = build_settings(tmp_path / "old"), build_settings(tmp_path / "new")
     await fill(old)
     await back_up(old, tmp_path / "b")
-    (tmp_path / "copilot.yml").write_text(
-        f"threads: {new.threads}\n"
-        f"events: {{store: '{new.events.store}'}}\nplanner: {{store: '{new.planner.store}'}}\n"
-    )
+    values = new.model_dump(mode="json", exclude_defaults=True)
+    (tmp_path / "copilot.yml").write_text(json.dumps(values))
     done = await run_process(
         [sys.executable, "-c", _DIES, "b"],
         cwd=tmp_path,

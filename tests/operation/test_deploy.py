@@ -144,21 +144,33 @@ def test_what_a_runtime_keeps_in_a_file_is_in_a_volume_of_its_own_user(
 
 def test_settings_in_compose_are_settings(compose: Mapping[str, Any], tmp_path: Path) -> None:
     secret = {"POSTGRES_PASSWORD": "p", "MINIO_PASSWORD": "m", "COPILOT_SECRET": "s" * 32}
-    environ = {
-        name: re.sub(
-            r"\$\{(\w+)(?::[-?]([^}]*))?\}", lambda m: secret.get(m[1]) or m[2] or "", text
-        )
-        for name, text in compose["services"]["runtime"]["environment"].items()
-    }
+    runtime = compose["services"]["runtime"]
+    environ = {name: interpolate(text, secret) for name, text in runtime["environment"].items()}
     (tmp_path / "copilot.yml").write_text("")
     settings = load_settings(tmp_path / "copilot.yml", environ)
     assert settings.threads == "postgresql://copilot:p@postgres/copilot"
     # the balancer says for whom it asks; who that is, it does not say
     assert (settings.proxy.addresses, settings.proxy.sign_in_addresses) == (("10.203.0.0/24",), ())
     assert settings.carrier.startswith("redis://")
-    assert settings.drain_timeout + 2 * settings.stop_timeout < 30
-    named = set(re.findall(r"^(\w+)=", (DEPLOY / "example.env").read_text(), re.MULTILINE))
-    assert named >= {*secret}
+    grace = float(interpolate(runtime["stop_grace_period"], {}).removesuffix("s"))
+    assert settings.drain_timeout + 2 * settings.stop_timeout < grace
+
+
+def test_the_example_of_the_environment_names_each_variable_of_compose(
+    compose: Mapping[str, Any],
+) -> None:
+    lines = re.findall(r"^(\w+)=(.*)$", (DEPLOY / "example.env").read_text(), re.MULTILINE)
+    text = (DEPLOY / "compose.yml").read_text()
+    assert {name for name, _ in lines} == {*re.findall(r"\$\{(\w+)", text)}
+    defaults = dict(re.findall(r"\$\{(\w+):-([^}]*)\}", text))
+    assert {name: value for name, value in lines if defaults.get(name, value) != value} == {}
+
+
+def interpolate(text: str, variables: Mapping[str, str]) -> str:
+    """Return a text of compose with variables, or the default that stands beside each."""
+    return re.sub(
+        r"\$\{(\w+)(?::[-?]([^}]*))?\}", lambda m: variables.get(m[1]) or m[2] or "", text
+    )
 
 
 def test_nginx_takes_the_configuration_of_the_balancer(tmp_path: Path) -> None:
@@ -293,6 +305,68 @@ def test_the_network_policy_lets_in_who_is_named_and_the_notes_say_who_is_not() 
     ]
     notes = [render_notes(**values) for values in (enabled, both)]
     assert [note.count("is shut out") for note in notes] == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("values", "secret"),
+    [
+        (
+            {"existingSecret": "keys"},
+            {"name": "keys", "key": "COPILOT_TELEMETRY_METRICS_TOKEN"},
+        ),
+        (
+            {"serviceMonitor": {"tokenSecret": {"name": "watch", "key": "token"}}},
+            {"name": "watch", "key": "token"},
+        ),
+    ],
+)
+def test_prometheus_sends_the_token_that_the_runtime_has(
+    values: Mapping[str, Any], secret: Mapping[str, str]
+) -> None:
+    values = {**values, "serviceMonitor": {"enabled": True, **values.get("serviceMonitor", {})}}
+    monitor = render(**values)["ServiceMonitor/ours-copilot-runtime"]
+    assert monitor["spec"]["endpoints"][0]["authorization"] == {"credentials": secret}
+    assert "Metrics are refused" not in render_notes(**values)
+
+
+def test_a_monitor_without_a_token_is_refused_and_the_notes_say_so() -> None:
+    [endpoint] = render(serviceMonitor={"enabled": True})["ServiceMonitor/ours-copilot-runtime"][
+        "spec"
+    ]["endpoints"]
+    assert "authorization" not in endpoint
+    assert "Metrics are refused without a token" in render_notes(serviceMonitor={"enabled": True})
+
+
+def test_the_notes_say_how_to_make_the_first_key_where_keys_are_asked_for() -> None:
+    command = "keys create me --role operator"
+    settings = {"access": {"authenticate": ["jwt"]}}
+    assert [command in notes for notes in (render_notes(), render_notes(settings=settings))] == [
+        True,
+        False,
+    ]
+
+
+def test_pods_have_the_volumes_that_values_add(tmp_path: Path) -> None:
+    page = (ROOT / "docs/run/kubernetes.md").read_text()
+    [written] = re.findall(r"```text\n(target: .*?)```", page, re.DOTALL)
+    values = yaml.safe_load(written)
+    found = render(**values, services={"names": ["vector"]})
+    for pod in pods(found):
+        assert [one for one in pod["volumes"] if one in values["extraVolumes"]] == (
+            values["extraVolumes"]
+        )
+        for container in [*pod["containers"], *pod.get("initContainers", [])]:
+            mounts = container["volumeMounts"]
+            assert mounts[-3:] == values["extraVolumeMounts"]
+    text = found["ConfigMap/ours-copilot-runtime"]["data"]["copilot.yml"]
+    (tmp_path / "copilot.yml").write_text(text)
+    environ = {"HOSTNAME": "pod-1", "DATABASE_URL": "postgresql://db/app"}
+    settings = load_settings(tmp_path / "copilot.yml", environ)
+    assert (settings.audit.file, settings.assistants.folder) == (
+        "/audit/pod-1.jsonl",
+        "/assistants",
+    )
+    assert settings.access.authenticate == ("api_keys",)
 
 
 def find_callers(**values: Any) -> Sequence[Any]:

@@ -3,9 +3,11 @@
 import json
 import socket
 import sqlite3
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -15,14 +17,14 @@ from typer.testing import CliRunner, Result
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.cli.main import cli
 from copilot_runtime.operation.doctor import upstream
+from copilot_runtime.security.audit.verify import Verification, verify
 from copilot_runtime.testing import ScriptedAdapter
+from tests.access.credentials import make_key, providing, write_jwks
 from tests.operation.stores import build_settings
 from tests.peers.redis_server import redis_server
-from tests.threads.conftest import cluster, database
-
-__all__ = ["cluster", "database"]
 
 Run = Callable[..., Result]
+POSTGRES = "postgresql://app@127.0.0.1:1/app"
 
 
 @pytest.fixture
@@ -72,7 +74,52 @@ def test_a_server_that_says_nothing_is_named_beside_others(
     ]
 
 
-def test_each_thing_that_is_wrong_has_a_way_out(run: Run, tmp_path: Path) -> None:
+def test_a_server_that_is_starting_is_asked_again(run: Run) -> None:
+    """It has its port before it answers: here it answers the second who asks."""
+
+    def answer(listener: socket.socket) -> None:
+        listener.accept()[0].close()
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = Thread(target=answer, args=(listener,))
+        thread.start()
+        port = listener.getsockname()[1]
+        found = findings(run("--json", "--port", str(port)))
+        thread.join()
+
+    assert found["port"]["text"] == f"a server of ours answers at 127.0.0.1:{port}"
+
+
+def test_a_database_that_is_away_is_one_problem(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("copilot_runtime.threads.postgres.pool._PATIENCE", 0)
+    url = "postgresql://app@127.0.0.1:1/app"
+    store = {"store": url}
+    rows = json.loads(
+        run(
+            "--json",
+            threads=url,
+            planner=store,
+            api_keys=store,
+            access={"authenticate": ["api_keys"]},
+        ).stdout
+    )
+    [wrong] = [row for row in rows if row["state"] == "problem"]
+
+    start, end = "PostgreSQL (127.0.0.1:1/app) cannot be used: ", " The same goes for plans, keys."
+    assert wrong["name"] == "threads"
+    assert (wrong["text"][: len(start)], wrong["text"][-len(end) :]) == (start, end)
+    assert ".." not in wrong["text"]
+    assert wrong["hint"] == "See whether it runs, and whether address, user and password are right."
+
+
+def test_each_thing_that_is_wrong_has_a_way_out(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.operation.doctor.machine._STARTING", 0)
     with closing(sqlite3.connect(tmp_path / "threads.db")) as connection:
         connection.execute("CREATE TABLE theirs (x)")
     (tmp_path / "audit.jsonl").write_text('{"number": 1, "hash": "forged"}\n')
@@ -97,8 +144,28 @@ def test_each_thing_that_is_wrong_has_a_way_out(run: Run, tmp_path: Path) -> Non
     assert wrong >= {"port", "threads", "audit log", "mcp server", "telemetry", "provider"}
     assert all(found[name]["hint"] for name in wrong - {"knowledge"}), found
     assert "lsof" in found["port"]["hint"]
-    assert "another program" in found["threads"]["hint"]
+    assert "another program" in found["threads"]["text"]
     assert "OPENAI_API_KEY" in found["provider"]["hint"] + found["provider"]["text"]
+
+
+def test_an_audit_log_that_takes_long_holds_up_no_other_check(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "audit.jsonl").write_text("")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(10)
+        port = listener.getsockname()[1]
+
+        def verify_late(path: Path, key: str) -> Verification:
+            listener.accept()[0].close()  # once another check has gone on
+            return verify(path, key)
+
+        monkeypatch.setattr("copilot_runtime.security.audit.verify.verify", verify_late)
+        mcp = {"servers": [f"http://127.0.0.1:{port}"]}
+        found = findings(run("--json", audit={"file": "audit.jsonl"}, mcp=mcp))
+
+    assert (found["audit log"]["state"], found["mcp server"]["state"]) == ("warning", "good")
+    assert "There is no audit.key" in found["audit log"]["text"]
 
 
 def test_settings_that_no_server_would_start_with_are_found(run: Run) -> None:
@@ -119,6 +186,69 @@ def test_files_that_others_may_read_or_write_are_named(run: Run, tmp_path: Path)
     assert "! files          Others may read 'threads.db' (mode 0644)." in result.stdout
     assert "✗ files          Others may write 'plans.db' (mode 0666)." in result.stdout
     assert "→ chmod 600 plans.db" in result.stdout
+
+
+def test_keys_of_tokens_are_read_from_a_file(run: Run, tmp_path: Path) -> None:
+    settings = {"access": {"authenticate": ["jwt"]}, "jwt": {"jwks": "keys.json"}}
+    missing = run("--json", **settings)
+    path = write_jwks(tmp_path / "keys.json", make_key("k1"), make_key("k2", "ES256"))
+    found = findings(run("--json", **settings))
+
+    assert missing.exit_code == 1
+    assert findings(missing)["jwt keys"]["text"] == (
+        f"Nobody can sign in with a token: {path}: No such file or directory."
+    )
+    assert found["jwt keys"]["text"] == f"2 keys verify tokens, from {path}"
+
+
+def test_keys_of_tokens_are_read_from_an_issuer_that_may_be_silent(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = {"authenticate": ["jwt"]}
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(providing(make_key("k1"))) as provider,
+    ):
+        found = findings(run("--json", access=access, jwt={"issuer": provider.url}))
+        wrong = findings(run("--json", access=access, jwt={"issuer": f"{provider.url}/"}))
+    monkeypatch.setattr(upstream, "_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        silent = findings(run("--json", access=access, jwt={"issuer": url}))
+
+    assert found["jwt keys"]["text"] == f"1 key verifies tokens, from {provider.url}"
+    assert "set jwt.issuer to what it says" in wrong["jwt keys"]["text"]
+    assert silent["jwt keys"]["text"] == f"{url} does not answer within 0.2 seconds."
+
+
+def test_settings_of_a_way_to_sign_in_that_is_not_used_are_a_problem_if_nobody_has_to(
+    run: Run,
+) -> None:
+    jwt = {"issuer": "https://login.example.com", "audience": ["copilot"]}
+    [_, open_to_all] = find_access(run("--json", jwt=jwt))
+    [_, beside] = find_access(run("--json", jwt=jwt, access={"authenticate": ["api_keys"]}))
+
+    assert open_to_all == {
+        "name": "access",
+        "state": "problem",
+        "text": "Nobody signs in by jwt.issuer, jwt.audience: access.authenticate does not name "
+        "jwt.",
+        "hint": "Set access.authenticate: [jwt].",
+    }
+    assert beside["state"] == "warning"
+    assert beside["hint"] == "Set access.authenticate: [api_keys, jwt]."
+
+
+def test_a_server_behind_a_proxy_is_one_that_others_reach(run: Run) -> None:
+    proxy = {"addresses": ["127.0.0.1"]}
+    [found] = find_access(run("--json", allowed_hosts=["app.example.com"], proxy=proxy))
+
+    assert found["state"] == "warning"
+    assert found["text"].endswith("by a proxy: see allowed_hosts and proxy.addresses.")
+
+
+def find_access(result: Result) -> list[dict[str, str]]:
+    return [row for row in json.loads(result.stdout) if row["name"] == "access"]
 
 
 def test_no_secret_is_shown_whatever_fails(run: Run, tmp_path: Path) -> None:
@@ -176,6 +306,7 @@ def test_an_address_of_grpc_that_another_program_has_is_found(
 ) -> None:
     monkeypatch.setenv("COPILOT_GRPC_SERVICES", "")
     monkeypatch.setattr("copilot_runtime.operation.doctor.machine._PATIENCE", 0.2)
+    monkeypatch.setattr("copilot_runtime.operation.doctor.machine._STARTING", 0)
     with (
         socket.create_server(("127.0.0.1", 0)) as http,
         socket.create_server(("127.0.0.1", 0)) as other,
@@ -208,6 +339,7 @@ def test_the_address_of_the_command_line_is_looked_at(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("copilot_runtime.operation.doctor.machine._PATIENCE", 0.2)
+    monkeypatch.setattr("copilot_runtime.operation.doctor.machine._STARTING", 0)
     (tmp_path / "another.py").write_text(
         "from copilot_runtime import CopilotRuntime, DemoAdapter\n"
         "runtime = CopilotRuntime(DemoAdapter())\n"
@@ -219,6 +351,16 @@ def test_the_address_of_the_command_line_is_looked_at(
     assert findings(run("--json", "--host", "0.0.0.0"))["access"]["state"] == "warning"
 
 
+@pytest.mark.parametrize(("audience", "state"), [([], "warning"), (["copilot"], "good")])
+def test_tokens_that_are_meant_for_others_are_worth_a_warning(
+    run: Run, audience: list[str], state: str
+) -> None:
+    jwt = {"jwks": "keys.json", "audience": audience}
+    found = findings(run("--json", access={"authenticate": ["jwt"]}, jwt=jwt))["access"]
+
+    assert (found["state"], "other applications" in found["text"]) == (state, not audience)
+
+
 def test_a_database_and_its_clock_are_compared(run: Run, database: str) -> None:
     result = run("--json", threads=database, planner={"store": database})
     found = findings(result)
@@ -228,12 +370,36 @@ def test_a_database_and_its_clock_are_compared(run: Run, database: str) -> None:
     assert found["carrier"]["text"] == "messages go by Postgres"
 
 
+def test_a_database_that_cannot_be_written_is_one_problem(run: Run, database: str) -> None:
+    url = f"{database}&default_transaction_read_only=on"
+    access = {"authenticate": ["api_keys"]}
+    found = json.loads(run("--json", threads=url, api_keys={"store": url}, access=access).stdout)
+    [wrong] = [row for row in found if row["state"] == "problem"]
+
+    assert wrong["name"] == "threads"
+    assert wrong["text"].endswith("is read-only: nothing can be stored. The same goes for keys.")
+    assert "default_transaction_read_only" in wrong["hint"]
+
+
 def test_the_model_is_asked_only_if_somebody_wants_it(run: Run) -> None:
     environ = {"COPILOT_ADAPTER_NAME": "demo"}
     text = findings(run("--json", environ=environ))["provider"]["text"]
-    assert text == "DemoAdapter: it asks no service"
+    assert text == "the demo, which answers by rules: no model is asked"
     asked = findings(run("--json", "--call", environ=environ))["provider"]
     assert "answered in" in asked["text"]
+
+
+def test_who_needs_no_provider_is_told_so(run: Run, tmp_path: Path) -> None:
+    environ = {"COPILOT_ADAPTER_NAME": "openai"}  # and there is no key
+    services = findings(run("--json", "--services", "trace,tool", environ=environ))["provider"]
+    assert services["text"] == "not needed: none of these services asks a model"
+    (tmp_path / "desk.py").write_text(
+        "from copilot_runtime import CopilotRuntime, DemoAdapter\n"
+        "from copilot_runtime.agents.direct import DirectAgent\n"
+        "runtime = CopilotRuntime(agents={'desk': DirectAgent(DemoAdapter())})\n"
+    )
+    agents = findings(run("--json", "desk.py:runtime"))["provider"]
+    assert agents["text"] == "not needed: agents answer, and the runtime has no model of its own"
 
 
 def test_settings_of_all_stores_are_looked_at(run: Run, tmp_path: Path) -> None:
@@ -263,3 +429,52 @@ def test_settings_of_a_program_are_looked_at(run: Run, tmp_path: Path) -> None:
     )
     found = findings(run("--json", "mine.py:runtime"))
     assert found["threads"]["text"] == "sqlite:elsewhere.db is made when it is needed"
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({"workers": 3, "limits": {"runs_per_user": ["3/minute"]}}, {"limits"}),
+        ({"workers": 3, "planner": {"name": "p"}}, set()),
+        (
+            {
+                "workers": 3,
+                "limits": {"runs_per_user": ["3/minute"], "store": "redis://127.0.0.1:1"},
+            },
+            set(),
+        ),
+        ({"limits": {"runs_per_user": ["3/minute"]}}, set()),
+        ({"threads": POSTGRES, "limits": {"tokens_per_key": ["9/day"]}}, {"limits"}),
+        ({"threads": POSTGRES, "planner": {"name": "p"}}, {"plans"}),
+        ({"threads": POSTGRES, "planner": {"store": "sqlite:p.db"}}, set()),
+        ({"threads": POSTGRES, "planner": {"name": "p", "store": POSTGRES}}, set()),
+        ({"threads": POSTGRES}, set()),
+    ],
+)
+def test_what_each_process_would_have_for_itself_is_named(
+    run: Run, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], names: set[str]
+) -> None:
+    monkeypatch.setattr("copilot_runtime.threads.postgres.pool._PATIENCE", 0)
+    rows = json.loads(run("--json", **settings).stdout)
+    found = [row for row in rows if row["state"] == "warning" and "store to" in row["hint"]]
+
+    assert {row["name"] for row in found} == names
+    if "limits" in names:
+        assert "limits.store to redis://" in found[0]["hint"]
+    if settings.get("workers") and names:
+        assert found[0]["text"] == (
+            "Each of 3 workers counts for itself, so 3 times as much gets through: "
+            "limits.runs_per_user."
+        )
+
+
+def test_a_missing_package_is_installed_from_where_this_one_came(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jwt", None)
+    monkeypatch.setattr("copilot_runtime.registry.install_command", "pip install '/src[{}]'".format)
+    found = findings(run("--json", access={"authenticate": ["jwt"]}, jwt={"issuer": "https://a.b"}))
+
+    assert found["configuration"]["hint"] == (
+        "This copilot-runtime came from elsewhere: pip install '/src[auth]'"
+    )

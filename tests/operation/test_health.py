@@ -1,16 +1,19 @@
 """Who watches a server: whether its process goes on, and whether it should get requests."""
 
+import asyncio
 import json
 import os
 import signal
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
+from uuid import uuid4
 
 import pytest
+from httpx import ASGITransport, AsyncClient
 from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, Settings
@@ -21,11 +24,10 @@ from copilot_runtime.testing import ScriptedAdapter
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.store import Thread, ThreadKey
 from tests.agents.planner.crew import wait_until
+from tests.peers.kills.proxy import Proxy
 from tests.peers.redis_server import redis_server
 from tests.processes import running
-from tests.threads.conftest import cluster, database
-
-__all__ = ["cluster", "database"]
+from tests.threads.cluster import Cluster
 
 
 class CountingThreads(MemoryThreads):
@@ -44,6 +46,110 @@ def test_the_store_is_asked_once_a_second_whoever_asks() -> None:
         answers = [client.get("/health/ready").status_code for _ in range(50)]
     assert set(answers) == {200}
     assert threads.looks <= 2
+
+
+class StuckThreads(MemoryThreads):
+    """Threads of a store that cannot even be given up before it goes on."""
+
+    looks = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = asyncio.Event()
+
+    async def get(self, key: ThreadKey) -> Thread | None:
+        self.looks += 1
+        while not self.goes_on.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.goes_on.wait()
+        return await super().get(key)
+
+
+async def probe(app: Any, count: int = 1) -> list[tuple[int, str]]:
+    """Return what some that ask at the same time are told about the threads."""
+    async with AsyncClient(transport=ASGITransport(app), base_url="http://test") as client:
+        answers = await asyncio.gather(*(client.get("/health/ready") for _ in range(count)))
+    return [(answer.status_code, answer.json()["threads"]) for answer in answers]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for shorter times than servers do."""
+    monkeypatch.setattr("copilot_runtime.upkeep._HEALTH_TIMEOUT", 0.2)
+    monkeypatch.setattr("copilot_runtime.asgi._PATIENCE", 0.3)
+    monkeypatch.setattr("copilot_runtime.asgi._FRESH", 0.0)
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("impatient")
+async def test_probes_share_one_look_and_none_waits_for_one_that_does_not_end() -> None:
+    threads = StuckThreads()
+    app = CopilotRuntime(ScriptedAdapter(), threads=threads).app()
+    async with asyncio.timeout(10):
+        found = [*await probe(app, 5), *await probe(app, 5)]
+        assert (set(found), threads.looks) == ({(503, "unreachable")}, 1)
+        threads.goes_on.set()
+        while await probe(app) != [(200, "reachable")]:
+            pass
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("impatient")
+async def test_a_server_whose_database_hangs_says_soon_that_it_is_not_ready(
+    database: str, cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = str(cluster.data.parent)
+    way = Proxy(Path(folder, ".s.PGSQL.5432"))
+    async with way.listening(tmp_path / ".s.PGSQL.5432"):
+        settings = Settings(threads=database.replace(folder, str(tmp_path)))
+        runtime = CopilotRuntime(ScriptedAdapter(), settings=settings)
+        async with runtime.running():
+            app = runtime.app()
+            assert await probe(app) == [(200, "reachable")]
+            way.state = "stalled"
+            async with asyncio.timeout(10):
+                for _ in range(5):
+                    assert await probe(app, 3) == [(503, "unreachable")] * 3
+                way.state = "open"
+                while await probe(app) != [(200, "reachable")]:
+                    pass
+    assert caplog.text.count("The threads cannot be reached: TimeoutError") == 1
+    assert "The threads can be reached again" in caplog.text
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("impatient")
+async def test_a_server_whose_database_is_read_only_is_not_ready_and_its_log_says_so_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("copilot_runtime.threads.postgres.connection._BEAT", 0.01)
+    name = f"test_{uuid4().hex}"
+    await cluster.execute(f"CREATE DATABASE {name}")
+    settings = Settings(threads=cluster.url.replace("/postgres?", f"/{name}?"))
+    runtime = CopilotRuntime(ScriptedAdapter(), settings=settings)
+    app = runtime.app()
+    states: list[str] = []
+    async with runtime.running(), asyncio.timeout(20):
+        await cluster.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        await cluster.execute(
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+        )
+        while await probe(app) != [(503, "read-only")]:
+            pass
+        for _ in range(5):  # the signs of life fail meanwhile, and what reads does not
+            states += [state for _, state in await probe(app, 3)]
+            await asyncio.sleep(0.02)
+        await cluster.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = off")
+        while await probe(app) != [(200, "reachable")]:
+            pass
+        await wait_until(lambda: "can be written again" in caplog.text)
+
+    assert set(states) == {"read-only"}
+    hint = "is read-only: nothing can be stored. Name the primary"
+    assert caplog.text.count(f"PostgreSQL (this machine/{name}) {hint}") == 1
+    assert (
+        caplog.text.count(" cannot be reached") == caplog.text.count(" can be reached again") <= 2
+    )
 
 
 def test_a_process_lives_while_it_drains_and_while_it_closes() -> None:
@@ -123,6 +229,20 @@ def test_only_what_is_the_providers_fault_counts_and_not_for_ever() -> None:
     assert not health.is_failing
 
 
+def test_a_store_of_limits_that_is_away_at_the_start_is_named_before_anybody_asks(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limits = {"store": "redis://127.0.0.1:1/0", "requests_per_user": "5/minute"}
+    settings = Settings.model_validate({"threads": "memory", "limits": limits})
+    app = CopilotRuntime(ScriptedAdapter(), settings=settings).app()
+    with TestClient(app, base_url="http://127.0.0.1:8000") as client:
+        ready = client.get("/health/ready").json()
+
+    assert ready == {"status": "ready", "threads": "reachable", "failing": ["limits"]}
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith("Limits are not counted, so that nobody is limited: ")
+
+
 @pytest.mark.anyio
 async def test_a_store_of_limits_that_is_gone_is_named_until_it_is_back(
     monkeypatch: pytest.MonkeyPatch,
@@ -155,3 +275,13 @@ async def test_a_carrier_that_is_gone_is_named_and_the_server_stays_ready(databa
                 program.process.wait()
                 await wait_until(lambda: not peers.is_reachable)
                 assert "carrier" in runtime._find_problems()  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_carrier_that_was_not_there_at_the_start_is_named(tmp_path: Path) -> None:
+    carrier = f"unix://{tmp_path / 'redis.sock'}"
+    settings = Settings(threads=f"sqlite:{tmp_path / 'threads.db'}", carrier=carrier)
+    runtime = CopilotRuntime(ScriptedAdapter(), settings=settings)
+    with TestClient(runtime.app()) as client:
+        answer = client.get("/health/ready")
+
+    assert (answer.status_code, answer.json()["failing"]) == (200, ["carrier"])

@@ -139,6 +139,16 @@ async def test_entries_that_lead_elsewhere_are_refused(
 
 _THREAD = {"owner": "", "thread": "t", "agent": "a", "name": None, "archived": False}
 _TIMES = {"created": 1, "updated": 2, "last_run": None}
+_API_KEY = {
+    "id": "k",
+    "name": "n",
+    "user_id": "u",
+    "tenant": "",
+    "roles": "[]",
+    "created_at": 1.0,
+    "salt": b"s",
+    "hash": b"h",
+}
 
 
 @pytest.mark.parametrize(
@@ -169,8 +179,11 @@ async def test_records_that_no_store_takes_are_refused(
         ("events", Row("events", {"number": 1, "id); DROP TABLE log; --": 1})),
         ("events", Row("sqlite_master", {"name": "x"})),
         ("audit", StoredObject("/../../evil", b"x")),
-        ("audit", StoredObject(".lock", b"x")),
+        ("audit", StoredObject("x.lock", b"x")),
         ("keys", Row("key", {"id": "k", "hash": "no bytes"})),
+        ("keys", Row("key", _API_KEY | {"roles": "{"})),
+        ("keys", Row("key", _API_KEY | {"roles": "[1]"})),
+        ("keys", Row("key", _API_KEY | {"expires_at": 1e300})),
         ("plans", Row("event", {"number": 1})),
     ],
 )
@@ -178,6 +191,22 @@ async def test_records_of_the_other_parts_are_checked_too(
     part: str, record: Record, tmp_path: Path
 ) -> None:
     assert "refused" in await refuse(write((part, record), parts=[part]), tmp_path)
+
+
+async def test_a_key_or_a_file_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    key = ("keys", Row("key", _API_KEY))
+    file = ("audit", StoredObject(".jsonl", b""))
+    for record in (key, file):
+        assert "twice" in await refuse(write(record, record, parts=[record[0]]), tmp_path)
+
+
+async def test_an_archive_of_a_time_that_no_calendar_has_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives.time, "time", lambda: 1e300)
+    late = write()
+    monkeypatch.undo()
+    assert "its header is damaged" in await refuse(late, tmp_path)
 
 
 async def test_a_bomb_is_refused_before_it_fills_anything(

@@ -188,6 +188,23 @@ async def _make_later(settings: Settings, url: str) -> None:
         await connection.close()
 
 
+def test_tables_that_are_not_migrated_are_named_before_somebody_tries(tmp_path: Path) -> None:
+    settings = build_settings(tmp_path)
+    asyncio.run(fill(settings))
+    with closing(sqlite3.connect(tmp_path / "plans.db", isolation_level=None)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    with closing(sqlite3.connect(tmp_path / "traces.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE schema_version SET version = 1")
+
+    for options in (["--dry-run"], []):
+        code, found = run(settings, tmp_path, *options)
+        assert code == 1
+        assert found["threads"].state == "current"
+        for name in ("plans", "traces"):
+            assert (found[name].version, found[name].state) == (1, "unusable")
+            assert "earlier version" in found[name].problem
+
+
 def test_a_file_of_another_program_is_named(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "threads.db")) as connection:
         connection.execute("CREATE TABLE theirs (x)")

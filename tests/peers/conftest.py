@@ -7,9 +7,6 @@ from typing import Any
 import pytest
 
 from tests.peers.redis_server import redis_server
-from tests.threads.conftest import cluster, database
-
-__all__ = ["cluster", "database"]
 
 
 @pytest.fixture(params=["unix", "postgres", "redis"])

@@ -3,15 +3,12 @@
 It prints its port on a line of its own, and writes each launch into a file of the folder.
 """
 
-import asyncio
-import socket
 import sys
 from pathlib import Path
 
-import uvicorn
-
 from copilot_runtime import CopilotRuntime, Settings
 from tests.peers.rocket import build_launcher
+from tests.programs import serve_program
 
 
 def serve(folder: Path) -> None:
@@ -23,11 +20,7 @@ def serve(folder: Path) -> None:
 
     settings = Settings(log_level="error", console=False, threads=f"sqlite:{folder / 'threads.db'}")
     runtime = CopilotRuntime(agents={"it": build_launcher(launch)}, settings=settings)
-    listener = socket.create_server(("127.0.0.1", 0), backlog=100)
-    sys.stdout.write(f"{listener.getsockname()[1]}\n")
-    sys.stdout.flush()
-    config = uvicorn.Config(runtime.app("/copilot"), log_level="error")
-    asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
+    serve_program(runtime.app("/copilot"))
 
 
 if __name__ == "__main__":

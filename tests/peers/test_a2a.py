@@ -1,11 +1,13 @@
 """Tasks of A2A clients, each of whose requests another server gets."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from a2a.types import CancelTaskRequest, SubscribeToTaskRequest
 
-from tests.transports.a2a.clients import at_a2a, state_of, text_of
+from copilot_runtime import RunInput
+from tests.transports.a2a.clients import at_a2a, said, state_of, text_of
 from tests.transports.served import Slow
 
 pytestmark = pytest.mark.anyio
@@ -28,3 +30,31 @@ async def test_a_task_is_followed_and_canceled_at_another_server(tmp_path: Path)
     assert begun.task.id == task.id
     assert (state_of(canceled), text_of(canceled)) == ("canceled", "tick ")
     assert rest[-1].HasField("status_update")
+
+
+async def test_a_message_that_comes_again_to_other_servers_is_worked_on_once(
+    tmp_path: Path,
+) -> None:
+    runs = 0
+
+    async def count(run: RunInput) -> str:
+        nonlocal runs
+        runs += 1
+        return f"Done {runs}"
+
+    settings = {"threads": f"sqlite:{tmp_path / 'threads.db'}"}
+    message = said("Book it", context_id="c")
+    async with (
+        at_a2a("count", agents={"count": count}, settings=settings) as first,
+        at_a2a("count", agents={"count": count}, settings=settings) as second,
+    ):
+        servers = (first, second, first, second)
+        tasks = await asyncio.gather(*(server.ask(message) for server in servers))
+        tasks += [await server.ask(message) for server in servers]
+    async with at_a2a("count", agents={"count": count}, settings=settings) as third:
+        tasks.append(await third.ask(message))
+
+    assert {(task.id, state_of(task), text_of(task)) for task in tasks} == {
+        (tasks[0].id, "completed", "Done 1")
+    }
+    assert runs == 1

@@ -10,7 +10,7 @@ import pytest
 
 from copilot_runtime.adapters.scripted import Gate
 from tests.documents import blocks
-from tests.peers.test_two_processes import sharing
+from tests.peers.sharing import sharing
 from tests.wire import test_nginx as proxy
 from tests.wire_agui.http import Browser, text_of
 from tests.wire_agui.server import PATH, Parrot

@@ -116,6 +116,25 @@ async def test_all_logs_of_a_server_that_died_end_after_one_look() -> None:
     assert store.looks == 1
 
 
+async def test_a_log_goes_on_for_a_reader_who_has_not_begun_to_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peers, "_LOOK", 0)
+    monkeypatch.setattr(peers, "_LINGER", 0)
+    other = OtherServer()
+    found = await open_peers(Store(), other)
+    log = await follow(found, 0)
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            await other.checks.get()
+        payload = encode_parts([(0, [RunFinished()])])
+        other.receive("other", encode_message("events", [("log-0", 1, 2)], payload=payload))
+        events = [event async for batch in log for event in batch.events]
+    await found.aclose()
+
+    assert events == [RunStarted(run_id="r", thread_id="t"), RunFinished()]
+
+
 class UnreachableServer(OtherServer):
     """Another process to which no message comes."""
 
@@ -153,6 +172,45 @@ async def test_a_log_is_followed_in_the_store_while_its_server_cannot_be_reached
     await found.aclose()
 
     assert [*beginning, *rest] == whole
+
+
+async def test_a_log_is_followed_in_the_store_while_its_server_says_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peers, "_LOOK", 0)
+    monkeypatch.setattr(peers, "_PATIENCE", 0)
+    store = Store()
+    whole = await begin_elsewhere(store)
+    found = await open_peers(store, OtherServer())
+    log = await follow(found, 0)
+    beginning = (await anext(log)).events
+    await store.write([Segment(log_id="log-0", events=whole[3:], whole=whole)])
+    async with asyncio.timeout(10):
+        rest = [event async for batch in log for event in batch.events]
+    await found.aclose()
+
+    assert [*beginning, *rest] == whole
+
+
+async def test_a_server_that_is_asked_what_is_missing_says_that_it_looked() -> None:
+    other = AskingServer()
+    found = await open_peers(Store(), other)
+    other.receive("other", encode_message("check", []))
+    told = decode_message(await other.sent.get())
+    await found.aclose()
+
+    assert (told.kind, told.fields[0]) == ("tell", "checked")
+
+
+class AskingServer(OtherServer):
+    """Another process, and what is sent to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def send(self, to: str, message: bytes) -> None:
+        self.sent.put_nowait(message)
 
 
 async def test_a_log_begins_as_it_is_stored_while_its_server_says_nothing(
@@ -218,3 +276,55 @@ async def test_a_server_is_reached_as_soon_as_what_carries_messages_answers(
     found = await open_peers(Store(), LateCarrier())
     await opened.wait()
     await found.aclose()
+
+
+class DeafServer(OtherServer):
+    """Another process that does not hear the first question, because it does not listen yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[bytes] = []
+
+    async def send(self, to: str, message: bytes) -> None:
+        self.heard.append(message)
+        if len(self.heard) > 1:
+            _, [number, *_], _ = decode_message(message)
+            self.receive(to, encode_message("answer", number, "here"))
+
+
+async def test_a_question_is_asked_again_of_a_server_that_did_not_listen_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peers, "_LOOK", 0)
+    other = DeafServer()
+    found = await open_peers(Store(), other)
+    answer = await found.ask("other", "find", log_id="log")
+    await found.aclose()
+
+    assert answer == "here"
+    assert other.heard == [other.heard[0]] * 2
+
+
+async def test_a_question_that_comes_again_is_worked_on_once_and_has_the_same_answer() -> None:
+    worked_on: list[object] = []
+    given: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def stop(values: object) -> int:
+        worked_on.append(values)
+        return len(worked_on)
+
+    class Asker(OtherServer):
+        async def send(self, to: str, message: bytes) -> None:
+            given.put_nowait(message)
+
+    other = Asker()
+    found = await open_peers(Store(), other)
+    found.add_answer("stop", stop)
+    for _ in range(2):  # before the answer, and after it
+        for _ in range(2):
+            other.receive("other", encode_message("ask", 7, "stop", {"log_id": "log"}))
+        answer = await given.get()
+        assert decode_message(answer) == ("answer", [7, 1], b"")
+    await found.aclose()
+
+    assert worked_on == [{"log_id": "log"}]

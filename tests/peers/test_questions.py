@@ -12,7 +12,7 @@ from pydantic_ai.models.function import AgentInfo
 
 from copilot_runtime import Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import ScriptedAdapter, say
-from copilot_runtime.config.sections import PlannerSettings
+from copilot_runtime.config.planner import PlannerSettings
 from copilot_runtime.events import Interrupt
 from tests.agents.langgraph import graphs
 from tests.agents.pages import GIVEN, answered, failure, followed_up, questions

@@ -12,7 +12,7 @@ from copilot_runtime.adapters.scripted import Gate
 from tests.peers.sharing import sharing
 from tests.wire_agui.http import text_of, user
 from tests.wire_agui.server import Parrot, browsing
-from tests.wire_agui.test_owners import by_token
+from tests.wire_agui.strangers import by_token
 
 pytestmark = pytest.mark.anyio
 
@@ -118,10 +118,30 @@ async def test_a_question_that_was_stopped_while_it_waited_is_asked_by_no_repeti
         async with second.running(**question) as waiting, second.running(**question) as again:
             for stream in (waiting, again):
                 await stream.to_comment()
-            while not (await first.stop(body={"runId": "r2"}))["stopped"]:
-                pass  # a server learns within a second of others that came
+            await first.stop(body={"runId": "r2"})
             ends = [(await stream.rest())[-1] for stream in (waiting, again)]
         ends.append((await second.run(**question)).events()[-1])
 
     assert [(end["type"], end["code"]) for end in ends] == [("RUN_ERROR", "abort")] * 3
     assert models[1].requests == []
+
+
+async def test_a_question_of_a_conversation_that_was_deleted_is_not_asked_again(
+    shared: Mapping[str, Any],
+) -> None:
+    models = (Parrot(), Parrot())
+    async with sharing(shared, *models) as (first, second):
+        await first.run(run="r1", messages=[user("One", "user-1")])
+        await second.ask("DELETE", "/threads/t")
+        again = (await first.run(run="r1", messages=[user("One", "user-1")])).events()
+        page = await second.ask("GET", "/threads?agentId=default")
+        other = (await second.run(run="r2", messages=[user("Other", "user-2")])).events()
+        late = (await second.run(run="r1", messages=[user("One", "user-1")])).events()
+
+    assert [(event["type"], event["code"]) for event in (*again, *late)] == [
+        ("RUN_ERROR", "NOT_FOUND")
+    ] * 2
+    assert "was deleted" in again[0]["message"]
+    assert page.json()["threads"] == []
+    assert text_of(other) == "You said Other"
+    assert [len(model.requests) for model in models] == [1, 1]

@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -16,8 +15,7 @@ from copilot_runtime.runtime.peers.message import decode_message, encode_message
 from tests.access.server import Entrance, entering, settings_of
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import Parrot
-from tests.wire_agui.test_owners import MINE, NOBODYS, V1, Asking, shown, without
-from tests.wire_agui.test_owners import WAYS as ROUTES
+from tests.wire_agui.strangers import MINE, V1, WAYS, Asking, attempt, fill
 
 pytestmark = pytest.mark.anyio
 
@@ -51,31 +49,16 @@ async def sign_in(server: Entrance, user: str, tenant: str) -> Browser:
 async def test_at_another_process_the_thread_of_somebody_does_not_exist_either(
     tmp_path: Path, stranger: str
 ) -> None:
-    gate, model = Gate(), Parrot()
-    leaks: dict[str, Any] = {}
+    model = Parrot()
     async with two_servers(tmp_path, model) as (first, second):
         ada = await sign_in(first, "ada", "acme")
         eve = await sign_in(second, *STRANGERS[stranger])
-        await ada.run(thread=MINE, run="r")
-        await ada.run(thread=MINE, run="asked", agent="asking")
-        await ada.ask("PATCH", f"/threads/{quote(MINE)}", {"name": "Ada's"})
-        before = await shown(ada)
-        model.gate = gate
-        async with ada.running(thread=MINE, run="live") as answering:
-            await answering.next()
-            for route in [*ROUTES, V1]:
-                both = [without(await route.ask(eve, thread), thread) for thread in (MINE, NOBODYS)]
-                for thread in (MINE, NOBODYS):
-                    await eve.ask("DELETE", f"/threads/{quote(thread)}")
-                if both[0] != both[1] and route is not V1:
-                    leaks[route.name] = both
-                assert b"Ada's" not in both[0][2].replace(b"Ada's own thread", b"")
-            gate.release(10)
-            answer = await answering.rest()
-        after = await shown(ada)
+        await fill(ada)
+        found = await attempt(ada, eve, model, [*WAYS, V1])
 
-    assert leaks == {}
-    assert answer[-1]["type"] == "RUN_FINISHED"
+    before, after = found.before, found.after
+    assert found.leaks == {}
+    assert found.answer[-1]["type"] == "RUN_FINISHED"
     assert after[2:] == before[2:3] + after[3:]
     assert [thread["name"] for thread in after[3]["threads"]] == ["Ada's"]
 

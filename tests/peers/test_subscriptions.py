@@ -11,7 +11,7 @@ from tests.wire.documents import data
 from tests.wire.test_subscriptions import Socket, opened, words
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import Parrot
-from tests.wire_agui.test_owners import by_token
+from tests.wire_agui.strangers import by_token
 
 pytestmark = pytest.mark.anyio
 

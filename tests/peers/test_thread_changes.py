@@ -17,7 +17,7 @@ from copilot_runtime.runtime.thread_changes.change import Change, RunActivity, T
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import ThreadKey
 from tests.peers.redis_server import redis_server
-from tests.peers.test_two_processes import sharing
+from tests.peers.sharing import sharing
 from tests.processes import running
 from tests.wire_agui.http import Event, Exchange
 from tests.wire_agui.server import Parrot, browsing

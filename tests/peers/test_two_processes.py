@@ -178,6 +178,60 @@ async def test_a_run_that_starts_is_stopped_at_another_server(
     assert [event["type"] for event in events] == ["RUN_ERROR"]
 
 
+async def test_a_run_that_starts_is_stopped_at_a_server_that_was_alone_a_moment_ago(
+    shared: Mapping[str, Any],
+) -> None:
+    starts, never = asyncio.Event(), asyncio.Event()
+
+    async def hang(run: RunInput) -> None:
+        starts.set()
+        await never.wait()
+
+    settings = Settings(**shared)
+    async with browsing(Parrot(), settings=settings) as first:
+        await first.run(thread="before")  # so it has looked for others
+        async with browsing(Parrot(), settings=settings, on_before_request=hang) as second:
+            asking = asyncio.create_task(second.run(thread="t"))
+            await starts.wait()
+            stopped = await first.stop("t")
+            never.set()
+            events = (await asking).events()
+
+    assert stopped["stopped"] is True
+    assert [event["type"] for event in events] == ["RUN_ERROR"]
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["there", "elsewhere"])
+@pytest.mark.parametrize("body", [None, {"runId": "r1"}], ids=["any", "one"])
+async def test_a_question_is_stopped_while_the_store_is_asked_whether_it_came_before(
+    shared: Mapping[str, Any], body: Any, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asks, goes_on = asyncio.Event(), asyncio.Event()
+    find = DatabaseThreads.find_logs
+
+    async def find_slowly(self: DatabaseThreads[Any], key: Any, run_id: str) -> Any:
+        asks.set()
+        await goes_on.wait()
+        return await find(self, key, run_id)
+
+    monkeypatch.setattr(DatabaseThreads, "find_logs", find_slowly)
+    monkeypatch.setattr("copilot_runtime.runtime.peers.peers._STALE", -1)  # it looks for others
+    models = (Parrot(), Parrot())
+    async with sharing(shared, *models) as browsers:
+        await asyncio.gather(*(browser.connect() for browser in browsers))  # they know each other
+        asking = asyncio.create_task(browsers[0].run(run="r1"))
+        await asks.wait()
+        stopped = await browsers[at].stop("t", body)
+        goes_on.set()
+        events = (await asking).events()
+        again = (await browsers[at].run(run="r1")).events() if at == 0 else events
+
+    assert stopped["stopped"] is True
+    assert [(event["type"], event["code"]) for event in events] == [("RUN_ERROR", "abort")]
+    assert again == events
+    assert models[0].requests == []
+
+
 @pytest.mark.parametrize("when_busy", ["queue", "supersede"])
 async def test_of_two_questions_at_one_moment_each_has_its_turn(
     shared: Mapping[str, Any], when_busy: str

@@ -1,15 +1,25 @@
 """`copilot-runtime serve --workers`: several processes at one port, any of which does anything."""
 
+import asyncio
+import logging
 import os
 import re
 import signal
+import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from select import select
+from tempfile import TemporaryDirectory
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from tests.processes import Program, running
+from copilot_runtime.cli import workers
+from copilot_runtime.cli.workers import set_port
+from tests.processes import Program, finished, running
 from tests.wire_agui.http import Browser, text_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.whole]
@@ -20,11 +30,25 @@ CONNECTIONS = 6
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Iterator[Program]:
+def short_path() -> Iterator[Path]:
+    """Return a folder whose path is short enough for sockets."""
+    with TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def environ(request: pytest.FixtureRequest, short_path: Path) -> Mapping[str, str]:
+    """Return variables of a server; a test may add some as a parameter."""
+    more: Mapping[str, str] = getattr(request, "param", {})
+    threads = {"COPILOT_THREADS": "sqlite:threads.db", "TMPDIR": str(short_path)}
+    return {**os.environ, **threads, **more}
+
+
+@pytest.fixture
+def program(tmp_path: Path, environ: Mapping[str, str]) -> Iterator[Program]:
     target = f"{ROOT}/tests/peers/clock.py:runtime"
     words = [sys.executable, "-m", "copilot_runtime", "serve", target, "--workers", "2"]
     words += ["--port", "0", "--path", "/copilotkit"]
-    environ = {**os.environ, "COPILOT_THREADS": "sqlite:threads.db"}
     with running(words, cwd=tmp_path, env=environ) as program:
         yield program
 
@@ -62,18 +86,47 @@ async def test_a_worker_that_dies_is_started_again(program: Program, browser: Br
 
 
 def kill_all_workers(program: Program) -> None:
-    parent = program.process.pid
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    for child in children:
-        os.kill(int(child), signal.SIGKILL)
+    for child in list_workers(program):
+        os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("environ", [{"COPILOT_WORKER_TIMEOUT": "3"}], indirect=True)
+async def test_a_worker_that_hangs_is_replaced_and_the_stream_of_the_other_goes_on(
+    program: Program, browser: Browser
+) -> None:
+    async with browser.running(thread="t") as asked:
+        own = int((await asked.until("TEXT_MESSAGE_CONTENT"))["delta"].removesuffix(": "))
+        (other,) = {*list_workers(program)} - {own}
+        os.kill(other, signal.SIGSTOP)
+        found = program.errors.until(
+            rf"Worker (\d) \(process {other}\) has not answered for 3 seconds: it is killed\n"
+            r"(?:.*\n)*?.*Worker \1 \(process \d+\) ended with SIGKILL; another is started.*\n"
+            r"(?:.*\n)*?.*Worker \1 is process (\d+) now"
+        )
+        answers = [await browser.ask("GET", "/info") for _ in range(CONNECTIONS)]
+        after = list_workers(program)
+        await asked.until("TEXT_MESSAGE_CONTENT")
+        await browser.stop("t")
+        end = (await asked.rest())[-1]
+
+    assert {answer.status for answer in answers} == {200}
+    assert {*after} == {own, int(found[2])}
+    assert end["type"] == "RUN_ERROR"
 
 
 async def test_workers_are_replaced_one_after_the_other(program: Program, browser: Browser) -> None:
-    program.process.send_signal(signal.SIGHUP)
+    os.kill(int(program.until(r"kill -HUP (\d+) replaces")[1]), signal.SIGHUP)
     numbers = {program.errors.until(r"Worker (\d) is process \d+ now")[1] for _ in range(2)}
     health = await browser.ask("GET", "/info")
+    metrics = await scrape(browser)
 
     assert (numbers, health.status) == ({"1", "2"}, 200)
+    assert metrics.up == {"1": 1, "2": 1}
+
+
+def test_the_port_of_workers_is_named_once() -> None:
+    words = ["serve", "--port", "0", "main:runtime", "--port=80", "--workers", "2"]
+    assert set_port(words, 8000) == ["serve", "main:runtime", "--workers", "2", "--port", "8000"]
 
 
 def test_a_program_that_does_not_start_ends_all_workers(tmp_path: Path) -> None:
@@ -84,3 +137,205 @@ def test_a_program_that_does_not_start_ends_all_workers(tmp_path: Path) -> None:
 
     assert code == 1
     assert re.search("nothing.py", program.errors.text())
+
+
+def test_workers_that_take_long_to_start_end_with_their_parent(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time\nprint('loads', flush=True)\ntime.sleep(1e6)\n")
+    words = [sys.executable, "-m", "copilot_runtime", "serve", "slow.py:app", "--workers", "2"]
+    environ = {**os.environ, "COPILOT_THREADS": "sqlite:threads.db"}
+    with running([*words, "--port", "0"], cwd=tmp_path, env=environ) as program:
+        program.until("loads")
+        program.process.terminate()
+
+        assert program.wait() == 0
+
+
+_WORKER = """#!{python} -S
+import os, sys
+ready = int(os.environ["{variable}"].partition(":")[2])
+if first := not os.path.exists("{folder}/gone"):
+    os.rename(__file__, "{folder}/gone")
+os.write(ready, b"ready")
+os.close(ready)
+sys.exit(first or sys.stdin.read())
+"""
+"""A worker whose program is gone after its first start."""
+
+
+async def test_a_worker_that_cannot_be_started_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(workers, "_PAUSES", (0, 0))
+    program = tmp_path / "worker"
+    program.write_text(
+        _WORKER.format(python=sys.executable, variable=workers.WORKER, folder=tmp_path)
+    )
+    program.chmod(0o700)
+
+    class Administrator(logging.Handler):
+        """Brings the program back, and ends all once it runs."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            if "cannot be started" in record.msg and not program.exists():
+                program.write_text((tmp_path / "gone").read_text())
+                program.chmod(0o700)
+            elif "is process" in record.msg:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    caplog.set_level("INFO", workers.__name__)
+    monkeypatch.setattr(workers.logger, "handlers", [Administrator()])
+    parent = workers.Workers([str(program)], 1, environ={}, grace=5, timeout=60, banner="")
+    async with asyncio.timeout(30):
+        assert await parent.run() == 0
+
+
+def test_a_second_server_is_refused_though_no_worker_of_the_first_listens_yet(
+    tmp_path: Path,
+) -> None:
+    os.mkfifo(tmp_path / "gate")
+    (tmp_path / "slow.py").write_text("print('importing', flush=True)\nopen('gate').read()\n")
+    (tmp_path / "quick.py").write_text("app = None\n")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environ = {**os.environ, "COPILOT_THREADS": "sqlite:threads.db"}
+    words = [
+        sys.executable,
+        "-m",
+        "copilot_runtime",
+        "serve",
+        "--workers",
+        "2",
+        "--port",
+        str(port),
+    ]
+    with running([*words, "slow.py:app"], cwd=tmp_path, env=environ) as first:
+        first.until("importing")
+        second = finished([*words, "quick.py:app"], cwd=tmp_path, env=environ)
+        first.process.terminate()  # which ends its workers, too
+        first.wait()
+
+    assert second.returncode == 1
+    assert f"Port {port} on 127.0.0.1 is in use." in second.stderr
+
+
+def test_workers_start_at_the_port_of_a_server_that_has_just_ended(tmp_path: Path) -> None:
+    port = end_connection()
+    words = [sys.executable, "-m", "copilot_runtime", "serve", "--workers", "2"]
+    environ = {**os.environ, "COPILOT_THREADS": "sqlite:threads.db", "OPENAI_API_KEY": ""}
+    with running([*words, "--port", str(port)], cwd=tmp_path, env=environ) as program:
+        found = program.until(r"runtimeUrl  http://127.0.0.1:(\d+)/")
+
+    assert int(found[1]) == port
+
+
+def end_connection() -> int:
+    """Return the port of a server without workers that ended its connection, and then itself."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            accepted, _ = server.accept()
+            accepted.close()
+            client.recv(1)
+    return port
+
+
+def kill_at_once(process: int) -> None:
+    """Kill a process, and wait until the system has closed its sockets."""
+    descriptor = os.pidfd_open(process)
+    os.kill(process, signal.SIGKILL)
+    select([descriptor], [], [])
+    os.close(descriptor)
+
+
+def list_workers(program: Program) -> Sequence[int]:
+    """Return the ids of the processes."""
+    parent = program.process.pid
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [*map(int, children)]
+
+
+async def test_metrics_are_those_of_all_workers_whichever_of_them_answers(browser: Browser) -> None:
+    for number in range(CONNECTIONS):
+        await stop_a_run(browser, f"t-{number}")
+    while sum((await scrape(browser)).runs.values()) < CONNECTIONS:
+        pass  # a run is counted just after its last event
+    pages = [await scrape(browser) for _ in range(CONNECTIONS)]
+
+    assert [page.up for page in pages] == [{"1": 1, "2": 1}] * CONNECTIONS
+    assert [page.runs for page in pages] == [pages[0].runs] * CONNECTIONS
+    assert pages[0].runs.keys() == {"1", "2"}
+    assert sum(pages[0].runs.values()) == CONNECTIONS
+
+
+async def test_the_metrics_of_a_worker_that_died_begin_anew_and_those_of_the_others_go_on(
+    program: Program, browser: Browser
+) -> None:
+    for number in range(CONNECTIONS):
+        await stop_a_run(browser, f"t-{number}")
+    while sum((before := await scrape(browser)).runs.values()) < CONNECTIONS:
+        pass
+    program.process.send_signal(signal.SIGSTOP)  # so that nobody starts another one yet
+    kill_at_once(list_workers(program)[0])
+    without = await scrape(browser)
+    program.process.send_signal(signal.SIGCONT)
+    dead = program.errors.until(r"Worker (\d) is process \d+ now")[1]
+    after = await scrape(browser)
+
+    (other,) = {"1", "2"} - {dead}
+    assert without == Metrics({dead: 0, other: 1}, {other: before.runs[other]})
+    assert after == Metrics({"1": 1, "2": 1}, {dead: 0, other: before.runs[other]})
+
+
+async def test_a_worker_that_hangs_is_left_out_of_the_metrics(
+    browser: Browser, short_path: Path
+) -> None:
+    with silence(short_path, worker=2):
+        while all((page := await scrape(browser)).up.values()):
+            pass  # worker 2 has its own metrics
+
+    assert (page.up, page.runs.keys()) == ({"1": 1, "2": 0}, {"1"})
+
+
+@contextmanager
+def silence(folder: Path, worker: int) -> Generator[None]:
+    """Let a socket that never answers be where the metrics of a worker are."""
+    (place,) = folder.glob(f"copilot-workers-*/{worker}")
+    place.unlink()
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(place))
+        silent.listen()
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Which workers answered, and how many runs were stopped at each."""
+
+    up: Mapping[str, float]
+    runs: Mapping[str, float]
+
+
+async def scrape(browser: Browser) -> Metrics:
+    """Return what Prometheus reads over a connection of its own."""
+    page = await Browser(browser.where, base="").ask("GET", "/metrics")
+    assert page.status == 200
+    families = [*text_string_to_metric_families(page.body.decode())]
+    names = [family.name for family in families]
+    assert len(set(names)) == len(names)
+    samples = [sample for family in families for sample in family.samples]
+    assert [sample.labels.get("worker") for sample in samples].count(None) == 1  # target_info
+    return Metrics(
+        {it.labels["worker"]: it.value for it in samples if it.name == "copilot_worker_up"},
+        {
+            it.labels["worker"]: it.value
+            for it in samples
+            if it.labels.get("copilot_run_outcome") == "stopped"
+        },
+    )
+
+
+async def stop_a_run(browser: Browser, thread: str) -> None:
+    async with browser.running(thread=thread) as asked:
+        await asked.until("TEXT_MESSAGE_CONTENT")
+        await browser.stop(thread)
+        await asked.rest()

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.errors import ErrorReport
 from copilot_runtime.events import Event, RunFailed, TextMessageContent
-from copilot_runtime.interfaces import GuardrailRules, RunInput, StageFunction
+from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import GuardrailRules
+from copilot_runtime.interfaces.stage import StageFunction
 from copilot_runtime.messages import Message, TextMessage
 
 RULES = GuardrailRules(allow=["fine"], deny=["forbidden"])

@@ -7,9 +7,11 @@ import pytest
 
 from copilot_runtime import ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.config.sections import GuardrailSettings
+from copilot_runtime.config.guardrails import GuardrailSettings
 from copilot_runtime.events import ReasoningContent, ReasoningEnd, ReasoningStart
-from copilot_runtime.interfaces import ContextItem, GuardrailRules, Resume, StageFunction
+from copilot_runtime.interfaces import ContextItem, Resume
+from copilot_runtime.interfaces.run_input import GuardrailRules
+from copilot_runtime.interfaces.stage import StageFunction
 from copilot_runtime.messages import Message, ResultMessage, TextMessage
 from copilot_runtime.security.guardrails import topics, words
 from copilot_runtime.security.phrases import Phrases

@@ -21,6 +21,8 @@ LABELS = {
     for end in (("_bucket", "_sum", "_count") if metric.kind == "histogram" else ("",))
 }
 """The labels of each series, besides those that all have."""
+OF_PROMETHEUS = {"le", "instance"}
+"""Labels of the format, and of every target."""
 
 
 def expressions() -> Iterator[str]:
@@ -37,7 +39,10 @@ def test_every_expression_asks_for_series_and_labels_that_there_are(expression: 
     assert series
     chosen = re.findall(r"\{(\w+)!?=", expression)
     grouped = re.findall(r"\bby \(([^)]*)\)", expression)
-    names = {*chosen, *(name.strip() for group in grouped for name in group.split(","))} - {"le"}
+    names = {
+        *chosen,
+        *(name.strip() for group in grouped for name in group.split(",")),
+    } - OF_PROMETHEUS
     assert names <= set.intersection(*(LABELS[one] for one in series))
     words = set(re.findall(r"\b(?:gen_ai|copilot|mcp)_\w+", expression))
     assert words <= {*LABELS, *names}

@@ -15,7 +15,8 @@ from websockets.typing import Subprotocol
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings, __version__
 from copilot_runtime.config import load_settings
-from copilot_runtime.config.sections import AnalystSettings, EventSettings
+from copilot_runtime.config.analyst import AnalystSettings
+from copilot_runtime.config.events import EventSettings
 from tests.documents import ROOT, Block, blocks
 from tests.wire import test_nginx as proxy
 from tests.wire.client import PATH
@@ -55,7 +56,8 @@ def test_every_command_and_its_options_exist(line: str) -> None:
         case "cd":
             assert (ROOT / arguments[0]).is_dir()
         case "npm":
-            assert arguments in (["install"], ["run", "dev"])
+            grpc = ["install", "@grpc/grpc-js", "@grpc/proto-loader"]
+            assert arguments in (["install"], ["run", "dev"], grpc)
         case ".":
             assert arguments == [".venv/bin/activate"]
         case "curl":
@@ -130,7 +132,7 @@ def test_every_file_of_settings_is_valid(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_nginx_passes_chats_and_sockets_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    [block] = blocks("nginx", "run/nginx")
+    block, _ = blocks("nginx", "run/nginx")
     location = block.code.replace("{", "{{").replace("}", "}}")
     location = location.replace("8000/graphql", f"{{port}}{PATH}")
     theirs = "location / {{ proxy_pass http://127.0.0.1:{port}; }}"
@@ -155,3 +157,33 @@ async def test_nginx_passes_chats_and_sockets_on(monkeypatch: pytest.MonkeyPatch
 
     assert b"SuccessResponseStatus" in answer
     assert greeting == '{"type":"connection_ack"}'
+
+
+@pytest.mark.anyio
+async def test_nginx_passes_the_pages_of_operators_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, block = blocks("nginx", "run/nginx")
+    server = block.code.replace("{", "{{").replace("}", "}}").replace(":8000", ":{port}")
+    server = server.replace("listen 80", "listen unix:{folder}/nginx.sock")
+    server = server.replace("allow 10.0.0.0/8", "allow unix:")
+    start, _, _ = proxy.CONFIGURATION.partition("  server {{")
+    monkeypatch.setattr(proxy, "CONFIGURATION", f"{start}{server}}}}}")
+    sections: dict[str, Any] = {
+        "access": {"authenticate": ["api_keys"]},
+        "api_keys": {"store": f"sqlite:{tmp_path}/access.db"},
+    }
+    settings = Settings(threads="memory", **sections)
+    runtime = CopilotRuntime(adapter=DemoAdapter(pace=0), settings=settings)
+    async with serving(runtime) as port, proxy.nginx(port) as listener:
+        pages = [await fetch(listener, path) for path in ("/access", "/traces", "/health/ready")]
+
+    assert [page.partition(b"\r\n")[0] for page in pages] == [b"HTTP/1.1 200 OK"] * 3
+
+
+async def fetch(listener: Path, path: str) -> bytes:
+    reader, writer = await asyncio.open_unix_connection(listener)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    return answer

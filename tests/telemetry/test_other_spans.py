@@ -18,9 +18,9 @@ from copilot_runtime.agents import grounding
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.errors import CopilotError, NetworkError, Refused
-from copilot_runtime.events import Usage
+from copilot_runtime.events import Events, Usage
 from copilot_runtime.hooks import Hooks
-from copilot_runtime.interfaces import ChatRequest, Events, ModelEndpoint, Passage, RunInput
+from copilot_runtime.interfaces import ChatRequest, ModelEndpoint, Passage, RunInput
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.telemetry import (
     LocalTelemetry,

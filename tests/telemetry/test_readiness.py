@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, Settings
-from copilot_runtime.config.sections import TelemetrySettings
+from copilot_runtime.config.telemetry import TelemetrySettings
 from copilot_runtime.telemetry import Telemetry, semconv
 from copilot_runtime.telemetry.build import TelemetryOptions, build_telemetry
 from copilot_runtime.testing import ScriptedAdapter
@@ -16,7 +16,7 @@ from tests.telemetry.otel.test_export import answer_500
 
 pytestmark = pytest.mark.anyio
 
-READY = {"status": "ready", "threads": "reachable", "warnings": []}
+READY = {"status": "ready", "threads": "reachable"}
 
 
 def ask(client: TestClient) -> Any:

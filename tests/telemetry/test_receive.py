@@ -23,7 +23,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from copilot_runtime import CopilotRuntime, Settings
-from copilot_runtime.config.sections import TelemetrySettings
+from copilot_runtime.config.telemetry import TelemetrySettings
 from copilot_runtime.security.loopback import LISTENER, Listener
 from copilot_runtime.telemetry import LocalTelemetry, semconv
 from copilot_runtime.telemetry.otlp import OtlpError, decode_spans, encode_otlp_json

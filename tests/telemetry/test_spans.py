@@ -9,17 +9,11 @@ from copilot_runtime import action
 from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.bus.memory import MemoryBus
+from copilot_runtime.dataclass_copy import copy_with
 from copilot_runtime.errors import AgentNotFound, NetworkError, Refused
-from copilot_runtime.events import Usage
+from copilot_runtime.events import Events, Usage
 from copilot_runtime.hooks import Hooks
-from copilot_runtime.interfaces import (
-    ActionContext,
-    Adapter,
-    ChatRequest,
-    Events,
-    RunInput,
-    copy_with,
-)
+from copilot_runtime.interfaces import ActionContext, Adapter, ChatRequest, RunInput
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.telemetry import (
     NO_SPAN,

@@ -1,33 +1,15 @@
 """Every store, empty, in the same tests."""
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing as closing
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from copilot_runtime.threads import STORES
 from copilot_runtime.threads.store import ThreadStore
-from tests.threads.cluster import Cluster, running_cluster
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    with running_cluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def database(anyio_backend: str, cluster: Cluster) -> str:
-    """Return the URL of an empty place: a schema of its own is made faster than a database."""
-    name = f"test_{uuid4().hex}"
-    connection: Any = await import_module("asyncpg").connect(cluster.url)
-    await connection.execute(f"CREATE SCHEMA {name}")
-    await connection.close()
-    return f"{cluster.url}&search_path={name}"
 
 
 @pytest.fixture(params=sorted(STORES))

@@ -5,17 +5,15 @@ It prints its port on a line of its own, once it can be connected to.
 
 import asyncio
 import random
-import socket
 import sys
-
-import uvicorn
 
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.app import CopilotRuntime
 from copilot_runtime.config import Settings
-from copilot_runtime.events import ActionExecutionResult, AgentState, Custom, Event
-from copilot_runtime.interfaces import Events, RunInput
+from copilot_runtime.events import ActionExecutionResult, AgentState, Custom, Event, Events
+from copilot_runtime.interfaces import RunInput
 from copilot_runtime.threads.sqlite import SqliteThreads
+from tests.programs import serve_program
 
 
 class Talker:
@@ -47,11 +45,7 @@ def serve(file: str) -> None:
     runtime = CopilotRuntime(
         agents={"default": Talker()}, threads=SqliteThreads(file), settings=settings
     )
-    listener = socket.create_server(("127.0.0.1", 0), backlog=100)
-    sys.stdout.write(f"{listener.getsockname()[1]}\n")
-    sys.stdout.flush()
-    config = uvicorn.Config(runtime.app("/copilot"), log_level="error")
-    asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
+    serve_program(runtime.app("/copilot"))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from copilot_runtime.cli.main import cli
 from copilot_runtime.errors import ThreadBusy
+from copilot_runtime.jsontext import loads
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import ThreadKey, ThreadQuery, ThreadStore
 from tests.threads.logs import KEY, listed, run_of, threads, told
@@ -70,6 +71,15 @@ def assign(line: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("option", ["", "--dry-run"])
+def test_an_owner_without_threads_is_an_error(option: str) -> None:
+    code, _, said = assign(f"--from anne --to ann {option}")
+
+    assert code == 1
+    assert "'anne' has no threads." in said
+
+
+@pytest.mark.usefixtures("folder")
 def test_an_operator_hands_over_what_was_nobodys() -> None:
     _, dry, said = assign("--to ann --tenant acme --dry-run")
     done = assign("--to ann --tenant acme")
@@ -82,13 +92,13 @@ def test_an_operator_hands_over_what_was_nobodys() -> None:
         "Left 'c': 'tenant:acme/ann' has a thread with this id.\n"
         "Gave 2 threads to 'tenant:acme/ann'.\n",
     )
-    assert again[2] == "Would give 1 threads to 'tenant:acme/ann'.\n"
+    assert again[2] == "Would give 1 thread to 'tenant:acme/ann'.\n"
 
 
 @pytest.mark.usefixtures("folder")
 def test_an_operator_hands_over_threads_by_their_ids() -> None:
     assert assign("--to bob --thread a --thread b --thread a")[2] == "Gave 2 threads to 'bob'.\n"
-    assert assign("--from bob --to eve --thread a")[2] == "Gave 1 threads to 'eve'.\n"
+    assert assign("--from bob --to eve --thread a")[2] == "Gave 1 thread to 'eve'.\n"
 
 
 @pytest.mark.usefixtures("folder")
@@ -118,3 +128,45 @@ async def test_nothing_is_handed_over_while_a_server_answers_there(folder: Path)
 
     assert (status, "'b' is still being answered" in said) == (1, True)
     assert sorted(kept) == ["a", "b", "c"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_commands_that_reach_everybodys_threads_are_in_the_audit_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COPILOT_AUDIT_FILE", "audit.jsonl")
+    for line in (
+        "export all.jsonl --store sqlite:threads.db",
+        "export --store sqlite:threads.db",
+        "import all.jsonl --store sqlite:other.db",
+        "assign --to bob --thread a --store sqlite:threads.db",
+        "expire --days 0 --dry-run --store sqlite:threads.db",
+        "expire --days 0 --store sqlite:threads.db",
+    ):
+        done = CliRunner().invoke(cli, ["threads", *shlex.split(line)])
+        assert done.exit_code == 0, done.output
+
+    lines = [loads(line) for line in Path("audit.jsonl").read_bytes().splitlines()]
+    assert {(line["method"], line["outcome"]) for line in lines} == {("command", "allowed")}
+    assert [(line["action"], line["reason"]) for line in lines] == [
+        ("threads.export", "4 to 'all.jsonl'"),
+        ("threads.export", "4 to a pipe"),
+        ("threads.import", "4 with 4 new runs from 'all.jsonl'"),
+        ("threads.assign", "1 of '' to 'bob'"),
+        ("threads.expire", "4 unused for 0 days"),
+    ]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("line", ["list", "assign --to ann --dry-run", "expire --days 0 --dry-run"])
+def test_a_list_of_threads_has_a_head_in_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    words = ["threads", *shlex.split(line), "--store", "sqlite:threads.db"]
+    piped = CliRunner().invoke(cli, words).stdout
+    monkeypatch.setattr("copilot_runtime.cli.threads._is_terminal", lambda: True)
+    shown = CliRunner().invoke(cli, words).stdout
+
+    assert shown.split()[:5] == ["USED", "OWNER", "ID", "AGENT", "NAME"]
+    assert len(shown.splitlines()) == len(piped.splitlines()) + 1
+    assert "USED" not in piped

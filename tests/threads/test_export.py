@@ -167,14 +167,17 @@ class Command:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def __call__(self, *arguments: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+    def __call__(
+        self, *arguments: str, given: bytes = b"", out: int = subprocess.PIPE
+    ) -> "subprocess.CompletedProcess[bytes]":
         environ = {name: value for name, value in os.environ.items() if "COPILOT" not in name}
         return subprocess.run(
             [sys.executable, "-m", "copilot_runtime", "threads", *arguments],
             cwd=self._folder,
             env=environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
             input=given,
-            capture_output=True,
+            stdout=out,
+            stderr=subprocess.PIPE,
             check=False,
         )
 
@@ -194,8 +197,8 @@ def test_an_export_by_command_is_imported_by_command(command: Command) -> None:
     again = command("import", "copy.jsonl", "--store", "sqlite:other.db")
 
     assert (out.stderr, file.stderr) == (b"Exported 2 threads.\n", b"Exported 2 threads.\n")
-    assert into.stderr == b"Read 2 threads; 3 of their runs were new.\n"
-    assert again.stderr == b"Read 2 threads; 0 of their runs were new.\n"
+    assert into.stderr == b"Read 2 threads with 3 new runs.\n"
+    assert again.stderr == b"Read 2 threads with 0 new runs.\n"
     assert out.stdout == command("export", "--store", "sqlite:other.db").stdout
 
 
@@ -214,7 +217,7 @@ def test_a_dash_is_the_standard_output_and_input(command: Command, tmp_path: Pat
     into = command("import", "-", "--store", "sqlite:other.db", given=out.stdout)
 
     assert out.stdout == command("export", "--store", "sqlite:threads.db").stdout
-    assert into.stderr == b"Read 2 threads; 3 of their runs were new.\n"
+    assert into.stderr == b"Read 2 threads with 3 new runs.\n"
     assert not (tmp_path / "-").exists()
 
 
@@ -233,7 +236,7 @@ def test_an_import_that_breaks_off_says_how_far_it_came(command: Command) -> Non
     done = command("import", "--store", "sqlite:other.db", given=lines + b"oh\n")
 
     assert done.returncode == 1
-    assert done.stderr.startswith(b"Read 1 threads before an error; 2 runs were new.\nLine 6 ")
+    assert done.stderr.startswith(b"Read 1 thread with 2 new runs before an error.\nLine 6 ")
 
 
 @pytest.mark.parametrize("days", ["1e300", "inf", "nan", "-1"])
@@ -251,11 +254,35 @@ def test_threads_are_listed_with_nothing_a_terminal_would_obey(command: Command)
     poets = command("list", "--agent", "poet", "--limit", "1", "--store", "sqlite:threads.db")
 
     assert [line.split("\t")[1:] for line in everyones.splitlines()] == [
-        ["ann", "t", "poet", "Trip   🏔"],
         ["bob", "t", "default", ""],
+        ["ann", "t", "poet", "Trip   🏔"],
     ]
-    assert anns == poets.stdout.decode() == everyones.splitlines(keepends=True)[0]
+    assert anns == poets.stdout.decode() == everyones.splitlines(keepends=True)[1]
     assert datetime.fromisoformat(anns.split("\t")[0]).tzinfo == UTC
+
+
+def test_a_terminal_gets_a_table_of_threads(command: Command) -> None:
+    reader, terminal = os.openpty()
+    with os.fdopen(reader, "rb", buffering=0) as shown:
+        command("list", "--archived", "--store", "sqlite:threads.db", out=terminal)
+        os.close(terminal)
+        lines = shown.read(10_000).decode().splitlines()
+
+    assert [line.split()[1:] for line in lines] == [
+        ["OWNER", "ID", "AGENT", "NAME"],
+        ["bob", "t", "default"],
+        ["ann", "t", "poet", "Trip", "🏔"],
+    ]
+
+
+def test_the_latest_threads_are_listed_and_that_there_are_older_ones(command: Command) -> None:
+    done = command("list", "--archived", "--limit", "1", "--store", "sqlite:threads.db")
+    whole = command("list", "--archived", "--limit", "2", "--store", "sqlite:threads.db")
+
+    assert done.stdout == whole.stdout.splitlines(keepends=True)[0]
+    assert done.stdout.split(b"\t")[1] == b"bob"
+    assert done.stderr == b"There are older threads than these: --limit lists more.\n"
+    assert whole.stderr == b""
 
 
 def test_old_threads_expire_by_command(command: Command) -> None:

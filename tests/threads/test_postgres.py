@@ -3,17 +3,22 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing as closing
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from time import time_ns
 from typing import Any
 
 import pytest
 
-from copilot_runtime.errors import Interrupted, MissingPackage, StoreFailed, ThreadBusy
+from copilot_runtime.errors import Interrupted, MissingPackage, Misuse, StoreFailed, ThreadBusy
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.postgres import PostgresThreads, connection, pool
 from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.store import Segment
+from copilot_runtime.threads.transactions import ServerLost, Transaction
+from tests.agents.planner.crew import wait_until
+from tests.peers.kills.proxy import Proxy
 from tests.threads.cluster import Cluster
 from tests.threads.logs import KEY, log_of, run_of, told, user
 
@@ -99,6 +104,81 @@ async def test_a_server_that_was_taken_for_dead_is_dead_for_all_though_its_lock_
         assert not await other.is_alive(await store.server())
 
 
+async def test_a_server_that_hangs_in_a_transaction_holds_up_nobody_for_long(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_BEAT", 1_000_000)  # as if it hung
+    monkeypatch.setattr(pool, "_IDLE", {"idle_in_transaction_session_timeout": "100"})
+    link = connection.Link(database, 1)
+    await link.open()
+    await change(database, f"UPDATE copilot_servers SET until = {time_ns() // 1000 - 1}")
+    begins, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def hang(db: Transaction) -> None:
+        await db.check_server()
+        begins.set()
+        await goes_on.wait()
+        await db.check_server()
+
+    hanging = asyncio.create_task(link.do(hang))
+    await begins.wait()
+    async with closing(PostgresThreads(database)) as other, asyncio.timeout(10):
+        await other.open()
+        assert not await other.is_alive(str(link.server))
+        await bury(other, link.server)
+        goes_on.set()
+        with pytest.raises(ServerLost):  # it found out, and wrote nothing
+            await hanging
+    await link.close()
+
+
+async def test_what_is_given_up_ends_soon_though_the_database_hangs(
+    database: str, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_FAREWELL", 0.2)
+    folder = str(cluster.data.parent)
+    way = Proxy(Path(folder, ".s.PGSQL.5432"))
+    async with way.listening(tmp_path / ".s.PGSQL.5432"):
+        connections = pool.Pool(database.replace(folder, str(tmp_path)), 1)
+        await connections.open(do_nothing)
+
+        async def ask(connection: Any, begins: asyncio.Event) -> int:
+            way.state = "stalled"
+            begins.set()
+            return await connection.fetchval("SELECT 1")
+
+        for do in (connections.execute, connections.do):
+            begins = asyncio.Event()
+            task = asyncio.create_task(do(partial(ask, begins=begins)))
+            async with asyncio.timeout(5):
+                await begins.wait()
+                task.cancel()
+                await asyncio.wait([task])
+            assert task.cancelled()
+            way.state = "open"
+        connections.close()
+
+
+async def do_nothing(connection: Any) -> None:
+    del connection
+
+
+@pytest.mark.parametrize("text", ["\0", "\ud800"])
+async def test_a_value_that_is_no_text_for_postgresql_is_misuse(database: str, text: str) -> None:
+    connections = pool.Pool(database, 1)
+    await connections.open(do_nothing)
+
+    with pytest.raises(Misuse, match="no text"):
+        await connections.execute(lambda db: db.fetchval("SELECT $1::text", text))
+    connections.close()
+
+
+async def bury(store: PostgresThreads, server: int) -> None:
+    """Take a server for dead, as whoever ends its runs does."""
+    opened = await store._connect()  # pyright: ignore[reportPrivateUsage]
+    await opened.do(lambda db: db.bury_server(server))
+
+
 async def test_a_server_that_was_taken_for_dead_goes_on_as_another_one(
     store: PostgresThreads, database: str
 ) -> None:
@@ -168,6 +248,73 @@ async def test_an_answer_goes_on_when_the_database_was_restarted(
     assert (await store.runs(KEY))[0].events == compact(log)
 
 
+async def test_an_outage_is_in_the_log_once_and_so_is_its_end(
+    store: PostgresThreads,
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(connection, "_BEAT", 0.01)
+    await store.open()
+    await asyncio.to_thread(cluster.stop)
+    await wait_until(lambda: len(caplog.messages) > 0)
+    reading = asyncio.create_task(store.get(KEY))
+    await asyncio.to_thread(cluster.start)
+    await reading
+    await wait_until(lambda: len(caplog.messages) > 1)
+
+    assert [message.partition(":")[0] for message in caplog.messages] == [
+        "PostgreSQL (this machine/postgres) cannot be reached",
+        "PostgreSQL (this machine/postgres) can be reached again",
+    ]
+
+
+async def test_a_connection_that_the_database_ended_is_named_as_that_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    connections = pool.Pool("postgresql://app:secret@db.internal:5432/app", 1)
+    error: Any = import_module("asyncpg").InternalClientError
+    states = [error("cannot switch to state 15; another operation (2) is in progress")]
+
+    async def attempt() -> int:
+        if states:
+            raise states.pop()
+        return 1
+
+    assert await connections.retry(attempt) == 1
+    assert "PostgreSQL (db.internal/app) cannot be reached: it ended a connection." in caplog.text
+
+
+async def test_a_server_shows_life_again_after_an_outage_longer_than_it_is_waited_for(
+    store: PostgresThreads, database: str, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_BEAT", 0.01)
+    monkeypatch.setattr(pool, "_PATIENCE", 0.01)
+    await store.open()
+    await asyncio.to_thread(cluster.stop)
+    with pytest.raises(StoreFailed):
+        await store.get(KEY)
+    await asyncio.to_thread(cluster.start)
+
+    async with closing(PostgresThreads(database)) as other:
+        before = await find_life(other)
+        while await find_life(other) <= before:
+            pass
+
+
+async def find_life(store: PostgresThreads) -> int:
+    """Return until when the servers of a database are alive, all together."""
+    own = await store._connect()  # pyright: ignore[reportPrivateUsage]  # nothing public tells it
+
+    async def add_up(db: Any) -> int:
+        [[total]] = await db.fetch(
+            "SELECT sum(until)::bigint FROM copilot_servers WHERE id <> ?", own.server
+        )
+        return total
+
+    return await own.do(add_up)
+
+
 async def is_busy(store: PostgresThreads) -> bool:
     """Say whether a server holds its lock, without ending what it has begun."""
     own = await store._connect()  # pyright: ignore[reportPrivateUsage]  # nothing public looks without acting
@@ -212,7 +359,7 @@ async def test_a_database_that_is_not_there_is_said_without_its_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pool, "_PATIENCE", 0.0)
-    with pytest.raises(StoreFailed, match=r"PostgreSQL \(127\.0\.0\.1/db\) cannot be") as caught:
+    with pytest.raises(StoreFailed, match=r"PostgreSQL \(127\.0\.0\.1:1/db\) cannot be") as caught:
         await PostgresThreads("postgresql://me:secret@127.0.0.1:1/db").open()
 
     assert "secret" not in caught.value.message

@@ -63,5 +63,27 @@ def test_a_browser_gets_no_path_no_address_and_no_errno(
     assert "secret-word" not in caplog.text
 
 
+def test_a_text_that_postgresql_does_not_take_is_wrong_and_no_failure_of_it(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = CopilotRuntime(ScriptedAdapter(say("Hi")), settings=settings(database))
+    with TestClient(runtime.app()) as client:
+        client.post("/graphql/agent/default/run", json=RUN)
+        caplog.clear()
+        listed = client.get("/graphql/threads?agentId=%00")
+        statuses = [
+            client.post("/graphql/agent/default/stop/t", json={"runId": "\0"}).status_code,
+            client.get("/graphql/threads?cursor=%00").status_code,
+            client.patch("/graphql/threads/t", json={"name": "\0"}).status_code,
+            client.get("/graphql/threads/%00/messages").status_code,
+            client.post("/graphql/agent/default/run", json={**RUN, "threadId": "\0"}).status_code,
+            client.post("/graphql/agent/default/run", json={**RUN, "runId": "\0"}).status_code,
+        ]
+
+    assert (listed.status_code, listed.json()["threads"]) == (200, [])
+    assert statuses == [200, 400, 400, 200, 400, 400]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 def settings(threads: str) -> Settings:
     return Settings(threads=threads)

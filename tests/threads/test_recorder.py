@@ -90,7 +90,8 @@ async def test_what_many_runs_say_meanwhile_is_one_write() -> None:
 async def test_writes_keep_their_distance() -> None:
     """Nobody waits here: within the interval, what is appended is not written."""
     store = Store()
-    async with recorded(store, interval=0.5) as bus:
+    store.commit_interval = 0.5
+    async with recorded(store) as bus:
         for event in WORDS:
             await bus.append("r", event)
             await asyncio.sleep(0)
@@ -171,7 +172,8 @@ async def test_what_a_cancelled_task_appended_is_kept_in_order() -> None:
 
 async def test_closing_writes_what_is_left() -> None:
     store = Store()
-    async with recorded(store, interval=0.05) as bus:
+    store.commit_interval = 0.05
+    async with recorded(store) as bus:
         await bus.append("r", BEGUN)
 
     assert await store.log() == [started(), BEGUN]

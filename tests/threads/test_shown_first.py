@@ -81,7 +81,8 @@ async def test_its_end_is_seen_when_all_of_it_is_kept() -> None:
 async def test_what_is_kept_is_always_the_beginning_of_what_was_shown() -> None:
     store = Store()
     kept: list[Event] = []
-    async with shown_first(store, interval=0.0) as bus:
+    store.commit_interval = 0.0
+    async with shown_first(store) as bus:
         for event in (*WORDS, RunFinished()):
             await bus.append("r", event)
             await asyncio.sleep(0)

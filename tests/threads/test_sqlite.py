@@ -26,6 +26,7 @@ from copilot_runtime.threads import server_locks as servers
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.sqlite import SqliteThreads
+from copilot_runtime.threads.sqlite import store as sqlite_store
 from copilot_runtime.threads.store import Segment
 from tests.processes import Program, running
 from tests.threads.logs import KEY, log_of, run_of, told, user
@@ -281,6 +282,19 @@ async def test_a_clock_that_was_put_back_changes_no_order(store: SqliteThreads, 
 
     [kept] = await store.runs(KEY)
     assert list(kept.events[1:]) == WORDS
+
+
+async def test_a_file_that_cannot_be_opened_to_the_end_leaves_no_lock(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(database: Path) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(sqlite_store, "remove_stale_locks", fail)
+    with pytest.raises(StoreFailed, match="no space left"):
+        await SqliteThreads(path).open()
+
+    assert servers.list_other_locks(path, "") == []
 
 
 async def test_servers_that_begin_at_once_share_a_new_file(path: Path) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.errors import Misuse, ThreadBusy
+from copilot_runtime.errors import Misuse, NotFound, ThreadBusy
 from copilot_runtime.events import (
     ActionExecutionResult,
     Activity,
@@ -304,6 +304,27 @@ async def test_a_deleted_thread_is_gone_with_its_messages(store: ThreadStore) ->
     assert (await store.delete(KEY), await store.delete(KEY)) == (True, False)
     assert (await store.get(KEY), await store.runs(KEY)) == (None, [])
     assert await store.begin(run_of()) == [user()]
+
+
+async def test_a_request_of_a_deleted_thread_begins_nothing_for_a_while(
+    store: ThreadStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, again, other = (run_of(log_id=log_id) for log_id in ("1.same", "2.same", "3.other"))
+    await told(store, asked)
+    await store.delete(KEY)
+    with pytest.raises(NotFound, match="was deleted"):
+        await store.begin(again)
+    assert await store.get(KEY) is None
+
+    await told(store, other)
+    with pytest.raises(NotFound):
+        await store.begin(again)
+    assert len(await store.runs(KEY)) == 1
+
+    for module in ("transactions", "memory"):
+        monkeypatch.setattr(f"copilot_runtime.threads.{module}.REMEMBERED_S", 0)
+    await store.delete(KEY)
+    assert await store.begin(again) == [user()]
 
 
 async def test_what_is_written_to_a_deleted_thread_goes_nowhere(store: ThreadStore) -> None:

@@ -12,7 +12,7 @@ from copilot_runtime.actions.functions import action
 from copilot_runtime.adapters.scripted import Gate, call, say
 from copilot_runtime.errors import AuthenticationFailed, NetworkError
 from copilot_runtime.events import AgentState, Interrupt
-from copilot_runtime.interfaces import SupportsRun
+from copilot_runtime.interfaces.agent import SupportsRun
 from copilot_runtime.messages import ResultMessage, TextMessage
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import PATH, serving

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from graphql import get_introspection_query
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.errors import ErrorContext
@@ -41,6 +42,17 @@ async def test_a_message_of_three_megabytes_is_accepted(client: Client, provider
 
     assert merge(answer.payloads())["generateCopilotResponse"]["status"]["code"] == "Success"
     assert len(provider.requests) == 1
+
+
+async def test_a_client_is_told_the_schema_once_in_an_answer(client: Client) -> None:
+    whole = await client.ask({"query": get_introspection_query(one_of=True)})
+    fields = " ".join(f"a{number}: __schema {{ ...All }}" for number in range(49))
+    query = f"{{ {fields} }} fragment All on __Schema {{ types {{ fields {{ name }} }} }}"
+    again = await client.ask({"query": query})
+
+    assert (whole.status, whole.json()["data"]["__schema"]["queryType"]["name"]) == (200, "Query")
+    assert again.status == 400
+    assert refusal(again) == "The document asks for '__schema' 49 times; the limit is 1."
 
 
 async def test_a_body_over_the_limit_is_refused_by_its_length(provider: Upstream) -> None:

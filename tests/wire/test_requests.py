@@ -13,7 +13,8 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import AgentInput, ContextItem, GuardrailRules, Parameters, Resume
+from copilot_runtime.interfaces import AgentInput, ContextItem, Parameters, Resume
+from copilot_runtime.interfaces.run_input import GuardrailRules
 from copilot_runtime.messages import ResultMessage
 from tests.wire.client import HEADERS, Answer, Client, client_of
 from tests.wire.documents import AGENTS, STATE, WHEN, chat

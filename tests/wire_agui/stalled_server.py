@@ -3,17 +3,14 @@
 It prints its port on a line of its own, once it can be connected to.
 """
 
-import asyncio
-import socket
 import sys
-
-import uvicorn
 
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.app import CopilotRuntime
 from copilot_runtime.config import Settings
-from copilot_runtime.events import ActionExecutionResult, AgentState
-from copilot_runtime.interfaces import Events, RunInput
+from copilot_runtime.events import ActionExecutionResult, AgentState, Events
+from copilot_runtime.interfaces import RunInput
+from tests.programs import serve_program
 
 SIZE = 12 * 1024 * 1024
 
@@ -50,11 +47,7 @@ def serve(file: str, write_timeout: str) -> None:
         write_timeout=float(write_timeout),
     )
     runtime = CopilotRuntime(agents={"default": Author()}, settings=settings)
-    listener = socket.create_server(("127.0.0.1", 0), backlog=100)
-    sys.stdout.write(f"{listener.getsockname()[1]}\n")
-    sys.stdout.flush()
-    config = uvicorn.Config(runtime.app("/copilotkit"), log_level="error")
-    asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
+    serve_program(runtime.app("/copilotkit"))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime import Events, RunInput, Settings
-from copilot_runtime.adapters.scripted import Gate, say
+from copilot_runtime import ChatRequest, Events, RunInput, Settings, action
+from copilot_runtime.adapters.scripted import Gate, call, say
 from copilot_runtime.errors import AuthenticationFailed, NetworkError, Refused, StoreFailed
 from copilot_runtime.events import TextMessageContent, TextMessageStart
 from copilot_runtime.interfaces import Caller
@@ -16,6 +16,7 @@ from copilot_runtime.messages import Message
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.store import Segment, StoredRun, ThreadKey, ThreadPage, ThreadQuery
 from tests.runs import Says, forever
+from tests.threads.recorded import Store
 from tests.wire_agui.http import Answer, Browser, run_input, text_of
 from tests.wire_agui.server import Parrot, browsing
 
@@ -200,37 +201,80 @@ class Broken(MemoryThreads):
         self.error = error
         self.broken = True
 
-    def check(self, way: str) -> None:
+    def raise_in(self, way: str) -> None:
         if self.broken and self.way == way:
             raise self.error
 
     async def begin(self, run: RunInput) -> Sequence[Message]:
-        self.check("begin")
+        self.raise_in("begin")
         return await super().begin(run)
 
     async def write(self, segments: Sequence[Segment]) -> None:
-        self.check("write")
+        self.raise_in("write")
         await super().write(segments)
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
-        self.check("list")
+        self.raise_in("list")
         return await super().list(query)
 
     async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
-        self.check("runs")
+        self.raise_in("runs")
         return await super().runs(key)
 
     async def update(self, key: ThreadKey, **changes: Any) -> Any:
-        self.check("update")
+        self.raise_in("update")
         return await super().update(key, **changes)
 
     async def delete(self, key: ThreadKey) -> bool:
-        self.check("delete")
+        self.raise_in("delete")
         return await super().delete(key)
 
 
 DOWN = StoreFailed("Threads cannot be kept at the moment.")
 WEIRD = RuntimeError("a secret")
+
+
+class PayingModel:
+    """Calls `pay` once; the store writes nothing more when it is asked."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.has_called = False
+
+    async def stream(self, request: ChatRequest) -> Events:
+        if self.has_called:
+            return
+        self.has_called = True
+        self.store.hold()
+        for event in call("pay", {}, id="call-1"):
+            yield event
+
+
+@pytest.mark.parametrize("failure", [None, DOWN], ids=["stored", "not-stored"])
+async def test_an_action_is_done_only_when_its_call_is_stored(failure: Exception | None) -> None:
+    payments: list[str] = []
+
+    @action
+    async def pay() -> str:
+        """Pay."""
+        payments.append("paid")
+        return "paid"
+
+    store = Store()
+    async with (
+        browsing(PayingModel(store), threads=store, actions=[pay]) as browser,
+        browser.running() as exchange,
+    ):
+        await exchange.until("RUN_STARTED")
+        await store.asked.wait()
+        await browser.ask("GET", "/info")
+        before = [*payments]
+        store.failure = failure
+        store.free.set()
+        await exchange.rest()
+
+    assert before == []
+    assert payments == (["paid"] if failure is None else [])
 
 
 @pytest.mark.parametrize("error", [DOWN, WEIRD], ids=["down", "weird"])

@@ -1,6 +1,7 @@
 """Runs outlive their readers, and whoever comes back sees all of it once."""
 
 import asyncio
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from copilot_runtime.adapters.scripted import Gate, call
 from copilot_runtime.errors import NetworkError
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.store import StoredRun, ThreadKey
+from copilot_runtime.transports.streaming import Stream
 from tests.wire.upstream import HEAD, SILENCE, text, upstream
 from tests.wire_agui.http import run_input, text_of, user
 from tests.wire_agui.server import Parrot, browsing
@@ -36,6 +38,30 @@ async def test_a_run_goes_on_when_its_reader_leaves() -> None:
     assert [event["type"] for event in events][-1] == "RUN_FINISHED"
     assert text_of(replayed.events()) == "one two"
     assert replayed.types().count("RUN_STARTED") == 1
+
+
+@pytest.mark.parametrize("who", ["asks", "connects"])
+async def test_of_a_reader_who_leaves_nothing_stays_in_memory(who: str) -> None:
+    gate = Gate()
+    async with (
+        browsing(Parrot("one ", "two", gate=gate)) as browser,
+        browser.running() as asker,
+        asyncio.timeout(30),
+    ):
+        gc.collect()
+        gc.disable()  # it would find them one day
+        try:
+            others = list_streams()
+            reader = browser.running(thread="left") if who == "asks" else browser.connecting()
+            async with reader as exchange:
+                await exchange.until("RUN_STARTED")
+                exchange.hang_up()
+            while [it for it in list_streams() if it not in others]:
+                await browser.ask("GET", "/info")
+        finally:
+            gc.enable()
+            gate.release(10)
+        await asker.rest()
 
 
 async def test_two_readers_who_come_during_a_run_both_see_all_of_it() -> None:
@@ -401,3 +427,8 @@ async def test_a_server_that_ends_does_not_begin_what_waits_for_its_turn() -> No
     await asyncio.gather(waiting, return_exceptions=True)
 
     assert len(model.requests) == 1
+
+
+def list_streams() -> list[Stream]:
+    """Return the answers that are in memory."""
+    return [it for it in gc.get_objects() if isinstance(it, Stream)]

@@ -295,8 +295,14 @@ async def test_a_thread_is_not_changed_or_listed_by_what_makes_no_sense(
         answer = await browser.ask(method, path, body)
         after = (await browser.ask("GET", "/threads")).json()
 
-    assert (answer.status, answer.json()["error"]) == (400, "Invalid request body")
-    assert answer.json()["details"]
+    said = answer.json()
+    assert answer.status == 400
+    if method == "GET":
+        assert said["error"] == "invalid_request"
+        assert f"The query parameter {path.partition('?')[2].partition('=')[0]}" in said["message"]
+    else:
+        assert said["error"] == "Invalid request body"
+        assert said["details"]
     assert after == before
 
 
@@ -316,3 +322,18 @@ async def test_a_list_of_threads_is_read_page_by_page(store: str, tmp_path: Any)
                 break
 
     assert pages == [["t6", "t5", "t4"], ["t3", "t2", "t1"], ["t0"]]
+
+
+async def test_the_messages_of_a_thread_can_be_sent_back_to_a_run() -> None:
+    model = Parrot("Five")
+    result = {"id": "x", "role": "tool", "toolCallId": "c1", "content": "5"}
+    asked = {"id": "a", "role": "assistant", "toolCalls": [CALL]}
+    async with browsing(model) as browser:
+        await browser.run(run="r1", messages=[user(), asked, result])
+        sent = list(model.requests[-1].messages)
+        read = (await browser.ask("GET", "/threads/t/messages")).json()["messages"]
+        answer = await browser.run(run="r2", messages=[*read, user("And now?", "u2")])
+
+    assert read[1]["toolCalls"] == [{"id": "c1", "name": "f", "args": "{}"}]
+    assert answer.types()[-1] == "RUN_FINISHED"
+    assert list(model.requests[-1].messages)[: len(sent)] == sent

@@ -11,8 +11,7 @@ from time import monotonic_ns
 from starlette.requests import HTTPConnection
 
 from copilot_runtime import CopilotRuntime, RunInput
-from copilot_runtime.events import TextMessageContent, TextMessageStart
-from copilot_runtime.interfaces import Events
+from copilot_runtime.events import Events, TextMessageContent, TextMessageStart
 from copilot_runtime.messages import TextMessage
 
 _STOPS = os.environ.get("BENCH_STOPS", "")
@@ -24,11 +23,14 @@ async def speak(run: RunInput) -> Events:
     """Yield as many chunks as the question says, with so many milliseconds between them."""
     question = next(it.content for it in reversed(run.messages) if isinstance(it, TextMessage))
     chunks, pause_ms = map(int, question.split())
-    message = f"m-{run.run_id}"
+    message, loop = f"m-{run.run_id}", asyncio.get_running_loop()
+    began = loop.time()
     try:
         yield TextMessageStart(message_id=message)
-        for _ in range(chunks):
-            await asyncio.sleep(pause_ms / 1000)
+        for number in range(1, chunks + 1):
+            # a model speaks at its own times: whoever slept from one chunk to the next would fall
+            # into step with all others that waited for the same pause of the server
+            await asyncio.sleep(began + number * pause_ms / 1000 - loop.time())
             yield TextMessageContent(message_id=message, content=f"{monotonic_ns():020d}{_PADDING}")
     except asyncio.CancelledError:
         if _STOPS:

@@ -17,13 +17,9 @@ from copilot_runtime.actions.execute import execute, parse_failure
 from copilot_runtime.concurrency import capture
 from copilot_runtime.config.file_watcher import FileStates, FileWatcher, read_text
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.interfaces import (
-    Action,
-    ActionContext,
-    ActionSource,
-    RunInput,
-    SelectNames,
-)
+from copilot_runtime.interfaces.action import Action, ActionContext, ActionSource
+from copilot_runtime.interfaces.caller import SelectNames
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import as_object, as_optional_text
 
@@ -40,15 +36,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool gave, or why it gave nothing."""
+    """What a tool gave, or why it gave nothing. `hint` is for the operator alone."""
 
     content: str
     error: str | None = None
+    hint: str | None = None
 
     @classmethod
-    def failure(cls, message: str) -> "ToolResult":
+    def failure(cls, message: str, hint: str | None = None) -> "ToolResult":
         """Return the result of a call that failed: the error is its content, too."""
-        return cls(dumps({"error": message}).decode(), message)
+        return cls(dumps({"error": message}).decode(), message, hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +165,12 @@ class ToolCatalog(ActionSource):
         try:
             action = await self._find_action(name, run)
         except CopilotError as error:
-            return ToolResult.failure(error.public)
+            return ToolResult.failure(error.public, _find_hint(error))
         outcome = await execute(action, arguments, context, timeout=action.timeout or LOAD_TIMEOUT)
         error = None if outcome.error is None else parse_failure(outcome.result)
-        return ToolResult(outcome.result) if error is None else ToolResult.failure(error)
+        if error is None:
+            return ToolResult(outcome.result)
+        return ToolResult.failure(error, _find_hint(outcome.error))
 
     async def call_request(self, request: Mapping[str, Any], context: ActionContext) -> ToolResult:
         """Answer a request of Copilot-LD's tool service: `{function: {name, arguments}}`."""
@@ -387,6 +386,13 @@ def _find_reason(error: ConfigurationFailed) -> str:
     """Return what the endpoint itself said of its options, in its own words."""
     cause = error.__cause__
     return cause.message if isinstance(cause, ConfigurationFailed) else error.message
+
+
+def _find_hint(error: BaseException | None) -> str | None:
+    """Return what the message of an error does not say yet."""
+    if isinstance(error, CopilotError) and not error.is_hint_public:
+        return error.hint
+    return None
 
 
 async def _describe(tool: Tool, run: RunInput) -> ToolDescription:

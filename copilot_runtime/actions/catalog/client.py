@@ -8,7 +8,7 @@ from copilot_runtime.errors import CopilotError, NetworkError
 from copilot_runtime.http.client import Exchange, Upstream
 from copilot_runtime.http.errors import get_origin
 from copilot_runtime.http.retries import is_retryable, parse_retry_after
-from copilot_runtime.interfaces import ActionContext
+from copilot_runtime.interfaces.action import ActionContext
 from copilot_runtime.jsontext import loads
 from copilot_runtime.telemetry.propagation import inject_context
 

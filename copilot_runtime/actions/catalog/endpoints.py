@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from copilot_runtime.actions.catalog.references import References
-from copilot_runtime.interfaces import ActionContext, RunInput
+from copilot_runtime.interfaces.action import ActionContext
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.registry import Registry
 
 if TYPE_CHECKING:

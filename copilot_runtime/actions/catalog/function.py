@@ -17,7 +17,8 @@ from copilot_runtime.actions.catalog.endpoints import (
 )
 from copilot_runtime.actions.functions import action
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.interfaces import Action, ActionContext, RunInput
+from copilot_runtime.interfaces.action import Action, ActionContext
+from copilot_runtime.interfaces.run_input import RunInput
 
 if TYPE_CHECKING:
     from copilot_runtime.actions.catalog.definition import ToolDefinition

@@ -32,7 +32,8 @@ from copilot_runtime.actions.catalog.http import (
     select,
 )
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.interfaces import ActionContext, RunInput
+from copilot_runtime.interfaces.action import ActionContext
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_object, as_objects, get_text
 
 if TYPE_CHECKING:

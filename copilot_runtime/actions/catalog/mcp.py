@@ -14,7 +14,8 @@ from copilot_runtime.actions.catalog.endpoints import (
 )
 from copilot_runtime.actions.mcp.server import McpServer
 from copilot_runtime.errors import CopilotError, MissingPackage
-from copilot_runtime.interfaces import Action, RunInput
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.telemetry.propagation import build_environment
 
 if TYPE_CHECKING:

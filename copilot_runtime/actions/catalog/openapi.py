@@ -31,7 +31,8 @@ from copilot_runtime.actions.schema import InvalidArguments
 from copilot_runtime.actions.simplify import simplify
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.http.errors import get_origin, parse_url
-from copilot_runtime.interfaces import ActionContext, RunInput
+from copilot_runtime.interfaces.action import ActionContext
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import (
     JsonObject,
     as_list,

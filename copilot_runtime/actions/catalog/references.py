@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.interfaces import ActionContext
+from copilot_runtime.interfaces.action import ActionContext
 from copilot_runtime.jsontext import dumps
 
 SECRETS = Path("/run/secrets")

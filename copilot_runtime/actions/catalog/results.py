@@ -5,7 +5,7 @@ from typing import Any
 
 from copilot_runtime.actions.catalog.definition import ToolDefinition
 from copilot_runtime.errors import CopilotError
-from copilot_runtime.interfaces import ActionContext
+from copilot_runtime.interfaces.action import ActionContext
 from copilot_runtime.jsonvalue import as_list, as_object, as_text, get_text
 
 NOTHING = "No results found."

@@ -26,7 +26,8 @@ from copilot_runtime.errors import (
     RunStalled,
 )
 from copilot_runtime.http.retries import backoff
-from copilot_runtime.interfaces import Action, ActionContext, RunInput
+from copilot_runtime.interfaces.action import Action, ActionContext
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import JsonObject
 
 MAX_DESCRIPTION = 8000

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from copilot_runtime.actions.mcp.server import McpServer
 from copilot_runtime.errors import ConfigurationFailed, LimitExceeded, Misuse
-from copilot_runtime.interfaces import RunInput, Stage
+from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.interfaces.stage import Stage
 from copilot_runtime.security.addresses import is_public
 
 AllowRule = Sequence[str | McpServer] | Callable[[str], bool]

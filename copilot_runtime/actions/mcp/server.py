@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 
 if TYPE_CHECKING:
     import httpx

@@ -12,7 +12,8 @@ from copilot_runtime.actions.mcp.server import McpServer as McpServer
 from copilot_runtime.actions.mcp.slow_servers import SlowServers
 from copilot_runtime.concurrency import call, capture
 from copilot_runtime.errors import MissingPackage
-from copilot_runtime.interfaces import Action, ActionSource, RunInput
+from copilot_runtime.interfaces.action import Action, ActionSource
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.telemetry import Span
 from copilot_runtime.telemetry.propagation import build_environment
 

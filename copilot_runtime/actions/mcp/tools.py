@@ -18,7 +18,7 @@ from copilot_runtime.actions.mcp.results import parse_prompt, parse_resource, pa
 from copilot_runtime.actions.mcp.server import McpServer
 from copilot_runtime.actions.mcp.session import Session
 from copilot_runtime.errors import CopilotError, NetworkError
-from copilot_runtime.interfaces import Action, ActionContext
+from copilot_runtime.interfaces.action import Action, ActionContext
 from copilot_runtime.jsonvalue import get_object
 from copilot_runtime.telemetry import NO_SPAN, Span, semconv, trace_block
 from copilot_runtime.telemetry.genai import describe_mcp_call, start_mcp_client_span

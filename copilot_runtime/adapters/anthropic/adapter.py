@@ -20,7 +20,7 @@ from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.http.errors import parse_url
 from copilot_runtime.http.sse import SSEDecoder
-from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.interfaces.adapter import ChatRequest
 from copilot_runtime.jsonvalue import JsonObject
 
 if TYPE_CHECKING:

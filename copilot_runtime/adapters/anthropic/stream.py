@@ -15,7 +15,7 @@ from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.errors import Refused
 from copilot_runtime.events import Custom, Event, Usage
-from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.interfaces.adapter import ChatRequest
 from copilot_runtime.jsonvalue import add_counts, as_count, get_object
 
 STOP_REASONS = {

@@ -13,7 +13,7 @@ from copilot_runtime.adapters.bedrock.request import SIGNER
 from copilot_runtime.adapters.errors import Service, build_error, read_stream_error
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.interfaces.adapter import ChatRequest
 from copilot_runtime.jsonvalue import JsonObject, add_counts, as_count, as_object
 
 _STOPS = {

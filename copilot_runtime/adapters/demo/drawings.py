@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from copilot_runtime.adapters.demo.arguments import split_words
-from copilot_runtime.interfaces import Action
+from copilot_runtime.interfaces.action import Action
 from copilot_runtime.jsonvalue import JsonObject, get_text
 
 PAGE_TOOL = "generateSandboxedUi"

@@ -11,7 +11,7 @@ from copilot_runtime.adapters.demo.arguments import (
     is_color,
     split_words,
 )
-from copilot_runtime.interfaces import Action
+from copilot_runtime.interfaces.action import Action
 from copilot_runtime.jsonvalue import as_list
 
 _SEPARATOR = re.compile(r'("[^"]*"|“[^”]*”)|(?:[;!?\n]|[.,](?=\s)|\b(?:and|then|also)\b)')

@@ -28,7 +28,8 @@ from copilot_runtime.errors import (
     NetworkError,
     RateLimited,
 )
-from copilot_runtime.interfaces import Action, ChatRequest
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.adapter import ChatRequest
 from copilot_runtime.jsonvalue import (
     JsonValue,
     as_objects,
@@ -60,7 +61,8 @@ _REAL_MODEL = (
     "For a real model, set `OPENAI_API_KEY` and start the runtime again. For a model on your own "
     "machine (Ollama, vLLM, llama.cpp), set `OPENAI_BASE_URL` to an address such as "
     "`http://localhost:11434/v1` as well; any key will do then, and `COPILOT_ADAPTER_OPTIONS` "
-    'says which model: `{"model": "llama3.2"}`.'
+    'says which model: `{"model": "llama3.2"}`. A program that makes this `DemoAdapter()` itself '
+    'takes `OpenAIAdapter()` in its place, or `OpenAIAdapter(model="llama3.2")`.'
 )
 _ALWAYS = ("Think about the sea", "Tell me a long story", "Show me an error")
 _THOUGHT = (

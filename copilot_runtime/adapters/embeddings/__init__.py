@@ -3,7 +3,7 @@
 from typing import Any
 
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import Embedder
+from copilot_runtime.interfaces.embedder import Embedder
 from copilot_runtime.registry import Registry
 
 _OPENAI = "copilot_runtime.adapters.embeddings.openai"

@@ -15,7 +15,7 @@ from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.events import Usage
 from copilot_runtime.http.client import Upstream
-from copilot_runtime.interfaces import Embedder
+from copilot_runtime.interfaces.embedder import Embedder
 from copilot_runtime.jsontext import loads
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.genai import describe_server, start_embeddings_span

@@ -12,7 +12,7 @@ from copilot_runtime.adapters.google.request import SIGNER
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.interfaces.adapter import ChatRequest
 from copilot_runtime.jsonvalue import JsonObject, add_counts, as_count
 
 _STOPS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "pause"}

@@ -18,7 +18,8 @@ from copilot_runtime.adapters.langchain.request import (
 )
 from copilot_runtime.adapters.langchain.stream import ChunkReader
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, MissingPackage
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events, ModelEndpoint
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, ModelEndpoint
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable

@@ -12,7 +12,7 @@ from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.langchain.request import PROVIDER
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.events import Custom, Event, Usage
-from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.interfaces.adapter import ChatRequest
 from copilot_runtime.jsontext import replace_surrogates
 from copilot_runtime.jsonvalue import JsonObject, as_count, as_object
 

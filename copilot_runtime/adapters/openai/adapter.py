@@ -28,7 +28,7 @@ from copilot_runtime.adapters.sdk_client import SDKResponse, open_sdk_response
 from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.errors import Misuse
 from copilot_runtime.http.sse import SSEDecoder
-from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.interfaces.adapter import ChatRequest
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

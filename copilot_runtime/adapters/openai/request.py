@@ -20,7 +20,8 @@ from copilot_runtime.adapters.openai.options import Preset, RequestOptions
 from copilot_runtime.adapters.profiles import find_profile
 from copilot_runtime.adapters.tools import build_tools, required_tool
 from copilot_runtime.adapters.turns import GO_ON
-from copilot_runtime.interfaces import ChatRequest, Parameters
+from copilot_runtime.interfaces.adapter import ChatRequest
+from copilot_runtime.interfaces.run_input import Parameters
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, TextMessage
 

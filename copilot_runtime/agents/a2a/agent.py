@@ -7,6 +7,7 @@ from contextlib import aclosing
 from time import monotonic
 
 from copilot_runtime.a2ui.catalog import find_catalog_id
+from copilot_runtime.agents.cancellations import Cancellations
 from copilot_runtime.agents.checkpoints import AgentCheckpoints
 from copilot_runtime.agents.forwarding import (
     forward_headers,
@@ -21,9 +22,11 @@ from copilot_runtime.errors import (
     MissingPackage,
     NetworkError,
 )
+from copilot_runtime.events import Events
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.http.errors import parse_url
-from copilot_runtime.interfaces import Agent, Events, RunInput
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import as_object, get_text
 from copilot_runtime.telemetry.propagation import inject_context
@@ -98,7 +101,7 @@ class A2aAgent(Agent):
         self._checkpoints = AgentCheckpoints()
         self._card: AgentCard | None = None
         self._card_time = 0.0
-        self._cancellations: set[asyncio.Task[None]] = set()
+        self._cancellations = Cancellations()
 
     async def run(self, run: RunInput) -> Events:
         """Send the last message of a person and yield what comes of it.
@@ -167,9 +170,7 @@ class A2aAgent(Agent):
 
     async def aclose(self) -> None:
         """Wait for cancellations under way, at most 5 seconds, and close the connections."""
-        loop = asyncio.get_running_loop()
-        if tasks := [task for task in self._cancellations if task.get_loop() is loop]:
-            await asyncio.wait(tasks)
+        await self._cancellations.wait()
         await self._upstream.aclose()
 
     async def _find_card(self, name: str) -> AgentCard:
@@ -225,7 +226,4 @@ class A2aAgent(Agent):
             except (CopilotError, A2AError, TimeoutError, *_UNREADABLE) as error:
                 logger.warning("A task of the agent at %s was not canceled: %r", self.url, error)
 
-        task = asyncio.create_task(cancel(), name=f"cancel:{task_id}")
-        self._cancellations.add(task)
-        task.add_done_callback(self._cancellations.discard)
-        await asyncio.shield(task)
+        await self._cancellations.run(cancel(), task_id)

@@ -23,7 +23,7 @@ from a2a.utils.errors import (
 from copilot_runtime.agents.a2a.http_client import AnswerTooLarge
 from copilot_runtime.agents.a2a.translate import Translator
 from copilot_runtime.errors import IncompleteStream, NetworkError, RunStalled
-from copilot_runtime.interfaces import Events
+from copilot_runtime.events import Events
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from copilot_runtime.a2ui.operations import BASIC_CATALOG
 from copilot_runtime.agents.a2a.contexts import Context
 from copilot_runtime.agents.a2a.surfaces import EXTENSIONS
 from copilot_runtime.errors import Misuse
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import JsonObject, JsonValue, parse_object
 from copilot_runtime.messages import (
     ActionExecutionMessage,

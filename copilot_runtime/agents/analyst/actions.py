@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from copilot_runtime.agents.analyst.results import ToolResult
 from copilot_runtime.agents.analyst.tools.call import call_tool, render_output
 from copilot_runtime.agents.analyst.tools.registry import TOOLS
-from copilot_runtime.interfaces import Action, ActionContext
+from copilot_runtime.interfaces.action import Action, ActionContext
 
 if TYPE_CHECKING:
     from copilot_runtime.agents.analyst.session import Session

@@ -30,11 +30,16 @@ from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import (
     ActionExecutionResult,
     Event,
+    Events,
     TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import CURRENT_RUN, Action, Adapter, Agent, Events, RunInput
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.adapter import Adapter
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.current_run import CURRENT_RUN
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import Message, ResultMessage, TextMessage, new_id
 from copilot_runtime.telemetry.analyst_spans import (

@@ -42,9 +42,9 @@ from copilot_runtime.agents.analyst.tools.registry import TOOLS
 from copilot_runtime.agents.analyst.traces import read_source
 from copilot_runtime.agents.analyst.upkeep import Upkeep
 from copilot_runtime.concurrency import call, retrieve_exception
-from copilot_runtime.config.sections import AnalystSettings
+from copilot_runtime.config.analyst import AnalystSettings
 from copilot_runtime.identity import OPERATE
-from copilot_runtime.interfaces import Caller
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.telemetry.analyst_spans import start_memory_span
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry

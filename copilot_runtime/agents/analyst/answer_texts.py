@@ -8,12 +8,12 @@ from time import time_ns
 from copilot_runtime.agents.analyst.output_guard import OutputGuard
 from copilot_runtime.events import (
     Event,
+    Events,
     ReasoningContent,
     ReasoningEnd,
     TextMessageContent,
     TextMessageEnd,
 )
-from copilot_runtime.interfaces import Events
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from copilot_runtime.agents.analyst.results import ApprovalRequest
 from copilot_runtime.agents.analyst.session import build_call_key
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import Interrupt
-from copilot_runtime.interfaces import Resume, RunInput
+from copilot_runtime.interfaces.run_input import Resume, RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_object, as_text, get_text, parse_text
 from copilot_runtime.messages import ActionExecutionMessage, Message
 

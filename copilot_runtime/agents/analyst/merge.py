@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
 from copilot_runtime.concurrency import retrieve_exception
-from copilot_runtime.events import Event
-from copilot_runtime.interfaces import Events
+from copilot_runtime.events import Event, Events
 
 _MOST_WAITING = 64
 """Events that wait for their reader; the model and its tools wait then."""

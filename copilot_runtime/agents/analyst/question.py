@@ -6,7 +6,7 @@ from typing import Any
 
 from copilot_runtime.agents.analyst.input_guard import RequestBlocked, guard_question
 from copilot_runtime.agents.analyst.prompt.history import Entry
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import as_object, as_text, get_text, parse_text
 from copilot_runtime.messages import ActionExecutionMessage, Message, TextMessage
 

@@ -10,7 +10,9 @@ from copilot_runtime.agents.analyst.analyst import Analyst
 from copilot_runtime.agents.analyst.question import read_question
 from copilot_runtime.agents.analyst.tools.call import call_tool, render_output
 from copilot_runtime.agents.analyst.tools.registry import TOOLS
-from copilot_runtime.interfaces import Action, ActionContext, ActionSource, Agent, RunInput
+from copilot_runtime.interfaces.action import Action, ActionContext, ActionSource
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.run_input import RunInput
 
 
 class AnalystTools(ActionSource):

@@ -16,7 +16,7 @@ from copilot_runtime.events import (
     ReasoningEnd,
     ReasoningStart,
 )
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_object, drop_none
 from copilot_runtime.messages import new_id
 

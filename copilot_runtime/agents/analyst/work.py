@@ -15,8 +15,10 @@ from copilot_runtime.events import (
     ActionExecutionResult,
     ActionExecutionStart,
     Event,
+    Events,
 )
-from copilot_runtime.interfaces import Action, ActionContext, Events, RunInput
+from copilot_runtime.interfaces.action import Action, ActionContext
+from copilot_runtime.interfaces.run_input import RunInput
 
 
 class Work:

@@ -30,25 +30,19 @@ from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.errors import AgentNotFound, CopilotError, LimitExceeded, Misuse
 from copilot_runtime.events import (
     Event,
+    Events,
     Interrupt,
     RunFinished,
     TextMessageContent,
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import (
-    CURRENT_RUN,
-    Action,
-    ActionContext,
-    Adapter,
-    Agent,
-    Events,
-    FileReader,
-    Parameters,
-    Passage,
-    Retriever,
-    RunInput,
-)
+from copilot_runtime.interfaces.action import Action, ActionContext
+from copilot_runtime.interfaces.adapter import Adapter
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.current_run import CURRENT_RUN
+from copilot_runtime.interfaces.retrieval import FileReader, Passage, Retriever
+from copilot_runtime.interfaces.run_input import Parameters, RunInput
 from copilot_runtime.knowledge.memory.window import find_rules
 from copilot_runtime.messages import (
     ActionExecutionMessage,

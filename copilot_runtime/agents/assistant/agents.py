@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 
 from copilot_runtime.agents.assistant.agent import AssistantAgent
 from copilot_runtime.agents.assistant.folder import AssistantFolder
-from copilot_runtime.interfaces import Agent, Caller
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.caller import Caller
 
 
 class AssistantAgents:

@@ -11,7 +11,7 @@ from copilot_runtime.agents.assistant.definition import (
     strip_prefix,
 )
 from copilot_runtime.errors import CopilotError, Misuse
-from copilot_runtime.interfaces import Action, ActionContext
+from copilot_runtime.interfaces.action import Action, ActionContext
 from copilot_runtime.jsonvalue import as_text, get_text, parse_object
 from copilot_runtime.messages import Message, ResultMessage, TextMessage
 

@@ -13,7 +13,7 @@ from copilot_runtime.agents.assistant.definition import (
 from copilot_runtime.agents.assistant.template import check_template
 from copilot_runtime.config.file_watcher import FileStates, FileWatcher, read_text
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import SelectNames
+from copilot_runtime.interfaces.caller import SelectNames
 
 Definitions = Mapping[str, AssistantDefinition]
 

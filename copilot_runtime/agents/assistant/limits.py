@@ -8,7 +8,7 @@ from typing import Any
 from copilot_runtime.adapters.assembly import MAX_CALLS
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.interfaces import Action, ActionContext
+from copilot_runtime.interfaces.action import Action, ActionContext
 
 
 class CallLimiter:

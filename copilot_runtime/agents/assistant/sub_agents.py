@@ -12,10 +12,10 @@ from copilot_runtime.events import (
     ActionExecutionResult,
     ActionExecutionStart,
     Event,
+    Events,
     Subagent,
     Usage,
 )
-from copilot_runtime.interfaces import Events
 from copilot_runtime.jsonvalue import get_text, parse_object
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar, assert_never
 from copilot_runtime.adapters.media import IMAGE_TOKENS, estimate_tokens
 from copilot_runtime.adapters.tools import select_tools
 from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.interfaces.adapter import ChatRequest
 from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.memory.window import (
     CONVERSATION,

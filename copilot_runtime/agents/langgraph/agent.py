@@ -7,6 +7,7 @@ from contextlib import aclosing
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
+from copilot_runtime.agents.cancellations import Cancellations
 from copilot_runtime.agents.langgraph.client import LangGraphServer
 from copilot_runtime.agents.langgraph.errors import invalid_response_error
 from copilot_runtime.agents.langgraph.interrupts import read_interrupts
@@ -29,15 +30,13 @@ from copilot_runtime.agents.langgraph.thread_sync import (
 )
 from copilot_runtime.agents.langgraph.translate import Translator
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.events import Events
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.http.errors import parse_url
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE
-from copilot_runtime.interfaces import (
-    Agent,
-    Caller,
-    Events,
-    RunInput,
-)
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject, get_object
 from copilot_runtime.telemetry import semconv
@@ -107,7 +106,7 @@ class LangGraphAgent(Agent):
         )
         self._assistant: Assistant | None = None
         self._assistant_time = 0.0
-        self._cancellations: set[asyncio.Task[None]] = set()
+        self._cancellations = Cancellations()
 
     async def run(self, run: RunInput) -> Events:
         """Run the graph in its thread and yield our events.
@@ -148,9 +147,7 @@ class LangGraphAgent(Agent):
 
     async def aclose(self) -> None:
         """Wait for cancellations under way, at most 5 seconds, and close the connections."""
-        loop = asyncio.get_running_loop()
-        if tasks := [task for task in self._cancellations if task.get_loop() is loop]:
-            await asyncio.wait(tasks)
+        await self._cancellations.wait()
         await self._upstream.aclose()
         await self._server.aclose()
 
@@ -234,10 +231,7 @@ class LangGraphAgent(Agent):
             except (CopilotError, TimeoutError) as error:
                 logger.warning("The run %s of %r was not cancelled: %r", run_id, self.graph, error)
 
-        task = asyncio.create_task(cancel(), name=f"cancel:{run_id}")
-        self._cancellations.add(task)
-        task.add_done_callback(self._cancellations.discard)
-        await asyncio.shield(task)
+        await self._cancellations.run(cancel(), run_id)
 
 
 class _Backend:

@@ -25,12 +25,10 @@ from copilot_runtime.agents.langgraph.thread_sync import (
 )
 from copilot_runtime.agents.langgraph.translate import Translator
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage
-from copilot_runtime.interfaces import (
-    Agent,
-    Caller,
-    Events,
-    RunInput,
-)
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.telemetry.span import work_under
 

@@ -8,7 +8,7 @@ from copilot_runtime.agents.langgraph.messages import decode_langchain
 from copilot_runtime.agui.outcome import encode_langgraph_value
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import Interrupt
-from copilot_runtime.interfaces import Resume
+from copilot_runtime.interfaces.run_input import Resume
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import as_list, as_object, as_objects, as_optional_text, parse_text
 from copilot_runtime.messages import new_id

@@ -9,7 +9,8 @@ from uuid import UUID, uuid5
 from copilot_runtime.a2ui.catalog import split_catalog
 from copilot_runtime.agents.forwarding import describe_actions, forward_headers
 from copilot_runtime.agents.langgraph.messages import encode_v1_history
-from copilot_runtime.interfaces import Caller, RunInput
+from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_object, drop_none
 
 _INTERNAL_KEYS = frozenset({"messages", "copilotkit", "tools", "ag-ui", "__interrupt__"})

@@ -7,7 +7,7 @@ from copilot_runtime.agents.langgraph.request import filter_state
 from copilot_runtime.agents.langgraph.thread_sync import GraphThread
 from copilot_runtime.agents.prediction import Prediction
 from copilot_runtime.events import AgentState, Event
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import JsonObject
 
 

@@ -22,7 +22,7 @@ from copilot_runtime.agents.langgraph.messages import (
 )
 from copilot_runtime.agents.langgraph.request import Assistant, build_input
 from copilot_runtime.events import Interrupt
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, as_object
 

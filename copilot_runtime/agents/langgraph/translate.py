@@ -37,7 +37,7 @@ from copilot_runtime.events import (
     MessagesSnapshot,
     TextMessageContent,
 )
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_object, get_object, to_text
 from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
 from copilot_runtime.transcript import fold_messages

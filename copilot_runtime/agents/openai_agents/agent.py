@@ -33,7 +33,10 @@ from copilot_runtime.errors import (
     NetworkError,
     Refused,
 )
-from copilot_runtime.interfaces import Action, ChatRequest, Events, RunInput
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.adapter import ChatRequest
+from copilot_runtime.interfaces.run_input import RunInput
 
 if TYPE_CHECKING:
     from agents import Agent, RunConfig, RunResultStreaming

@@ -9,7 +9,7 @@ from copilot_runtime.agents.agui import encode_resumes
 from copilot_runtime.agents.agui_inprocess import parse_decision
 from copilot_runtime.errors import CopilotError, Misuse
 from copilot_runtime.events import Interrupt
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import as_list, as_object
 from copilot_runtime.messages import ResultMessage
 

@@ -12,7 +12,7 @@ from agents import RunHooks
 
 from copilot_runtime.adapters.cost import price_usage
 from copilot_runtime.events import Usage
-from copilot_runtime.interfaces import CURRENT_RUN
+from copilot_runtime.interfaces.current_run import CURRENT_RUN
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import MAX_CHARACTERS, parse_json, render_text
 from copilot_runtime.telemetry.genai import (

@@ -19,11 +19,12 @@ from copilot_runtime.agents.planner.events import (
     PlanEntry,
     QuestionAnswered,
 )
+from copilot_runtime.agents.planner.feed import TaskText
 from copilot_runtime.agents.planner.log import PlanQuery
 from copilot_runtime.agents.planner.plan import Plan
 from copilot_runtime.agents.planner.questions import build_interrupt, find_question, read_answer
 from copilot_runtime.agents.planner.requests import PlanRequests
-from copilot_runtime.agents.planner.run import IN_TASK, TaskText
+from copilot_runtime.agents.planner.run import IN_TASK
 from copilot_runtime.agents.planner.tasks import (
     PlanLimits,
     PlanRejected,
@@ -41,19 +42,16 @@ from copilot_runtime.events import (
     Activity,
     AgentState,
     Event,
+    Events,
     TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import (
-    CURRENT_RUN,
-    Action,
-    Adapter,
-    Agent,
-    ChatRequest,
-    Events,
-    RunInput,
-)
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.current_run import CURRENT_RUN
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import (
     as_object,
     parse_text,

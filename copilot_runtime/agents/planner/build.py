@@ -17,8 +17,12 @@ from copilot_runtime.agents.planner.supervisor import ModelSupervisor
 from copilot_runtime.agents.planner.tasks import PlanLimits
 from copilot_runtime.agents.planner.worker import AgentWorker
 from copilot_runtime.agents.registry import FindAgents
-from copilot_runtime.config.sections import PlannerSettings
-from copilot_runtime.interfaces import Action, ActionSource, Adapter, Agent, Checkpoints, RunInput
+from copilot_runtime.config.planner import PlannerSettings
+from copilot_runtime.interfaces.action import Action, ActionSource
+from copilot_runtime.interfaces.adapter import Adapter
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.checkpoints import Checkpoints
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.telemetry import NO_TELEMETRY, Telemetry
 from copilot_runtime.telemetry.plan_spans import count_plans_from_zero
 

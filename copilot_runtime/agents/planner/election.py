@@ -10,7 +10,7 @@ from copilot_runtime.agents.planner.plan import Plan, TaskState
 from copilot_runtime.agents.planner.roles import Assignment
 from copilot_runtime.agents.planner.tasks import PROPERTIES, Task
 from copilot_runtime.errors import CopilotError
-from copilot_runtime.interfaces import Embedder
+from copilot_runtime.interfaces.embedder import Embedder
 
 _TIE = 1e-4
 """Scores that differ by less are equal: then the first name in the alphabet wins."""

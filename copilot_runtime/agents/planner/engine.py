@@ -17,6 +17,7 @@ from copilot_runtime.agents.planner.events import (
     StopAsked,
     TaskReopened,
 )
+from copilot_runtime.agents.planner.feed import Queue, TaskText
 from copilot_runtime.agents.planner.log import (
     MOST_DELETIONS,
     Lease,
@@ -31,7 +32,6 @@ from copilot_runtime.agents.planner.plan import Plan, TaskState
 from copilot_runtime.agents.planner.roles import Elector, Supervisor, Worker
 from copilot_runtime.agents.planner.run import (
     PlanRun,
-    TaskText,
     build_closed_error,
     ends_plan,
 )
@@ -189,10 +189,10 @@ class PlanEngine:
 
         Raises `NotFound`.
         """
-        queue: asyncio.Queue[PlanEntry | TaskText | None] | None = None
+        queue: Queue | None = None
         run = self._runs.get(plan_id)
         if run is not None:
-            queue = run.subscribe()
+            queue = run.feed.subscribe()
         try:
             while True:
                 is_over = (await self.log.find(plan_id)).is_over
@@ -209,7 +209,7 @@ class PlanEngine:
                 if queue is None:
                     await asyncio.sleep(_POLL)
                     if (run := self._runs.get(plan_id)) is not None:  # it goes on here now
-                        queue = run.subscribe()
+                        queue = run.feed.subscribe()
                     continue
                 while (item := await queue.get()) is not None:
                     if isinstance(item, PlanEntry):
@@ -222,7 +222,7 @@ class PlanEngine:
                 queue = None  # this server does not carry it out any more
         finally:
             if run is not None and queue is not None:
-                run.unsubscribe(queue)
+                run.feed.unsubscribe(queue)
 
     async def answer(
         self,

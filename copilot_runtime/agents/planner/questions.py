@@ -9,7 +9,7 @@ from copilot_runtime.agents.planner.log import PlanQuery, build_missing_error
 from copilot_runtime.agents.planner.plan import Plan
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import Interrupt
-from copilot_runtime.interfaces import Resume, RunInput
+from copilot_runtime.interfaces.run_input import Resume, RunInput
 from copilot_runtime.jsonpatch.difference import is_same_json
 from copilot_runtime.jsonvalue import (
     JsonObject,

@@ -4,7 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from copilot_runtime.agents.planner.plan import Plan
-from copilot_runtime.interfaces import Action, Checkpoints, RunInput
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.checkpoints import Checkpoints
+from copilot_runtime.interfaces.run_input import RunInput
 
 ActionsOf = Callable[[RunInput], Awaitable[Sequence[Action]]]
 """Returns the server's actions for a run."""

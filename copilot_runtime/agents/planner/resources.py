@@ -31,7 +31,7 @@ from copilot_runtime.agents.planner.plan import Plan, TaskState
 from copilot_runtime.agents.planner.tasks import PROPERTIES
 from copilot_runtime.concurrency import retrieve_exception
 from copilot_runtime.errors import CopilotError
-from copilot_runtime.interfaces import Passage
+from copilot_runtime.interfaces.retrieval import Passage
 from copilot_runtime.jsonvalue import JsonObject, drop_none
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.identifiers import Identifier, contains
@@ -170,7 +170,7 @@ class TaskResources:
     async def _write(self, plan: Plan, ids: Collection[str]) -> None:
         """Write tasks, the plan itself last: if that is there, all before it is."""
         created, resources = plan.created, self._knowledge.resources
-        thread = ThreadKey(created.user or "", created.thread_id)
+        thread = ThreadKey.of(created.user, created.thread_id)
         if not await self._has_thread(thread):
             return
         states = [plan.tasks[id] for id in ids if id != ROOT]

@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import Context, ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
+from copilot_runtime.agents.planner.budget import Budget
 from copilot_runtime.agents.planner.events import (
     ROOT,
     CallFinished,
@@ -30,12 +29,13 @@ from copilot_runtime.agents.planner.events import (
     TaskStarted,
     UsageAdded,
 )
+from copilot_runtime.agents.planner.feed import PlanFeed
 from copilot_runtime.agents.planner.log import Lease, LeaseLost
 from copilot_runtime.agents.planner.plan import OVER, Call, Plan, Status, TaskState
 from copilot_runtime.agents.planner.roles import Pause, Verdict
 from copilot_runtime.agents.planner.tasks import PlanRejected, Task, parse_tasks
 from copilot_runtime.agents.planner.tracing import PlanTracer
-from copilot_runtime.errors import CopilotError, LimitExceeded, NotFound, StoreFailed
+from copilot_runtime.errors import CopilotError, NotFound, StoreFailed
 from copilot_runtime.jsonvalue import JsonValue
 from copilot_runtime.messages import new_id
 from copilot_runtime.telemetry import Span, work_under
@@ -43,36 +43,13 @@ from copilot_runtime.telemetry import Span, work_under
 if TYPE_CHECKING:
     from copilot_runtime.agents.planner.engine import PlanEngine
 
-T = TypeVar("T")
-
 logger = logging.getLogger(__name__)
 
 _MAX_ARGUMENTS = 500
 """Characters of the arguments of a call that a person is shown who is asked about it."""
 
-_MAX_PIECES = 10_000
-"""Pieces of text of a task that are kept while it works."""
-
-_MAX_QUEUE = 10_000
-"""Entries that a reader may lag behind before it misses pieces of text."""
-
-
 IN_TASK: ContextVar[bool] = ContextVar("in_task", default=False)
 """Whether what runs is the work of a task."""
-
-
-class BudgetExceeded(LimitExceeded):
-    """A plan or a task has used up what it may use."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskText:
-    """A piece of what an assistant writes at this moment; it is not stored."""
-
-    task_id: str
-    delta: str
-    is_whole: bool = False
-    """Whether it is all that was written so far: what somebody gets who comes later."""
 
 
 class _Ended(Exception):
@@ -97,6 +74,8 @@ class PlanRun:
         self.plan = plan
         self._engine = engine
         self.lease = lease
+        self.feed = PlanFeed()
+        self.budget = Budget(plan, engine.clock)
         self._number = plan.number
         self._status: Status | None = "running" if plan.number == 1 else None
         """What lists show; None, whatever a server before this one has left there."""
@@ -106,12 +85,8 @@ class PlanRun:
         self._ends: dict[str, asyncio.Event] = {}
         self._answers: dict[str, asyncio.Future[None]] = {}
         self._answering: set[str] = set()
-        self._queues: set[asyncio.Queue[PlanEntry | TaskText | None]] = set()
-        self._texts: dict[str, deque[str]] = {}
-        """What tasks write at this moment."""
         self._stops: set[str] = set()
         """Tasks that are being stopped."""
-        self._has_warned = False
         self._is_closing = False
         self._failure: LeaseLost | StoreFailed | None = None
         self._tracer = PlanTracer(plan)
@@ -176,65 +151,13 @@ class PlanRun:
             self._stops.add(task_id)
             task.cancel()
 
-    def subscribe(self) -> "asyncio.Queue[PlanEntry | TaskText | None]":
-        """Return a queue of what happens from now on; None is its end."""
-        queue: asyncio.Queue[PlanEntry | TaskText | None] = asyncio.Queue()
-        for task_id, pieces in self._texts.items():
-            queue.put_nowait(TaskText(task_id, "".join(pieces), is_whole=True))
-        self._queues.add(queue)
-        return queue
-
-    def unsubscribe(self, queue: "asyncio.Queue[PlanEntry | TaskText | None]") -> None:
-        """Put nothing more into a queue."""
-        self._queues.discard(queue)
-
-    def emit_text(self, task_id: str, delta: str) -> None:
-        """Show a piece of text to those who read quickly enough, and to those who come later."""
-        pieces = self._texts.setdefault(task_id, deque(maxlen=_MAX_PIECES))
-        pieces.append(delta)
-        for queue in self._queues:
-            if queue.qsize() < _MAX_QUEUE:
-                queue.put_nowait(TaskText(task_id, delta))
-
-    def check_budget(self, state: TaskState) -> None:
-        """Raise `BudgetExceeded` if a task, or what it is a part of, has nothing left."""
-        limits = self.plan.limits
-        for one in state.path():
-            name = "The plan" if one.parent is None else f"The task {one.task.name!r}"
-            if one.task.tokens is not None and one.tokens >= one.task.tokens:
-                limit = "planner.tokens" if one.parent is None else "tokens"
-                raise BudgetExceeded(
-                    f"{name} has used {one.tokens} tokens; at most {one.task.tokens} are allowed, "
-                    f"by its `{limit}`."
-                )
-        if limits.dollars is not None and self.plan.root.dollars >= limits.dollars:
-            raise BudgetExceeded(
-                f"The plan has cost ${self.plan.root.dollars:.4f}; at most ${limits.dollars:g} are "
-                "allowed, by `planner.dollars`."
-            )
-        if (left := self._get_remaining_seconds()) is not None and left <= 0:
-            raise self._build_time_error()
-
-    def warn_of_price(self) -> None:
-        """Log, once, that the plan has a limit of dollars that cannot be held."""
-        if self.plan.limits.dollars is not None and not self._has_warned:
-            self._has_warned = True
-            logger.warning(
-                "The plan %s may cost $%g by planner.dollars, and the price of a model that it "
-                "uses is not known: what it costs does not count. Limit planner.tokens as well, "
-                "or install copilot-runtime[prices].",
-                self.plan.id,
-                self.plan.limits.dollars,
-            )
-
     async def _carry_out(self) -> None:
         try:
             await self._run_task(self.plan.root)
         except (LeaseLost, StoreFailed) as error:
             self._failure = self._failure or error
         finally:
-            for queue in self._queues:
-                queue.put_nowait(None)
+            self.feed.close()
             self._tracer.close()
             self._engine.forget(self, None if self._is_closing else self._failure)
 
@@ -342,7 +265,7 @@ class PlanRun:
     async def _work_once(self, state: TaskState) -> bool:
         """Have an assistant do a task. Returns whether it has paused."""
         async with self._slots:
-            self.check_budget(state)
+            self.budget.check(state)
             events: list[PlanEvent] = []
             if not state.assistant:
                 with self._work_under(state):
@@ -354,7 +277,7 @@ class PlanRun:
                 )
             await self.append(*events, TaskStarted(task_id=state.id))
             with self._work_under(state), _note_task():
-                result = await self._limit_time(
+                result = await self.budget.limit_time(
                     self._engine.worker.work(state, _TaskContext(self, state))
                 )
             if isinstance(result, Pause):
@@ -424,10 +347,10 @@ class PlanRun:
         has_failed = any(child.status != "finished" for child in _get_last_round(state))
         if not state.task.evaluation and not has_failed:
             return True
-        self.check_budget(state)
+        self.budget.check(state)
         async with self._slots:
             with self._work_under(state):
-                verdict = await self._limit_time(
+                verdict = await self.budget.limit_time(
                     self._engine.supervisor.evaluate(state, _TaskContext(self, state))
                 )
         event = TaskEvaluated(
@@ -474,7 +397,7 @@ class PlanRun:
             return ()
         async with self._slots:
             with self._work_under(state):
-                result = await self._limit_time(
+                result = await self.budget.limit_time(
                     self._engine.supervisor.summarize(state, _TaskContext(self, state))
                 )
         return (TaskOutput(task_id=state.id, output=result.output, sources=result.sources),)
@@ -507,27 +430,6 @@ class PlanRun:
         ended = TaskEnded(task_id=state.id, outcome=outcome, reason=reason)
         await self.append(*events, ended)
 
-    async def _limit_time(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what some work returns. Raises `BudgetExceeded` if the plan's time is over."""
-        limit = asyncio.timeout(self._get_remaining_seconds())
-        try:
-            async with limit:
-                return await work
-        except TimeoutError:
-            if limit.expired():
-                raise self._build_time_error() from None
-            raise
-
-    def _get_remaining_seconds(self) -> float | None:
-        limit = self.plan.limits.seconds
-        return None if limit is None else limit - self.plan.get_seconds(self._engine.clock())
-
-    def _build_time_error(self) -> BudgetExceeded:
-        limit = self.plan.limits.seconds or 0
-        return BudgetExceeded(
-            f"The plan has worked for {limit:g} seconds; no more are allowed, by `planner.seconds`."
-        )
-
     def _apply(self, stored: "asyncio.Future[Sequence[PlanEntry]]") -> None:
         """Take in what was stored, and show it. It is called in the order of the numbers."""
         if (error := stored.exception()) is not None:
@@ -538,10 +440,7 @@ class PlanRun:
             self.plan.apply(entry)
             self._tracer.feed(entry)
             self._engine.notify(self.plan, entry)
-            if isinstance(entry.event, TaskStarted | TaskEnded):
-                self._texts.pop(entry.event.task_id, None)
-            for queue in self._queues:
-                queue.put_nowait(entry)
+            self.feed.emit(entry)
             if isinstance(entry.event, QuestionAnswered):
                 answer = self._answers.pop(entry.event.question_id, None)
                 if answer is not None and not answer.done():
@@ -602,16 +501,16 @@ class _TaskContext:
 
     async def add_usage(self, tokens: int, dollars: float | None = 0.0) -> None:
         if dollars is None:
-            self._run.warn_of_price()
+            self._run.budget.warn_of_price()
         await self._run.append(
             UsageAdded(task_id=self._state.id, tokens=tokens, dollars=dollars or 0.0)
         )
 
     def check_budget(self) -> None:
-        self._run.check_budget(self._state)
+        self._run.budget.check(self._state)
 
     def emit_text(self, delta: str) -> None:
-        self._run.emit_text(self._state.id, delta)
+        self._run.feed.emit_text(self._state.id, delta)
 
 
 @contextmanager

@@ -45,6 +45,10 @@ APPLICATION = 0x436F7050
 """The `application_id` of our files: `CopP`."""
 
 SCHEMA_VERSION = 2
+
+OLDEST_VERSION = 2
+"""The first version of tables that is opened: a file of version 1 is refused."""
+
 _SCHEMA = """
 CREATE TABLE plans (
     id TEXT PRIMARY KEY,

@@ -14,10 +14,13 @@ from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionStart,
+    Events,
     TextMessageContent,
     Usage,
 )
-from copilot_runtime.interfaces import Action, Adapter, ChatRequest, Events, Parameters
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest
+from copilot_runtime.interfaces.run_input import Parameters
 from copilot_runtime.jsonvalue import JsonObject, get_text, parse_object
 from copilot_runtime.messages import TextMessage, new_id
 from copilot_runtime.telemetry.span import find_current_span

@@ -25,16 +25,11 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import (
-    CURRENT_RUN,
-    Action,
-    ActionContext,
-    Agent,
-    Passage,
-    Resume,
-    RunInput,
-    RunSlot,
-)
+from copilot_runtime.interfaces.action import Action, ActionContext
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.current_run import CURRENT_RUN, RunSlot
+from copilot_runtime.interfaces.retrieval import Passage
+from copilot_runtime.interfaces.run_input import Resume, RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, as_list, as_object, as_text, parse_text, to_text
 from copilot_runtime.messages import (

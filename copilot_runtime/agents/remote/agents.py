@@ -10,7 +10,8 @@ from copilot_runtime.agents.remote.endpoint import RemoteEndpoint
 from copilot_runtime.argument_checks import check_items
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import Agent, Agents, Caller
+from copilot_runtime.interfaces.agent import Agent, Agents
+from copilot_runtime.interfaces.caller import Caller
 
 if TYPE_CHECKING:
     import httpx

@@ -21,7 +21,7 @@ from copilot_runtime.errors import (
     CopilotError,
     NetworkError,
 )
-from copilot_runtime.interfaces import Caller
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.jsontext import dumps
 
 logger = logging.getLogger(__name__)

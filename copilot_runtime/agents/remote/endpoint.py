@@ -25,16 +25,12 @@ from copilot_runtime.agents.remote.request import build_request_body
 from copilot_runtime.agents.remote.translate import RemoteEventDecoder
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError, NotFound
+from copilot_runtime.events import Events
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE
-from copilot_runtime.interfaces import (
-    Action,
-    ActionContext,
-    ActionSource,
-    Agent,
-    Caller,
-    Events,
-    RunInput,
-)
+from copilot_runtime.interfaces.action import Action, ActionContext, ActionSource
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import as_list, as_object
 
 if TYPE_CHECKING:

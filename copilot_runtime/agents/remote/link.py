@@ -15,7 +15,7 @@ from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.errors import get_origin, parse_url
-from copilot_runtime.interfaces import Caller
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import as_object
 from copilot_runtime.telemetry.propagation import inject_context

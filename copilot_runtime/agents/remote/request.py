@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from copilot_runtime.agents.forwarding import describe_actions
-from copilot_runtime.interfaces import AgentInput, Resume, RunInput
+from copilot_runtime.interfaces.run_input import AgentInput, Resume, RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_object, parse_object
 from copilot_runtime.messages import (
     ActionExecutionMessage,

@@ -20,6 +20,7 @@ from typing import Any
 
 from copilot_runtime.bus.carrier import Carrier, Lose, PeerLost, Receive
 from copilot_runtime.errors import MissingPackage
+from copilot_runtime.outages import Outage
 
 _PIECE = 5_700
 """Bytes of a message in one notification: base64 makes 7,600 of them."""
@@ -32,6 +33,16 @@ _MAX_QUEUED = 4 * 1024 * 1024
 
 _PAUSE = (0.1, 0.5)
 """Seconds between two attempts to connect again, at random in this range."""
+
+_PATIENCE = 10.0
+"""Seconds after which a connection that does not answer is given up for another one."""
+
+_KEEP_ALIVE = {
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+}
+"""Seconds and times: what is between forgets a connection on which nothing comes for long."""
 
 logger = logging.getLogger(__name__)
 
@@ -98,10 +109,18 @@ class PostgresCarrier(Carrier):
 
     async def _connect(self) -> None:
         asyncpg = _import_asyncpg()
-        connection = await asyncpg.connect(self._url)
-        await connection.add_listener(_name_channel(self._address), self._take)
+        connection = await asyncpg.connect(
+            self._url, timeout=_PATIENCE, server_settings=_KEEP_ALIVE
+        )
+        try:
+            await connection.add_listener(_name_channel(self._address), self._take)
+        except BaseException:
+            connection.terminate()
+            raise
         connection.add_termination_listener(self._on_termination)
         self._connection = connection
+        if connection.is_closed():  # it broke before anybody listened
+            self._on_termination(connection)
 
     def _on_termination(self, connection: Any) -> None:
         if connection is self._connection:
@@ -115,35 +134,46 @@ class PostgresCarrier(Carrier):
             )
 
     async def _connect_again(self) -> None:
+        outage = Outage(logger, "The database that carries messages")
         while self._receive is not None:
             try:
                 await self._connect()
                 break
             except Exception as error:  # of the database, the network or the driver
-                logger.warning("Messages of other processes do not come: %s", error)
+                outage.begin(error)
                 await asyncio.sleep(random.uniform(*_PAUSE))  # noqa: S311  # no secret
+        outage.end()
 
     async def _flush(self) -> None:
         """Send what is queued, and what comes meanwhile."""
         try:
-            while self._queue and self._connection is not None:
+            while self._queue:
                 await asyncio.sleep(max(0.0, self._next_flush - monotonic()))
-                if self._connection is None:
+                if self._connection is None or not self._queue:
                     break
                 self._next_flush = monotonic() + _INTERVAL
                 queue, self._queue, self._queued = self._queue, [], 0
                 self._room.set()
-                channels, texts = [list(column) for column in zip(*queue, strict=True)]
-                await self._connection.execute(
-                    "SELECT pg_notify(channel, text)"
-                    " FROM unnest($1::text[], $2::text[]) AS new (channel, text)",
-                    *(channels, texts),
-                )
-        except Exception as error:  # the connection broke: whoever needs an answer asks again
-            logger.warning("Messages to other processes are lost: %s", error)
+                await self._notify(self._connection, queue)
         finally:
             self._flushing = None
             self._room.set()
+
+    async def _notify(self, connection: Any, queue: Sequence[tuple[str, str]]) -> None:
+        """Send texts to channels. What is lost is asked for again by whoever needs it."""
+        channels, texts = [list(column) for column in zip(*queue, strict=True)]
+        try:
+            await connection.execute(
+                "SELECT pg_notify(channel, text)"
+                " FROM unnest($1::text[], $2::text[]) AS new (channel, text)",
+                *(channels, texts),
+                timeout=_PATIENCE,
+            )
+        except Exception as error:  # of the database, the network or the driver
+            reason = str(error) or type(error).__name__
+            logger.warning("Messages to other processes are lost: %s", reason)
+            if isinstance(error, TimeoutError):  # nor does anything come by it, perhaps
+                connection.terminate()
 
     def _take(self, connection: Any, process: int, channel: str, text: str) -> None:
         """Take a notification, and pass a message on once all of its parts are here."""

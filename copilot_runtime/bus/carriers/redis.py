@@ -11,7 +11,7 @@ import importlib
 import logging
 import struct
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
 from time import monotonic
@@ -19,9 +19,11 @@ from typing import Any
 
 from copilot_runtime.bus.carrier import Carrier, Lose, PeerLost, Receive
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage
+from copilot_runtime.outages import Outage
 
-_INTERVAL = 0.005
-"""Seconds between two entries: what comes meanwhile is sent in one."""
+_INTERVAL = 0.002
+"""Seconds between two entries: what comes meanwhile is sent in one. Events of runs come in groups,
+one for each commit, which should not wait once more."""
 
 _MAX_QUEUED = 4 * 1024 * 1024
 """Bytes that wait to be sent before `send` waits."""
@@ -65,31 +67,34 @@ class RedisCarrier(Carrier):
         self._next_flush = 0.0
         self._reading: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
-        self._is_reachable = True
+        self._outage = Outage(logger, "Redis, which carries messages,")
 
     @property
     def is_reachable(self) -> bool:
-        return self._is_reachable
+        return not self._outage.goes_on
 
     async def open(self, address: str, receive: Receive, lose: Lose) -> None:
         """Connect, and read the inbox. Raises `ConfigurationFailed` if Redis does not answer."""
         del lose  # the end of another process is not noticed here
         redis = _import_redis()
-        self._redis = redis.from_url(self._url, socket_timeout=_BLOCK / 1000 + 5)
+        # with 3, redis-py does not notice that a connection was closed while nobody used it
+        self._redis = redis.from_url(self._url, socket_timeout=_BLOCK / 1000 + 5, protocol=2)
         try:
             await self._redis.ping()
         except Exception as error:
             await self._redis.aclose()
             raise ConfigurationFailed(
-                f"Redis does not answer at the address of the setting carrier: {error}.",
+                "Redis does not answer at the address of the setting carrier: "
+                f"{str(error).rstrip('.')}.",
                 hint="See whether it runs, and whether address, user and password are right.",
             ) from error
         self._address, self._receive = address, receive
+        self._outage.end()
         self._reading = asyncio.create_task(self._read(), name="read inbox")
 
     async def send(self, to: str, message: bytes) -> None:
         """Queue a message; nobody learns here whether it arrives. Raises `PeerLost`."""
-        if not self._is_reachable:
+        if self._outage.goes_on:
             raise PeerLost("Redis, which carries messages, cannot be reached.")
         self._queues[to] += (_HEAD.pack(len(message)), message)
         self._queued += len(message)
@@ -107,6 +112,7 @@ class RedisCarrier(Carrier):
             return
         if self._flushing is not None:
             await asyncio.wait([self._flushing], timeout=1)
+        self._receive = None  # Python 3.11 may lose a cancellation within `wait_for` of redis-py
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
@@ -122,36 +128,39 @@ class RedisCarrier(Carrier):
                 self._next_flush = monotonic() + _INTERVAL
                 queues, self._queues, self._queued = self._queues, defaultdict(list), 0
                 self._room.set()
-                pipeline = self._redis.pipeline(transaction=False)
-                for to, pieces in queues.items():
-                    entry = {"from": self._address, "data": b"".join(pieces)}
-                    pipeline.xadd(_name_inbox(to), entry, maxlen=_MOST_ENTRIES, approximate=True)
-                    pipeline.expire(_name_inbox(to), _LIFETIME)
-                await pipeline.execute()
-        except Exception as error:  # of Redis or the network: whoever needs an answer asks again
-            logger.warning("Messages to other processes are lost: %s", error)
+                await self._add_entries(queues)
         finally:
             self._flushing = None
             self._room.set()
+
+    async def _add_entries(self, queues: Mapping[str, Sequence[bytes]]) -> None:
+        """Add to the inboxes. What is lost is asked for again by whoever needs it."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for to, pieces in queues.items():
+            entry = {"from": self._address, "data": b"".join(pieces)}
+            pipeline.xadd(_name_inbox(to), entry, maxlen=_MOST_ENTRIES, approximate=True)
+            pipeline.expire(_name_inbox(to), _LIFETIME)
+        try:
+            await pipeline.execute()
+        except Exception as error:  # of Redis, which may be full, or the network
+            self._outage.begin(error)
 
     async def _read(self) -> None:
         """Take what comes into the inbox, from now on."""
         inbox, last = _name_inbox(self._address), "0"
         next_trim = monotonic() + _TRIM
-        while True:
+        while self._receive is not None:
             try:
+                if was_away := self._outage.goes_on:
+                    last = await self._find_position(last)
+                    await self._try_to_write()
                 found = await self._redis.xread({inbox: last}, block=_BLOCK)
-            except asyncio.CancelledError:
-                raise
             except Exception as error:  # of Redis or the network
-                if self._is_reachable:
-                    logger.warning("Messages of other processes do not come: %s", error)
-                self._is_reachable = False
+                self._outage.begin(error)
                 await asyncio.sleep(_PAUSE)
                 continue
-            if not self._is_reachable:
-                logger.warning("Redis can be reached again")
-                self._is_reachable, last = True, "0"  # a new Redis counts anew
+            if was_away:  # it may have become full while this waited
+                self._outage.end()
             for _, entries in found:
                 for _, fields in entries:
                     self._take(fields)
@@ -160,6 +169,20 @@ class RedisCarrier(Carrier):
                 next_trim = monotonic() + _TRIM
                 with suppress(Exception):  # it will be deleted with the next ones
                     await self._redis.xtrim(inbox, minid=last, approximate=True)
+
+    async def _find_position(self, last: str | bytes) -> str | bytes:
+        """Return where to read on: behind what was read, unless the inbox is a new one.
+
+        What was read is there for a while, and must not be taken twice: it may stop a run.
+        """
+        newest = await self._redis.xrevrange(_name_inbox(self._address), count=1)
+        is_new = not newest or _parse_id(newest[0][0]) < _parse_id(last)
+        return "0" if is_new else last
+
+    async def _try_to_write(self) -> None:
+        """Raise what Redis raises while it takes nothing: when it is full, it can still be read."""
+        entry = {"from": self._address, "data": b""}
+        await self._redis.xadd(_name_inbox(self._address), entry, maxlen=_MOST_ENTRIES)
 
     def _take(self, fields: dict[bytes, bytes]) -> None:
         sender = fields.get(b"from", b"").decode(errors="replace")
@@ -175,6 +198,12 @@ def _split(data: bytes) -> Iterator[bytes]:
         at += _HEAD.size
         yield data[at : at + size]
         at += size
+
+
+def _parse_id(id: str | bytes) -> list[int]:
+    """Return the numbers of an entry's id: a time and a count."""
+    text = id if isinstance(id, str) else id.decode()
+    return [int(part) for part in text.split("-")]
 
 
 def _name_inbox(address: str) -> str:

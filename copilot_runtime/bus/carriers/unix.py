@@ -6,9 +6,13 @@ bytes, big endian, and a message; the first frame of a connection is the address
 """
 
 import asyncio
+import glob
 import logging
 import os
+import socket
+import stat
 import struct
+import time
 from contextlib import suppress
 from contextvars import Context
 from hashlib import blake2b
@@ -27,6 +31,9 @@ _MAX_QUEUED = 4 * 1024 * 1024
 
 _LONGEST_PATH = 100
 """Bytes of the path of a socket: the systems allow 104 to 108."""
+
+_YOUNG = 60.0
+"""Seconds: a younger socket at which nobody listens may be one of a process that starts."""
 
 _HEAD = struct.Struct(">I")
 
@@ -55,6 +62,7 @@ class UnixCarrier(Carrier):
         path = Path()
         try:
             path = self._find_path(address)
+            _remove_stale_sockets(path.parent, path.name.removesuffix(address))
             self._server = await loop.create_unix_server(self._accept, path)
             path.chmod(0o600)
         except OSError as error:
@@ -95,7 +103,7 @@ class UnixCarrier(Carrier):
             )
         try:
             return await asyncio.shield(task)
-        except OSError as error:
+        except (OSError, PeerLost) as error:
             if self._outgoing.get(to) is task:
                 del self._outgoing[to]
             raise PeerLost(f"The server process {to} cannot be reached: {error}.") from error
@@ -147,6 +155,20 @@ class UnixCarrier(Carrier):
         if folder.stat().st_uid != os.getuid():
             raise PermissionError(f"{str(folder)!r} belongs to another user.")
         return folder / address
+
+
+def _remove_stale_sockets(folder: Path, prefix: str) -> None:
+    """Delete sockets at which nobody listens any more: their processes were killed."""
+    for path in folder.glob(f"{glob.escape(prefix)}*"):
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+            status = path.stat()
+            if not stat.S_ISSOCK(status.st_mode) or time.time() - status.st_mtime < _YOUNG:
+                continue
+            probe.setblocking(False)
+            try:
+                probe.connect(os.fspath(path))
+            except ConnectionRefusedError:
+                path.unlink()
 
 
 class _Connection(asyncio.Protocol):

@@ -26,7 +26,7 @@ from copilot_runtime.cli.analyst.view import (
 from copilot_runtime.cli.plan.questions import answer_interrupt
 from copilot_runtime.errors import Cancelled, ConfigurationFailed
 from copilot_runtime.events import Interrupt
-from copilot_runtime.interfaces import Resume, RunInput
+from copilot_runtime.interfaces.run_input import Resume, RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, as_object, get_object, get_text
 from copilot_runtime.messages import ActionExecutionMessage, Message, TextMessage, new_id

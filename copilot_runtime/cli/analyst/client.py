@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from copilot_runtime.agui.refusal import decode_refusal
-from copilot_runtime.cli.agent_client import parse_header, parse_url
+from copilot_runtime.cli.agent_client import find_sign_in_hint, parse_header, parse_url
 from copilot_runtime.errors import NetworkError
 from copilot_runtime.http.client import Exchange, Upstream
 from copilot_runtime.jsontext import dumps, loads
@@ -83,7 +83,8 @@ class AnalystClient:
                 hint="The URL is the one that <CopilotKit runtimeUrl> gets, and the server needs "
                 "the setting analyst.name.",
             )
-        return NetworkError(refusal.message, status_code=status)
+        hint = find_sign_in_hint(status, self._headers)
+        return NetworkError(refusal.message, status_code=status, hint=hint)
 
 
 def _quote(part: str) -> str:

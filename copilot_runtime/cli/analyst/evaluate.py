@@ -17,7 +17,7 @@ from copilot_runtime.cli.serve import build_runtime
 from copilot_runtime.config import Settings
 from copilot_runtime.config.settings import adapter_name
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import Caller
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.testing.analyst.definition import (
     EvaluationQuestion,
     QuestionPlace,

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from copilot_runtime.events import Interrupt
-from copilot_runtime.interfaces import Resume
+from copilot_runtime.interfaces.run_input import Resume
 from copilot_runtime.jsonvalue import (
     JsonObject,
     as_list,

@@ -23,7 +23,7 @@ from copilot_runtime.cli.plan.watch import (
 )
 from copilot_runtime.errors import Cancelled, ConfigurationFailed, CopilotError, NetworkError
 from copilot_runtime.events import Activity, Interrupt
-from copilot_runtime.interfaces import Resume, RunInput
+from copilot_runtime.interfaces.run_input import Resume, RunInput
 from copilot_runtime.jsonvalue import JsonObject, get_text
 from copilot_runtime.messages import TextMessage, new_id
 

@@ -119,7 +119,7 @@ def describe_cost(task: JsonObject, now: float) -> Sequence[str]:
     return (
         clean_text(get_text(task, "assistant"))[:24],
         _format_time(task, now),
-        f"{tokens:,} tokens" if tokens else "",
+        count_words(tokens, "token") if tokens else "",
         format_dollars(dollars) if dollars else "",
     )
 

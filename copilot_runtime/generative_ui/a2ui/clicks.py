@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.events import RunStarted
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import (
     JsonObject,
@@ -185,7 +185,7 @@ class ClickLog:
         key = _build_key(run, click)
         if key in self._find_places(run):
             return
-        for stored in await self._read_runs(ThreadKey(run.user or "", run.thread_id)):
+        for stored in await self._read_runs(ThreadKey.of(run.user, run.thread_id)):
             if (place := _find_place(stored, key)) is not None:
                 self._find_places(run)[key] = place
                 return

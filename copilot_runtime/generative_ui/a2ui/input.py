@@ -14,7 +14,8 @@ from copilot_runtime.generative_ui.a2ui.render_tool import (
 )
 from copilot_runtime.generative_ui.a2ui.scope import CATALOG_AVAILABLE
 from copilot_runtime.generative_ui.options import A2ui
-from copilot_runtime.interfaces import Action, ContextItem, RunInput
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.run_input import ContextItem, RunInput
 from copilot_runtime.jsontext import dumps
 
 INJECTION = "injectA2UITool"

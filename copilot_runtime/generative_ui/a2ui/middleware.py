@@ -11,6 +11,7 @@ from copilot_runtime.events import (
     ActionExecutionResult,
     ActionExecutionStart,
     Activity,
+    Events,
     RunFinished,
 )
 from copilot_runtime.generative_ui.a2ui.clicks import (
@@ -23,7 +24,9 @@ from copilot_runtime.generative_ui.a2ui.input import prepare_input
 from copilot_runtime.generative_ui.a2ui.scope import draws_surfaces
 from copilot_runtime.generative_ui.a2ui.tracker import SurfaceTracker
 from copilot_runtime.generative_ui.options import A2ui
-from copilot_runtime.interfaces import CURRENT_RUN, Agent, Events, Middleware, RunInput
+from copilot_runtime.interfaces.agent import Agent, Middleware
+from copilot_runtime.interfaces.current_run import CURRENT_RUN
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.telemetry import Span, semconv
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import Any
 from copilot_runtime.a2ui.validation import Problem, validate_components
 from copilot_runtime.generative_ui.a2ui.results import EXHAUSTED
 from copilot_runtime.generative_ui.options import A2ui
-from copilot_runtime.interfaces import ActionContext
+from copilot_runtime.interfaces.action import ActionContext
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject
 

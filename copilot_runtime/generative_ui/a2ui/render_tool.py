@@ -1,6 +1,7 @@
 """The tool with which a model draws a surface, and the guide that shows how to call it."""
 
-from copilot_runtime.interfaces import Action, ContextItem, RunAction
+from copilot_runtime.interfaces.action import Action, RunAction
+from copilot_runtime.interfaces.run_input import ContextItem
 
 RENDER_TOOL = "render_a2ui"
 """What the tool is called unless the operator calls it otherwise."""

@@ -1,7 +1,7 @@
 """Which runs A2UI is for."""
 
 from copilot_runtime.generative_ui.options import A2ui
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 
 CATALOG_AVAILABLE = "a2uiCatalogAvailable"
 """The property by which a page says that it has a catalog, whatever the operator has set."""

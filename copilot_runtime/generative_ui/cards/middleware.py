@@ -7,10 +7,11 @@ from inspect import isawaitable
 
 from copilot_runtime.a2ui.components import Surface
 from copilot_runtime.a2ui.operations import OPERATIONS, SURFACE, Operation
-from copilot_runtime.events import Activity
+from copilot_runtime.events import Activity, Events
 from copilot_runtime.generative_ui.a2ui.scope import HAS_CARDS, draws_surfaces
 from copilot_runtime.generative_ui.options import A2ui
-from copilot_runtime.interfaces import Agent, Events, Middleware, RunInput
+from copilot_runtime.interfaces.agent import Agent, Middleware
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_object
 
 Operations = Sequence[Operation] | None

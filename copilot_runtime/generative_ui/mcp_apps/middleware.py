@@ -15,6 +15,7 @@ from copilot_runtime.events import (
     ActionExecutionResult,
     ActionExecutionStart,
     Activity,
+    Events,
     Interrupt,
     RunFinished,
 )
@@ -22,7 +23,9 @@ from copilot_runtime.generative_ui.mcp_apps.proxy import AppProxy
 from copilot_runtime.generative_ui.mcp_apps.servers import AppServers, describe_server
 from copilot_runtime.generative_ui.mcp_apps.tokens import LoadSecret
 from copilot_runtime.generative_ui.options import McpApps
-from copilot_runtime.interfaces import Action, ActionContext, Agent, Events, Middleware, RunInput
+from copilot_runtime.interfaces.action import Action, ActionContext
+from copilot_runtime.interfaces.agent import Agent, Middleware
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, as_list, as_objects, as_text
 from copilot_runtime.messages import new_uuid

@@ -10,7 +10,7 @@ from copilot_runtime.generative_ui.mcp_apps.quota import RequestQuota
 from copilot_runtime.generative_ui.mcp_apps.servers import AppServers, describe_server
 from copilot_runtime.generative_ui.mcp_apps.uris import is_allowed
 from copilot_runtime.generative_ui.options import McpAppServer
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, as_object, as_text
 from copilot_runtime.telemetry import Span, trace_block

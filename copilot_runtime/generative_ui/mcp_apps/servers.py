@@ -25,7 +25,7 @@ from copilot_runtime.generative_ui.mcp_apps.tokens import (
     read_address,
 )
 from copilot_runtime.generative_ui.options import McpApps, McpAppServer
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.telemetry import NO_TELEMETRY, Span, Telemetry

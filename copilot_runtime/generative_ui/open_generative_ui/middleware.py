@@ -7,11 +7,14 @@ from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
+    Events,
     RunFinished,
 )
 from copilot_runtime.generative_ui.open_generative_ui.page import TOOL, SandboxedPage
 from copilot_runtime.generative_ui.options import OpenGenerativeUi
-from copilot_runtime.interfaces import CURRENT_RUN, Agent, Events, Middleware, RunInput
+from copilot_runtime.interfaces.agent import Agent, Middleware
+from copilot_runtime.interfaces.current_run import CURRENT_RUN
+from copilot_runtime.interfaces.run_input import RunInput
 
 
 class OpenGenerativeUiMiddleware(Middleware):

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 
-from copilot_runtime.interfaces import START, Cursor
+from copilot_runtime.interfaces.bus import START, Cursor
 from copilot_runtime.knowledge.events.event import EventFilter, ResourceEvent
 from copilot_runtime.knowledge.events.log import EVERYTHING, EventLog, EventPage, NoEventLog
 

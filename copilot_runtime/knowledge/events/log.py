@@ -12,7 +12,7 @@ from secrets import token_hex
 from typing import NamedTuple
 
 from copilot_runtime.errors import CopilotError, Misuse, NotFound
-from copilot_runtime.interfaces import START, Cursor
+from copilot_runtime.interfaces.bus import START, Cursor
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.knowledge.events.event import (
     EventFilter,

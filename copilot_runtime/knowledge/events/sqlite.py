@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, StoreFailed
-from copilot_runtime.interfaces import START, Cursor
+from copilot_runtime.interfaces.bus import START, Cursor
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.knowledge.events.event import (
     EventFilter,

@@ -22,7 +22,7 @@ from copilot_runtime.knowledge.graph.evaluator import Evaluation, SparqlEvaluato
 from copilot_runtime.knowledge.graph.journal import GraphLog, delete_line, encode_line
 from copilot_runtime.knowledge.graph.ontology import Ontology, derive_ontology
 from copilot_runtime.knowledge.graph.options import GraphOptions
-from copilot_runtime.knowledge.graph.patterns import Pattern, parse_pattern
+from copilot_runtime.knowledge.graph.patterns import Pattern, PatternLike, read_pattern
 from copilot_runtime.knowledge.graph.shapes import write_shapes
 from copilot_runtime.knowledge.graph.shares import Shares
 from copilot_runtime.knowledge.graph.sparql import SparqlLimits, SparqlResult, check_query
@@ -163,7 +163,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
 
     async def find(
         self,
-        pattern: Pattern | str = ANYTHING,
+        pattern: PatternLike = ANYTHING,
         filter: Filter = EVERYTHING,
         *,
         offset: int = 0,
@@ -175,7 +175,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
         about a subject of such a triple, as Copilot-LD does. Raises `Misuse` for a pattern that
         means nothing.
         """
-        queries = _as_pattern(pattern).parse(self.prefixes)
+        queries = read_pattern(pattern).parse(self.prefixes)
 
         snapshot = await self._refresh()
 
@@ -197,13 +197,13 @@ class GraphIndex(Index[GraphItem, Pattern]):
 
     async def triples(
         self,
-        pattern: Pattern | str = ANYTHING,
+        pattern: PatternLike = ANYTHING,
         access: Access = FULL_ACCESS,
         limit: int = 100,
         offset: int = 0,
     ) -> list[Triple]:
         """Return the triples of a pattern, each once, in the order of their resources."""
-        queries = _as_pattern(pattern).parse(self.prefixes)
+        queries = read_pattern(pattern).parse(self.prefixes)
 
         def search(snapshot: Snapshot, visibility: Visibility) -> list[Triple]:
             stop = max(0, offset) + limit if limit > 0 else None
@@ -414,10 +414,6 @@ def _read_vocabulary(text: str, prefixes: Prefixes) -> list[Triple]:
     except SyntaxError as error:
         raise ConfigurationFailed(f"The vocabulary of the graph is no Turtle: {error}") from None
     return [quad.triple for quad in quads]
-
-
-def _as_pattern(pattern: Pattern | str) -> Pattern:
-    return parse_pattern(pattern) if isinstance(pattern, str) else pattern
 
 
 def _pieces(numbers: Numbers) -> Iterator[Numbers]:

@@ -1,7 +1,10 @@
 """Patterns: a subject, a predicate and an object, of which each may be anything."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import shorten
+from typing import TypeGuard, cast
 
 from copilot_runtime.errors import Misuse
 from copilot_runtime.jsontext import replace_surrogates
@@ -36,6 +39,24 @@ class Pattern:
         )
 
 
+PatternLike = Pattern | str | tuple[str, str, str]
+"""A pattern as callers write it: in one line, or as three texts."""
+
+
+def read_pattern(pattern: object) -> Pattern:
+    """Return the pattern that somebody has written. Raises `Misuse` for what is none."""
+    if isinstance(pattern, Pattern):
+        return pattern
+    if isinstance(pattern, str):
+        return parse_pattern(pattern)
+    if not _is_triple(pattern):
+        raise Misuse(
+            f"{shorten(repr(pattern), 200)} is no pattern of three texts.",
+            hint='Write ("?", "rdf:type", "schema:Person"); ? stands for anything.',
+        )
+    return Pattern(*pattern)
+
+
 def parse_pattern(line: object) -> Pattern:
     """Read a pattern in one line: three parts with spaces between. Quotes keep spaces together.
 
@@ -56,6 +77,13 @@ def parse_pattern(line: object) -> Pattern:
     if len(parts) != 3:
         raise Misuse(f"Expected 3 parts (subject predicate object), got {len(parts)}")
     return Pattern(*parts)
+
+
+def _is_triple(value: object) -> TypeGuard[Sequence[str | None]]:
+    if not isinstance(value, tuple | list):
+        return False
+    parts = cast("Sequence[object]", value)
+    return len(parts) == 3 and all(part is None or isinstance(part, str) for part in parts)
 
 
 def _skip_spaces(line: str, position: int) -> int:

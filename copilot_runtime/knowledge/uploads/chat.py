@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import CopilotError, Misuse
 from copilot_runtime.events import Activity
-from copilot_runtime.interfaces import Passage, Reading, RunInput
+from copilot_runtime.interfaces.retrieval import Passage, Reading
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.knowledge.access import Actor
 from copilot_runtime.knowledge.identifiers import Identifier, contains
 from copilot_runtime.knowledge.passages import build_passage, cut_passages

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from copilot_runtime.errors import ConfigurationFailed, Misuse
-from copilot_runtime.interfaces import Embedder
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.interfaces.embedder import Embedder
 from copilot_runtime.knowledge.access import run_with_access
 from copilot_runtime.knowledge.filter import Filter
 from copilot_runtime.knowledge.identifiers import Identifier, hash_values
@@ -14,7 +14,7 @@ from copilot_runtime.knowledge.index import EVERYTHING, Index, check_ids
 from copilot_runtime.knowledge.resources import ResourceIndex
 from copilot_runtime.knowledge.update import Progress
 from copilot_runtime.knowledge.vectors.faiss import FaissClusters
-from copilot_runtime.knowledge.vectors.mmr import diversify
+from copilot_runtime.knowledge.vectors.mmr import check_diversity, diversify
 from copilot_runtime.knowledge.vectors.normalize import Vector, normalize
 from copilot_runtime.knowledge.vectors.quantized import Floats
 from copilot_runtime.knowledge.vectors.ranking import Hit, rank
@@ -114,8 +114,7 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         With a `diversity` above 0 and up to 1, results are chosen one after the other, each for its
         score and for being unlike those before it, from the best fifty or more.
         """
-        if diversity is not None and not 0 <= diversity <= 1:
-            raise Misuse(f"A diversity is between 0 and 1, not {diversity}.")
+        check_diversity(diversity)
         await self.table.refresh(_MAX_AGE)
         queries = normalize(query)
         queries = queries[queries.any(axis=1)]
@@ -141,9 +140,7 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
 
         Raises `CopilotError` if they cannot be embedded.
         """
-        if isinstance(texts, str):
-            texts = [texts]
-        texts = [text for text in texts if text.strip()]
+        texts = select_texts(texts)
         await self.table.refresh(_MAX_AGE)
         if not texts or not len(self.table.state):
             return []
@@ -198,6 +195,11 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
             if len(results) < len(hits) or len(hits) < limit:
                 return results
         return _cut(rank(blocks, queries, filter, 0), filter)
+
+
+def select_texts(texts: str | Sequence[str]) -> list[str]:
+    """Return the texts that say something; one may come without a list around it."""
+    return [text for text in ([texts] if isinstance(texts, str) else texts) if text.strip()]
 
 
 def _cut(hits: Sequence[Hit], filter: Filter) -> list[Identifier]:

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from copilot_runtime.errors import Misuse
 from copilot_runtime.knowledge.vectors.quantized import Floats
 
 
@@ -22,6 +23,12 @@ class RankedRow(Protocol):
 
 
 HitT = TypeVar("HitT", bound=RankedRow)
+
+
+def check_diversity(diversity: float | None) -> None:
+    """Raise `Misuse` for a diversity that is none."""
+    if diversity is not None and not 0 <= diversity <= 1:
+        raise Misuse(f"A diversity is between 0 and 1, not {diversity}.")
 
 
 def diversify(hits: Sequence[HitT], diversity: float, limit: int) -> list[HitT]:

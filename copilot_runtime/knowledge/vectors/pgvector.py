@@ -24,16 +24,16 @@ from typing import Any
 
 import numpy as np
 
-from copilot_runtime.errors import ConfigurationFailed, Misuse, StoreFailed
-from copilot_runtime.interfaces import Embedder
+from copilot_runtime.errors import ConfigurationFailed, StoreFailed
+from copilot_runtime.interfaces.embedder import Embedder
 from copilot_runtime.knowledge.access import judge
 from copilot_runtime.knowledge.filter import Filter
 from copilot_runtime.knowledge.identifiers import Identifier, hash_values, parse_identifier
 from copilot_runtime.knowledge.index import EVERYTHING, Index, check_ids
 from copilot_runtime.knowledge.resources import ResourceIndex
 from copilot_runtime.knowledge.update import Progress
-from copilot_runtime.knowledge.vectors.index import TEXTS, VectorItem
-from copilot_runtime.knowledge.vectors.mmr import diversify
+from copilot_runtime.knowledge.vectors.index import TEXTS, VectorItem, select_texts
+from copilot_runtime.knowledge.vectors.mmr import check_diversity, diversify
 from copilot_runtime.knowledge.vectors.normalize import Vector, normalize
 from copilot_runtime.knowledge.vectors.quantized import Floats
 from copilot_runtime.knowledge.vectors.ranking import DIGITS, TOLERANCE
@@ -350,8 +350,7 @@ class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
         diversity: float | None = None,
     ) -> list[Identifier]:
         """Return what is most like one of some vectors, each result with its best score."""
-        if diversity is not None and not 0 <= diversity <= 1:
-            raise Misuse(f"A diversity is between 0 and 1, not {diversity}.")
+        check_diversity(diversity)
         queries = normalize(query)
         best: dict[str, _Hit] = {}
         for vector in queries[queries.any(axis=1)] if queries.size else ():
@@ -376,8 +375,7 @@ class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
 
         Raises `CopilotError` if they cannot be embedded.
         """
-        texts = [texts] if isinstance(texts, str) else texts
-        texts = [text for text in texts if text.strip()]
+        texts = select_texts(texts)
         if not self.table.state.rows:
             await self.table.refresh()
         if not texts or not self.table.state.rows:

@@ -18,7 +18,7 @@ from copilot_runtime.errors import (
     Misuse,
     NetworkError,
 )
-from copilot_runtime.interfaces import Embedder
+from copilot_runtime.interfaces.embedder import Embedder
 from copilot_runtime.knowledge.catalog import Entry
 from copilot_runtime.knowledge.passages import render_resource
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex

@@ -17,13 +17,14 @@ from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import orjson
 
 from copilot_runtime import __version__, jsontext
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.operation.backup.record import (
+    END_OF_DATES,
     DamagedRecord,
     PackedObject,
     PackedRecord,
@@ -82,15 +83,25 @@ class ArchiveHeader(NamedTuple):
     version: str
     created_at: float
     parts: tuple[str, ...]
+    places: Mapping[str, str]
+    """Digests of where the parts were."""
 
 
 class ArchiveWriter:
     """Writes records into a file, in order; `finish` completes it.
 
-    `key` makes a signature, by which `ArchiveReader` knows that nobody changed anything.
+    `places` has digests of where the parts are. `key` makes a signature, by which `ArchiveReader`
+    knows that nobody changed anything.
     """
 
-    def __init__(self, file: BinaryIO, parts: tuple[str, ...], key: bytes = b"") -> None:
+    def __init__(
+        self,
+        file: BinaryIO,
+        parts: tuple[str, ...],
+        key: bytes = b"",
+        *,
+        places: Mapping[str, str] | None = None,
+    ) -> None:
         self._gzip = gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6, mtime=0)
         self._tar = tarfile.TarFile(fileobj=self._gzip, mode="w", format=tarfile.USTAR_FORMAT)
         self._key = key
@@ -105,6 +116,7 @@ class ArchiveWriter:
                 "version": __version__,
                 "created_at": time.time(),
                 "parts": parts,
+                "places": dict(places or {}),
             }
         )
         self._add(_HEADER, self._header)
@@ -176,6 +188,8 @@ class ArchiveReader:
 
     def __init__(self, file: BinaryIO, key: bytes = b"") -> None:
         self._key = key
+        self.is_signed = False
+        """Whether it has a signature, which is known at its end."""
         self._tar = _Stream(file)
         name, size = self._tar.next_entry() or ("", 0)
         if name != _HEADER:
@@ -192,9 +206,10 @@ class ArchiveReader:
             )
         match header:
             case {"version": str(version), "created_at": int() | float() as created_at} if (
-                _are_names(header.get("parts"))
+                0 <= created_at < END_OF_DATES and _are_names(header.get("parts"))
             ):
-                self.header = ArchiveHeader(version, created_at, tuple(header["parts"]))
+                places = _read_places(header.get("places"))
+                self.header = ArchiveHeader(version, created_at, tuple(header["parts"]), places)
             case _:
                 raise _refuse("its header is damaged")
         self._parts = {name: _Part() for name in self.header.parts}
@@ -269,6 +284,7 @@ class ArchiveReader:
     def _check(self, data: bytes, number: int) -> None:
         manifest = _load(data)
         signature = manifest.pop("signature", "")
+        self.is_signed = bool(signature)
         if self._key:
             expected = _sign(self._key, self._header, manifest)
             if not isinstance(signature, str) or not hmac.compare_digest(
@@ -390,6 +406,14 @@ def _are_names(names: Any) -> bool:
     return isinstance(names, list) and all(
         isinstance(name, str) and name.isalpha() and name.isascii() for name in names
     )
+
+
+def _read_places(value: Any) -> Mapping[str, str]:
+    """Return the digests of a header, which those of earlier versions do not have."""
+    if not isinstance(value, Mapping):
+        return {}
+    places = cast("Mapping[str, Any]", value)
+    return {name: place for name, place in places.items() if isinstance(place, str)}
 
 
 def _sign(key: bytes, header: bytes, manifest: Mapping[str, Any]) -> str:

@@ -2,9 +2,18 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections import Counter
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -16,8 +25,15 @@ from copilot_runtime.operation.backup.archive import (
     ArchiveWriter,
     BackupRefused,
 )
-from copilot_runtime.operation.backup.record import DamagedRecord, PackedRecord, Record, Row
+from copilot_runtime.operation.backup.record import (
+    DamagedRecord,
+    PackedObject,
+    PackedRecord,
+    Record,
+    Row,
+)
 from copilot_runtime.operation.backup.source import BackupSource, Replacement
+from copilot_runtime.operation.backup.sources import PLACES
 
 
 class Progress(NamedTuple):
@@ -36,17 +52,22 @@ Show = Callable[[Progress], None]
 
 _SHOW_EVERY = 256
 
+_LONGEST_LINE = 64 * 1024
+"""Bytes: more than any line of a log has."""
+
 _COUNTED = {"thread", "plan", "key", "events", "traces"}
 """Tables whose rows people count: what is in other ones belongs to these."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What was written or put back: how many threads, plans and so on, and what was left out."""
+    """What was written or put back: how many threads, plans and so on, and what was left."""
 
     counts: Mapping[str, int]
-    skipped: Sequence[str] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Parts whose stores were left as they are, and why."""
     header: ArchiveHeader | None = None
+    is_signed: bool = False
 
 
 class _Part(NamedTuple):
@@ -79,7 +100,9 @@ async def write_backup(
         # all at nearly the same moment, before the first is read
         snapshots = [await stack.enter_async_context(source.snapshot()) for source in present]
         with _explain_write(file):
-            writer = ArchiveWriter(out, tuple(source.name for source in present), key)
+            names = tuple(source.name for source in present)
+            places = {source.name: source.identify() for source in present}
+            writer = ArchiveWriter(out, names, key, places=places)
         counts: dict[str, int] = {}
         for source, snapshot in zip(present, snapshots, strict=True):
             async with aclosing(snapshot.read()) as records:
@@ -122,42 +145,109 @@ async def restore_backup(
 ) -> BackupReport:
     """Put back what `write_backup` wrote: into stores that are empty, or, with `force`, into any.
 
+    Two stores are left as they are: a log that goes on after what the archive has of it, and,
+    without `force`, one that other parts move away from, and that is where the archive found it.
+    Each part that has something needs a store, unless it is named in `without`.
+
     The whole archive is read before anything is changed, and again while it is put back, and all
     stores take what is new when everything is there. Raises `BackupRefused`, `StoreFailed` and
     `ConfigurationFailed`.
     """
     with _open(path) as file:
-        await _verify(file, show, key)
-        reader = ArchiveReader(file, key)
         by_name = {source.name: source for source in sources}
+        logs = {source.name for source in sources if source.is_log}
+        contents = await _verify(file, show, key, logs)
+        reader = ArchiveReader(file, key)
         names = [name for name in reader.header.parts if name not in without]
-        skipped = [name for name in names if name not in by_name]
+        _check_places([name for name in names if contents.counts[name]], by_name)
+        found = [by_name[name] for name in names if name in by_name]
+        reasons = _find_longer_logs(found, contents.tails)
+        is_same = {
+            source.name: source.identify() == reader.header.places.get(source.name)
+            for source in found
+        }
+        is_move = any(contents.counts[name] and not same for name, same in is_same.items())
         async with AsyncExitStack() as stack:
             targets: dict[str, Replacement] = {}
-            for name in names:
-                if name in by_name:
-                    source = by_name[name]
-                    targets[name] = await stack.enter_async_context(source.replace())
-                    await _make_room(targets[name], source, force=force)
+            for source in found:
+                if source.name in reasons:
+                    continue
+                target = await stack.enter_async_context(source.replace())
+                if await target.is_empty():
+                    targets[source.name] = target
+                elif is_move and is_same[source.name] and not force:
+                    reasons[source.name] = "the backup was made from it"
+                else:
+                    await _clear(target, source, force=force)
+                    targets[source.name] = target
             counts = await _put_back(reader, targets, file, show)
-        return BackupReport(counts, skipped, reader.header)
+        return BackupReport(counts, reasons, reader.header, reader.is_signed)
 
 
-async def _verify(file: BinaryIO, show: Show, key: bytes) -> None:
-    size = _measure(file)
-    for number, (part, _) in enumerate(ArchiveReader(file, key).read(), 1):
+@dataclass(slots=True)
+class _Contents:
+    """What an archive has of each part, and the last lines of its logs."""
+
+    counts: Counter[str] = field(default_factory=Counter[str])
+    tails: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+
+async def _verify(file: BinaryIO, show: Show, key: bytes, logs: Collection[str]) -> _Contents:
+    size, found = _measure(file), _Contents()
+    for number, (part, record) in enumerate(ArchiveReader(file, key).read(), 1):
+        found.counts[part] += _is_counted(record)
+        if part in logs and isinstance(record, PackedObject):
+            found.tails[part] = _read_tail(record.pieces) or found.tails.get(part, b"")
         if number % _SHOW_EVERY == 0:
             show(Progress("Checking", part, file.tell(), size))
             await asyncio.sleep(0)
+    return found
 
 
-async def _make_room(target: Replacement, source: BackupSource, *, force: bool) -> None:
-    if await target.is_empty():
+def _read_tail(pieces: Iterable[bytes]) -> bytes:
+    """Return the last line of a log, which has no line of more than `_LONGEST_LINE`."""
+    end = b""
+    for piece in pieces:
+        end = (end + piece)[-_LONGEST_LINE:]
+    lines = end.splitlines(keepends=True)
+    return lines[-1] if lines else b""
+
+
+def _check_places(names: Sequence[str], sources: Mapping[str, BackupSource]) -> None:
+    """Raise `ConfigurationFailed` for parts that would be lost, for want of a store."""
+    if not (lost := [name for name in names if name not in sources]):
         return
+    if unknown := [name for name in lost if name not in PLACES]:
+        raise BackupRefused(
+            f"The backup has {unknown[0][:50]}, which this version does not know.",
+            hint="Restore it with the version that wrote it.",
+        )
+    raise ConfigurationFailed(
+        f"The backup has {', '.join(lost)}, for which the settings name no place: nothing was "
+        "restored.",
+        hint=f"Set {', '.join(PLACES[name] for name in lost)}, or leave out what shall be lost: "
+        f"{' '.join(f'--without {name}' for name in lost)}.",
+    )
+
+
+def _find_longer_logs(
+    sources: Sequence[BackupSource], tails: Mapping[str, bytes]
+) -> dict[str, str]:
+    """Return logs that have all lines of the archive, and why they are left as they are."""
+    reasons: dict[str, str] = {}
+    for source in sources:
+        if source.name in tails and (rest := source.find_rest(tails[source.name])) is not None:
+            more = f", and {rest} more" if rest else ""
+            reasons[source.name] = f"it has all lines of the backup{more}"
+    return reasons
+
+
+async def _clear(target: Replacement, source: BackupSource, *, force: bool) -> None:
     if not force:
         raise ConfigurationFailed(
-            f"There are {source.name} in {source.address} already.",
-            hint="Give --force to replace everything that is there, or name an empty store.",
+            f"{source.presence or f'There are {source.name}'} in {source.address} already.",
+            hint="Give --force to replace everything that is there, name an empty store, or leave "
+            f"it as it is by --without {source.name}.",
         )
     await target.clear()
 

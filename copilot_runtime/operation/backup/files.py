@@ -2,11 +2,11 @@
 
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from copilot_runtime.errors import StoreFailed
+from copilot_runtime.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.operation.backup.record import (
     DamagedRecord,
     PackedObject,
@@ -14,15 +14,21 @@ from copilot_runtime.operation.backup.record import (
     Record,
     StoredObject,
 )
-from copilot_runtime.operation.backup.source import BackupSource, Replacement, Snapshot
+from copilot_runtime.operation.backup.source import (
+    BackupSource,
+    Replacement,
+    Snapshot,
+    compute_identity,
+)
+from copilot_runtime.security.audit.entry import parse_line
 from copilot_runtime.security.audit.log import list_files
 
 
 class FileSource(BackupSource):
     """Files whose names fit a pattern, in a folder. What is being written is left out: half a line.
 
-    `list_files` returns them, the oldest first. In an archive the file `current` is called by that
-    word, for it may have another name elsewhere, and others by what follows its stem.
+    `find` returns them, the oldest first. With a `stem` and a `suffix`, which may be others where
+    an archive is put back, files are called there by what follows the stem.
     """
 
     def __init__(
@@ -33,6 +39,7 @@ class FileSource(BackupSource):
         find: Callable[[], Sequence[Path]],
         *,
         stem: str = "",
+        suffix: str | None = None,
     ) -> None:
         self.name = name
         self.address = str(folder)
@@ -40,6 +47,10 @@ class FileSource(BackupSource):
         self._pattern = re.compile(pattern)
         self._find = find
         self._stem = stem
+        self._suffix = suffix
+
+    def identify(self) -> str:
+        return compute_identity(f"files:{self._stem}", self._folder)
 
     def is_there(self) -> bool:
         return self._folder.is_dir() and bool(self._find())
@@ -50,7 +61,7 @@ class FileSource(BackupSource):
 
     @asynccontextmanager
     async def replace(self) -> AsyncGenerator[Replacement, None]:
-        replacement = _FileReplacement(self._folder, self._pattern, self._find, self._stem)
+        replacement = _FileReplacement(self._folder, self._find, self._rename)
         try:
             yield replacement
             replacement.commit()
@@ -61,6 +72,12 @@ class FileSource(BackupSource):
             ) from error
         finally:
             replacement.discard()
+
+    def _rename(self, name: str) -> str:
+        """Return how a file of an archive is called here. Raises `DamagedRecord`."""
+        if not (match := self._pattern.fullmatch(name)):
+            raise DamagedRecord("a file has a name that none of its kind has")
+        return name if self._suffix is None else f"{self._stem}{match[1]}{self._suffix}"
 
 
 class _FileSnapshot(Snapshot):
@@ -87,14 +104,12 @@ class _FileReplacement(Replacement):
     def __init__(
         self,
         folder: Path,
-        pattern: re.Pattern[str],
         find: Callable[[], Sequence[Path]],
-        stem: str,
+        rename: Callable[[str], str],
     ) -> None:
         self._folder = folder
-        self._pattern = pattern
         self._find = find
-        self._stem = stem
+        self._rename = rename
         self._parts: dict[Path, Path] = {}
         self._old: Sequence[Path] = ()
 
@@ -105,10 +120,12 @@ class _FileReplacement(Replacement):
         self._old = self._find() if self._folder.is_dir() else ()
 
     async def add(self, record: PackedRecord) -> None:
-        if not isinstance(record, PackedObject) or not self._pattern.fullmatch(record.name):
-            raise DamagedRecord("a file has a name that none of its kind has")
+        if not isinstance(record, PackedObject):
+            raise DamagedRecord("a file is none")
+        target = self._folder / self._rename(record.name)
+        if target in self._parts:
+            raise DamagedRecord("a file is there twice")
         self._folder.mkdir(parents=True, exist_ok=True)
-        target = self._folder / f"{self._stem}{record.name}"
         part = target.with_name(f".{target.name}.restored")
         part.unlink(missing_ok=True)
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -132,16 +149,54 @@ class _FileReplacement(Replacement):
             part.unlink(missing_ok=True)
 
 
-def build_audit_source(path: Path) -> FileSource:
-    """Return the files of an audit log."""
-    suffix = re.escape(path.suffix)
-    return FileSource(
-        "audit",
-        path.parent,
-        rf"(-\d{{12}})?{suffix}",
-        lambda: list_files(path),
-        stem=path.stem,
-    )
+class AuditSource(FileSource):
+    """The files of an audit log."""
+
+    presence = "There is an audit log"
+    is_log = True
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            "audit",
+            path.parent,
+            r"((?:-\d{12})?)(?:\.[^./\\\0]*)?",
+            lambda: list_files(path),
+            stem=path.stem,
+            suffix=path.suffix,
+        )
+        self.address = str(path)
+
+    def find_rest(self, tail: bytes) -> int | None:
+        if not self.is_there():
+            return None
+        last, rest = b"", None
+        for line in self._read_lines():
+            last = line
+            if line == tail:
+                rest = 0
+            elif rest is not None:
+                rest += 1
+        if rest is None and _read_number(last) > _read_number(tail):
+            raise ConfigurationFailed(
+                f"The audit log in {self.address} is another one than that of the backup, and is "
+                f"longer: {_read_number(last)} lines, not {_read_number(tail)}. Not even --force "
+                "replaces it.",
+                hint="Leave it as it is by --without audit, or move its files away first.",
+            )
+        return rest
+
+    def _read_lines(self) -> Iterator[bytes]:
+        for path in self._find():
+            with path.open("rb") as file:
+                yield from file
+
+
+def _read_number(line: bytes) -> int:
+    """Return the number of a line of an audit log; 0 for what is none."""
+    with suppress(ValueError):
+        number = parse_line(line).get("number")
+        return number if isinstance(number, int) else 0
+    return 0
 
 
 def build_day_source(folder: Path) -> FileSource:

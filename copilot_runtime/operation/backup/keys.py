@@ -1,59 +1,39 @@
 """API keys, of which only hashes are kept, between SQLite and PostgreSQL."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from copilot_runtime.operation.backup.record import DamagedRecord, PackedRecord, Record, Row
-from copilot_runtime.operation.backup.source import BackupSource, Replacement, Snapshot
-from copilot_runtime.operation.database import (
-    Place,
-    explain_errors,
-    open_snapshot,
-    open_transaction,
-)
+from copilot_runtime.operation.backup.source import DatabaseSource, Replacement, Snapshot
+from copilot_runtime.operation.database import Place, open_snapshot, open_transaction
 from copilot_runtime.security.api_keys.postgres import prepare
 from copilot_runtime.security.api_keys.sqlite import open_key_file
-from copilot_runtime.security.api_keys.store import COLUMNS
+from copilot_runtime.security.api_keys.store import COLUMNS, decode_key
 from copilot_runtime.threads.transactions import Transaction
 
 _TABLE = "copilot_api_keys"
 
 
-class KeySource(BackupSource):
+class KeySource(DatabaseSource):
     """The API keys of a database."""
 
     name = "keys"
 
     def __init__(self, place: Place) -> None:
-        self._place = place
-        self.address = place.describe()
-
-    def is_there(self) -> bool:
-        return self._place.is_there()
+        super().__init__(place, open_key_file, prepare)
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[Snapshot, None]:
-        await self._prepare()
+        await self._make_tables()
         async with open_snapshot(self._place) as db:
             yield _KeySnapshot(db)
 
     @asynccontextmanager
     async def replace(self) -> AsyncGenerator[Replacement, None]:
-        await self._prepare()
+        await self._make_tables()
         async with open_transaction(self._place) as db:
             yield _KeyReplacement(db)
-
-    async def _prepare(self) -> None:
-        """Make the table, if there is none."""
-        async with open_transaction(self._place, prepare) if not self._place.path else _nothing():
-            if self._place.path is not None:
-                async with explain_errors(self._place):
-                    open_key_file(self._place.path).close()
-
-
-@asynccontextmanager
-async def _nothing() -> AsyncGenerator[None, None]:
-    yield
 
 
 class _KeySnapshot(Snapshot):
@@ -68,6 +48,17 @@ class _KeySnapshot(Snapshot):
         rows = await self._db.fetch(f"SELECT {', '.join(COLUMNS)} FROM {_TABLE} ORDER BY id")  # noqa: S608  # ours
         for values in rows:
             yield Row("key", dict(zip(COLUMNS, values, strict=True)))
+
+
+def _check(values: Sequence[Any]) -> None:
+    """Raise `DamagedRecord` for a row of which no server could make a key."""
+    try:
+        key = decode_key(values)
+    except (ValueError, TypeError) as error:
+        raise DamagedRecord("a key cannot be read") from error
+    names = (*key.roles, *(key.scopes or ()))
+    if not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnnecessaryIsInstance]  # of JSON
+        raise DamagedRecord("a role or a scope of a key is no text")
 
 
 class _KeyReplacement(Replacement):
@@ -90,5 +81,11 @@ class _KeyReplacement(Replacement):
             *(row.optional_time("expires_at"), row.optional_time("revoked_at")),
             *(row.optional_time("used_at"), row.data("salt"), row.data("hash")),
         )
+        _check(values)
         marks = ", ".join("?" * len(COLUMNS))
-        await self._db.execute(f"INSERT INTO {_TABLE} VALUES ({marks})", *values)  # noqa: S608  # ours
+        added = await self._db.execute(
+            f"INSERT INTO {_TABLE} VALUES ({marks}) ON CONFLICT DO NOTHING",  # noqa: S608  # ours
+            *values,
+        )
+        if not added:
+            raise DamagedRecord("a key is there twice")

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from io import BytesIO
+from pathlib import Path
 
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.operation.backup.record import (
@@ -12,7 +13,12 @@ from copilot_runtime.operation.backup.record import (
     Record,
     StoredObject,
 )
-from copilot_runtime.operation.backup.source import BackupSource, Replacement, Snapshot
+from copilot_runtime.operation.backup.source import (
+    BackupSource,
+    Replacement,
+    Snapshot,
+    compute_identity,
+)
 from copilot_runtime.storage import ObjectNotFound, Storage
 from copilot_runtime.storage.storage import check_key
 from copilot_runtime.storage.url import open_storage
@@ -26,10 +32,17 @@ class ObjectSource(BackupSource):
     """
 
     name = "knowledge"
+    presence = "There is knowledge"
 
     def __init__(self, address: str) -> None:
         self.address = address.partition("?")[0]
         self._storage_address = address
+
+    def identify(self) -> str:
+        kind, _, path = self.address.partition(":")
+        if kind == "local":
+            return compute_identity(kind, Path(path))
+        return compute_identity(self._storage_address)
 
     def is_there(self) -> bool:
         return True

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from copilot_runtime.agents.planner.plan import OVER
@@ -9,11 +10,15 @@ from copilot_runtime.agents.planner.postgres.log import clean_text
 from copilot_runtime.agents.planner.postgres.schema import LOCKS, prepare
 from copilot_runtime.agents.planner.sqlite import open_plan_file
 from copilot_runtime.operation.backup.record import DamagedRecord, PackedRecord, Record, Row
-from copilot_runtime.operation.backup.source import BackupSource, Replacement, Snapshot
-from copilot_runtime.operation.backup.threads import build_running_error
+from copilot_runtime.operation.backup.source import (
+    DatabaseSource,
+    Replacement,
+    Snapshot,
+    build_running_error,
+    hold_servers,
+)
 from copilot_runtime.operation.database import (
     Place,
-    explain_errors,
     open_snapshot,
     open_transaction,
 )
@@ -24,37 +29,29 @@ _PLANS_AT_ONCE = 200
 _EVENTS_AT_ONCE = 100
 
 
-class PlanSource(BackupSource):
+class PlanSource(DatabaseSource):
     """The plans of a database. Those under way go on where they are put back."""
 
     name = "plans"
 
     def __init__(self, place: Place) -> None:
-        self._place = place
+        super().__init__(place, partial(open_plan_file, durability="NORMAL"), prepare)
         self._tables = _SQLITE if place.is_sqlite else _POSTGRES
-        self.address = place.describe()
-
-    def is_there(self) -> bool:
-        return self._place.is_there()
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[Snapshot, None]:
-        if self._place.path is not None:
-            async with explain_errors(self._place):
-                open_plan_file(self._place.path, "NORMAL").close()
-        else:
-            async with open_transaction(self._place, prepare):
-                pass
+        await self._make_tables()
         async with open_snapshot(self._place) as db:
             yield _PlanSnapshot(db, self._tables)
 
     @asynccontextmanager
     async def replace(self) -> AsyncGenerator[Replacement, None]:
+        await self._make_tables()
         if self._place.path is not None:
-            async with explain_errors(self._place):
-                open_plan_file(self._place.path, "NORMAL").close()
             remove_stale_locks(self._place.path)
-        async with open_transaction(self._place, prepare) as db:
+        async with open_transaction(self._place) as db:
+            if not self._place.is_sqlite:
+                await hold_servers(db, LOCKS)
             if await self._has_servers(db):
                 raise build_running_error(self.address)
             yield _PlanReplacement(db, self._tables)

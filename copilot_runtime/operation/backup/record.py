@@ -10,6 +10,9 @@ import orjson
 
 from copilot_runtime import jsontext
 
+END_OF_DATES = 253402300800
+"""Seconds from 1970 to the year 10000, which no calendar of Python has."""
+
 _LARGE_LINE = 1 << 20
 """Bytes; whatever is in a shorter line takes little memory."""
 _MOST_TEXTS = 50_000
@@ -42,7 +45,10 @@ class Row:
         return None if self.values.get(name) is None else self.number(name)
 
     def time(self, name: str) -> float:
-        return float(self._get(name, (int, float)))
+        seconds = float(self._get(name, (int, float)))
+        if not 0 <= seconds < END_OF_DATES:
+            raise DamagedRecord(f"{name!r} of a {self.table} is no time")
+        return seconds
 
     def optional_time(self, name: str) -> float | None:
         return None if self.values.get(name) is None else self.time(name)

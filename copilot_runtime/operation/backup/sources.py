@@ -15,7 +15,18 @@ from copilot_runtime.operation.places import (
     find_trace_place,
 )
 
-NAMES = ("threads", "plans", "keys", "events", "audit", "traces", "knowledge")
+PLACES = {
+    "threads": "threads",
+    "plans": "planner.store",
+    "keys": "api_keys.store",
+    "events": "events.store",
+    "audit": "audit.file",
+    "traces": "telemetry.store",
+    "knowledge": "knowledge.storage",
+}
+"""Settings that say where the parts of a backup are."""
+
+NAMES = (*PLACES,)
 """All parts of a backup, in the order in which an archive has them."""
 
 
@@ -59,12 +70,10 @@ def _build_plan_source(settings: Settings) -> BackupSource | None:
     return PlanSource(place)
 
 
-def _build_key_source(settings: Settings) -> BackupSource | None:
-    if (place := find_keys(settings)) is None:
-        return None
+def _build_key_source(settings: Settings) -> BackupSource:
     from copilot_runtime.operation.backup.keys import KeySource
 
-    return KeySource(place)
+    return KeySource(find_keys(settings))
 
 
 def _build_event_source(settings: Settings) -> BackupSource | None:
@@ -80,9 +89,9 @@ def _build_event_source(settings: Settings) -> BackupSource | None:
 def _build_audit_source(settings: Settings) -> BackupSource | None:
     if not settings.audit.file:
         return None
-    from copilot_runtime.operation.backup.files import build_audit_source
+    from copilot_runtime.operation.backup.files import AuditSource
 
-    return build_audit_source(Path(settings.audit.file))
+    return AuditSource(Path(settings.audit.file))
 
 
 def _build_trace_source(settings: Settings) -> BackupSource | None:

@@ -6,7 +6,12 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from copilot_runtime.operation.backup.record import DamagedRecord, PackedRecord, Record, Row
-from copilot_runtime.operation.backup.source import BackupSource, Replacement, Snapshot
+from copilot_runtime.operation.backup.source import (
+    BackupSource,
+    Replacement,
+    Snapshot,
+    compute_identity,
+)
 from copilot_runtime.operation.database import open_file
 from copilot_runtime.threads.sqlite.file import build_failure
 
@@ -29,6 +34,9 @@ class TableSource(BackupSource):
         self._path = path
         self._tables = tables
         self._make_file = make_file
+
+    def identify(self) -> str:
+        return compute_identity("sqlite", self._path)
 
     def is_there(self) -> bool:
         return self._path.exists()

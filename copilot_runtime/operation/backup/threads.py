@@ -2,19 +2,24 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
-from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.operation.backup.record import DamagedRecord, PackedRecord, Record, Row
-from copilot_runtime.operation.backup.source import BackupSource, Replacement, Snapshot
+from copilot_runtime.operation.backup.source import (
+    DatabaseSource,
+    Replacement,
+    Snapshot,
+    build_running_error,
+    hold_servers,
+)
 from copilot_runtime.operation.database import (
     Place,
-    explain_errors,
     open_snapshot,
     open_transaction,
 )
 from copilot_runtime.threads.codec import decode, encode
-from copilot_runtime.threads.postgres.schema import prepare
+from copilot_runtime.threads.postgres.schema import LOCKS, prepare
 from copilot_runtime.threads.recovery import complete_log
 from copilot_runtime.threads.server_locks import remove_stale_locks
 from copilot_runtime.threads.sqlite.file import open_database
@@ -30,35 +35,28 @@ _NAMES_AT_ONCE = 5_000
 _COLUMNS = ("owner", "thread", "agent", "name", "archived", "created", "updated", "last_run")
 
 
-class ThreadSource(BackupSource):
+class ThreadSource(DatabaseSource):
     """The threads of a database. Runs that go on are in an archive as if their server had died."""
 
     name = "threads"
 
     def __init__(self, place: Place) -> None:
-        self._place = place
-        self.address = place.describe()
-
-    def is_there(self) -> bool:
-        return self._place.is_there()
+        super().__init__(place, partial(open_database, durability="NORMAL"), prepare)
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[Snapshot, None]:
-        if self._place.path is not None:
-            async with explain_errors(self._place):  # brought up to date, and really ours
-                open_database(self._place.path, "NORMAL").close()
-        else:
-            await prepare_postgres(self._place)
+        await self._make_tables()
         async with open_snapshot(self._place) as db:
             yield _ThreadSnapshot(db)
 
     @asynccontextmanager
     async def replace(self) -> AsyncGenerator[Replacement, None]:
+        await self._make_tables()
         if self._place.path is not None:
-            async with explain_errors(self._place):
-                open_database(self._place.path, "NORMAL").close()
             remove_stale_locks(self._place.path)
-        async with open_transaction(self._place, prepare) as db:
+        async with open_transaction(self._place) as db:
+            if not self._place.is_sqlite:
+                await hold_servers(db, LOCKS)
             if await db.list_other_servers():
                 raise build_running_error(self.address)
             yield _ThreadReplacement(db)
@@ -199,17 +197,3 @@ class _ThreadReplacement(Replacement):
             *(thread, row.number("id"), row.text("key"), row.text("run_id"), row.text("agent")),
             *(row.number("began"), row.number("ended"), row.data("log")),
         )
-
-
-async def prepare_postgres(place: Place) -> None:
-    """Make the tables of threads, or bring them up to date."""
-    async with open_transaction(place, prepare):
-        pass
-
-
-def build_running_error(address: str) -> ConfigurationFailed:
-    """Return the error for a store that servers use."""
-    return ConfigurationFailed(
-        f"Servers use {address}.",
-        hint="Stop them first: they would go on with what they remember of what was there.",
-    )

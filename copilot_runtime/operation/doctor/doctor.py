@@ -9,6 +9,7 @@ from typing import Any
 
 from copilot_runtime.app import CopilotRuntime
 from copilot_runtime.config.settings import Settings
+from copilot_runtime.config.source import is_independent
 from copilot_runtime.operation.doctor.finding import Finding, explain_error, good, problem
 from copilot_runtime.operation.doctor.machine import (
     check_disks,
@@ -25,6 +26,7 @@ from copilot_runtime.operation.doctor.stores import (
     check_limit_store,
     check_objects,
     check_schemas,
+    check_sharing,
     check_vectors,
 )
 from copilot_runtime.operation.doctor.upstream import (
@@ -34,6 +36,7 @@ from copilot_runtime.operation.doctor.upstream import (
     check_provider,
     check_telemetry,
 )
+from copilot_runtime.operation.places import name_stores
 
 Check = Callable[[], Awaitable[Sequence[Finding]]]
 
@@ -62,13 +65,15 @@ async def examine(
     runtime: CopilotRuntime | None = None
     try:
         runtime = make_runtime()
-        settings = _merge_listener(settings, runtime.settings, options or {})
+        if config and is_independent(runtime.settings, settings, options or ()):
+            found = [good("configuration", f"written in the program, which ignores '{config}'")]
+        settings = _merge_listener(settings, name_stores(runtime), options or {})
     except Exception as error:  # what keeps a server from starting is found, not raised
         found = [explain_error("configuration", error)]
     checks = _list_checks(settings, config, is_http=is_http)
     if runtime is not None:
-        checks["access"] = _in_thread(partial(check_access, runtime, settings, is_http=is_http))
-        checks["provider"] = partial(check_provider, runtime, calls=calls)
+        checks["access"] = partial(check_access, runtime, settings, is_http=is_http)
+        checks["provider"] = partial(check_provider, runtime, calls=calls, is_http=is_http)
         checks["embeddings"] = partial(check_embeddings, runtime, calls=calls)
     results = await asyncio.gather(*(_run(name, one, seconds) for name, one in checks.items()))
     secrets = collect_secrets(settings, environ)
@@ -95,6 +100,7 @@ def _list_checks(settings: Settings, config: Path | None, *, is_http: bool) -> d
         "stores": partial(check_schemas, settings),
         "carrier": partial(check_carrier, settings),
         "limits": partial(check_limit_store, settings),
+        "sharing": partial(check_sharing, settings),
         "knowledge": partial(check_objects, settings),
         "vectors": partial(check_vectors, settings),
         "audit log": partial(check_audit, settings),

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.errors import CopilotError, MissingPackage
+from copilot_runtime.registry import explain_install
 
 State = Literal["good", "warning", "problem"]
 
@@ -32,6 +33,8 @@ def problem(name: str, text: str, hint: str = "") -> Finding:
 
 def explain_error(name: str, error: Exception) -> Finding:
     """Return what an error means: our own ones say how they are mended."""
+    if isinstance(error, MissingPackage):
+        return problem(name, error.message, explain_install(error) or error.hint or "")
     if isinstance(error, CopilotError):
         return problem(name, error.message, error.hint or "")
     return problem(name, f"{type(error).__name__}: {error}", "The log of the server says more.")

@@ -5,11 +5,13 @@ import platform
 import shutil
 import socket
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from errno import EADDRINUSE
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from time import monotonic, sleep
 
 from copilot_runtime import __version__
 from copilot_runtime.config.settings import Settings
@@ -19,6 +21,9 @@ from copilot_runtime.operation.places import list_paths
 _PACKAGES = ("uvicorn", "fastapi", "starlette", "pydantic", "strawberry-graphql")
 _PATIENCE = 2.0
 """Seconds for a server to say that it is one of ours."""
+_STARTING = 6.0
+"""Seconds for which one is asked again that says nothing."""
+_PAUSE = 0.5
 _SERVING = b"\x08\x01"
 """The status SERVING, as a message of protobuf."""
 _FEW_FILES = 4096
@@ -121,30 +126,44 @@ def _check_port(name: str, host: str, port: int, *, has_tls: bool) -> Finding:
         is_grpc = name == "grpc port"
         if error.errno == EADDRINUSE and is_grpc and has_tls:
             return good(name, f"something listens at {host}:{port}: a server of ours, if one runs")
-        if error.errno == EADDRINUSE and (_has_health if is_grpc else _is_ours)(host, port):
+        ask = _has_health if is_grpc else _is_ours
+        if error.errno == EADDRINUSE and _answers_soon(partial(ask, host, port)):
             return good(name, f"a server of ours answers at {host}:{port}")
         return problem(
             name,
             f"Nobody can listen at {host}:{port}: {error.strerror or error}.",
             f"lsof -i :{port} says who has it; the setting {'grpc.address' if is_grpc else 'port'} "
-            "names another.",
+            "names another. If a server of ours is only starting, look again in a moment.",
         )
 
 
-def _is_ours(host: str, port: int) -> bool:
-    """Return whether what has a port answers as a server of ours."""
+def _answers_soon(ask: Callable[[], bool | None]) -> bool:
+    """Ask what has a port, and again while it answers nothing: a server may be starting."""
+    ends_at = monotonic() + _STARTING
+    while (found := ask()) is None and monotonic() < ends_at:
+        sleep(_PAUSE)
+    return bool(found)
+
+
+def _is_ours(host: str, port: int) -> bool | None:
+    """Return whether what has a port answers as a server of ours; None if it answers nothing."""
     connection = HTTPConnection(_find_local_name(host), port, timeout=_PATIENCE)
     try:
         connection.request("GET", "/health/live")
         return connection.getresponse().status == 200
-    except (OSError, HTTPException):
+    except OSError:  # also one that hangs up
+        return None
+    except HTTPException:
         return False
     finally:
         connection.close()
 
 
-def _has_health(host: str, port: int) -> bool:
-    """Return whether what has a port answers by gRPC that it serves, as a server of ours does."""
+def _has_health(host: str, port: int) -> bool | None:
+    """Return whether what has a port answers by gRPC that it serves, as a server of ours does.
+
+    None if it answers nothing.
+    """
     import grpc  # an extra
 
     name = _find_local_name(host)
@@ -153,7 +172,7 @@ def _has_health(host: str, port: int) -> bool:
         try:
             answer = channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=_PATIENCE)
         except grpc.RpcError:
-            return False
+            return None
     return answer == _SERVING
 
 

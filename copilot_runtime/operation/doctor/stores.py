@@ -1,17 +1,22 @@
 """Stores and what connects servers: threads, plans, keys, the carrier, objects, and clocks."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 
 from copilot_runtime.config.settings import Settings
-from copilot_runtime.operation.database import Place, open_snapshot
+from copilot_runtime.errors import CopilotError, StoreFailed
+from copilot_runtime.operation.database import Place, check_writable, open_snapshot
 from copilot_runtime.operation.doctor.finding import Finding, good, problem, warning
 from copilot_runtime.operation.places import find_threads
-from copilot_runtime.operation.schemas import Schema, list_schemas
-from copilot_runtime.parts import build_carrier, build_counters
+from copilot_runtime.operation.schemas import Schema, SchemaStatus, list_schemas
+from copilot_runtime.operation.sharing import list_private_state
+from copilot_runtime.parts.access import build_counters
+from copilot_runtime.parts.threads import build_carrier
 from copilot_runtime.storage.url import open_storage
 from copilot_runtime.threads.postgres.schema import LEASE
 from copilot_runtime.threads.url import build_store
@@ -21,16 +26,40 @@ _MOST_DRIFT = 2.0
 
 
 async def check_schemas(settings: Settings) -> Sequence[Finding]:
-    """See whether each store can be reached, and is of a version that this program knows."""
-    found = [await _check_schema(schema) for schema in list_schemas(settings)]
+    """See whether each store can be reached and written, and is of a version that is known here.
+
+    What keeps several from being used, such as a database that is away, is said once.
+    """
+    statuses = await asyncio.gather(*map(_inspect, list_schemas(settings)))
+    first = {status.problem: status for status in reversed(statuses) if status.problem}
+    found: list[Finding] = []
+    for status in statuses:
+        if first.get(status.problem, status) is status:
+            others = [
+                one.name
+                for one in statuses
+                if status.problem and one.problem == status.problem and one is not status
+            ]
+            found.append(_describe_schema(status, others))
     if settings.threads.partition(":")[0] == "memory":
         hint = "Set threads to sqlite:PATH or postgresql://... unless they may be lost."
         found.insert(0, warning("threads", "They are in memory, and end with the server.", hint))
     return found
 
 
-async def _check_schema(schema: Schema) -> Finding:
+async def _inspect(schema: Schema) -> SchemaStatus:
+    """Return the version of tables; those that nobody can write cannot be used by a server."""
     status = await schema.inspect()
+    if status.is_usable and not schema.place.is_sqlite:
+        try:
+            await check_writable(schema.place)
+        except CopilotError as error:
+            hint = error.hint or ""
+            return replace(status, state="unusable", problem=error.message, way_out=hint)
+    return status
+
+
+def _describe_schema(status: SchemaStatus, others: Sequence[str]) -> Finding:
     match status.state:
         case "current":
             return good(status.name, f"{status.address}, version {status.version}")
@@ -42,7 +71,8 @@ async def _check_schema(schema: Schema) -> Finding:
                 status.name, text, "The next server migrates it; so does `copilot-runtime migrate`."
             )
         case "later" | "unusable":
-            return problem(status.name, f"{status.address} cannot be used.", status.problem)
+            more = f" The same goes for {', '.join(others)}." if others else ""
+            return problem(status.name, f"{status.problem}{more}", status.way_out)
 
 
 async def check_carrier(settings: Settings) -> Sequence[Finding]:
@@ -55,9 +85,16 @@ async def check_carrier(settings: Settings) -> Sequence[Finding]:
     if (carrier := build_carrier(settings, store)) is None:
         return []
     kind = type(carrier).__name__.removesuffix("Carrier")
+    if kind == "Postgres" and not await _is_reachable(find_threads(settings)):
+        return []  # which the check of the stores says
     async with aclosing(carrier):
         await carrier.open(f"doctor{token_hex(4)}", _ignore, _ignore)
     return [good("carrier", f"messages go by {kind}")]
+
+
+async def check_sharing(settings: Settings) -> Sequence[Finding]:
+    """See whether several processes would count or keep something each for itself."""
+    return [warning(*state) for state in list_private_state(settings)]
 
 
 async def check_limit_store(settings: Settings) -> Sequence[Finding]:
@@ -112,12 +149,25 @@ async def check_clock(settings: Settings) -> Sequence[Finding]:
     place = None if settings.threads.partition(":")[0] == "memory" else find_threads(settings)
     if place is None or place.path is not None:
         return [good("clock", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()))]
+    if not await _is_reachable(place):
+        return []  # which the check of the stores says
     drift = abs(await _read_clock(place) - time.time())
     text = f"{drift:.1f} seconds between this machine and the database"
     hint = "Let both keep time by NTP: timedatectl."
     if drift >= LEASE:
         return [problem("clock", text, hint)]
     return [warning("clock", text, hint) if drift > _MOST_DRIFT else good("clock", text)]
+
+
+async def _is_reachable(place: Place | None) -> bool:
+    """Return whether a database answers."""
+    if place is None:
+        return True
+    try:
+        async with open_snapshot(place):
+            return True
+    except StoreFailed:
+        return False
 
 
 async def _read_clock(place: Place) -> float:
@@ -130,10 +180,17 @@ async def check_audit(settings: Settings) -> Sequence[Finding]:
     """See whether the audit log is as it was written."""
     if not settings.audit.file or not Path(settings.audit.file).exists():  # noqa: ASYNC240  # quick
         return []
-    from copilot_runtime.security.audit.verify import verify
+    from copilot_runtime.security.audit.verify import NO_KEY, verify
+    from copilot_runtime.telemetry.waterfall import count_words
 
-    found = verify(Path(settings.audit.file), settings.audit.key)
+    # in a thread: of a large one, all other checks would wait until their time is over
+    found = await asyncio.to_thread(verify, Path(settings.audit.file), settings.audit.key)
     if found.problems:
         hint = "`copilot-runtime audit verify` lists all that is wrong with it."
         return [problem("audit log", found.problems[0], hint)]
-    return [good("audit log", f"{found.lines} lines are as they were written")]
+    lines = f"{count_words(found.lines, 'line')}, unchanged"
+    if not settings.audit.key:
+        hint = "Set audit.key to a secret, and begin a new file: it fits no line from before."
+        text = f"{lines}. {NO_KEY}"
+        return [warning("audit log", text, hint)]
+    return [good("audit log", lines)]

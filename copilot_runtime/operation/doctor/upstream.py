@@ -7,11 +7,14 @@ from contextlib import aclosing, suppress
 from time import monotonic
 from urllib.parse import urlsplit
 
+from copilot_runtime.adapters.demo import DemoAdapter
 from copilot_runtime.adapters.empty import EmptyAdapter
 from copilot_runtime.app import CopilotRuntime
+from copilot_runtime.config.credentials import list_unused_credentials
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.errors import CopilotError
-from copilot_runtime.interfaces import ChatRequest, Parameters
+from copilot_runtime.interfaces.adapter import ChatRequest
+from copilot_runtime.interfaces.run_input import Parameters
 from copilot_runtime.messages import TextMessage
 from copilot_runtime.operation.doctor.finding import (
     Finding,
@@ -20,6 +23,10 @@ from copilot_runtime.operation.doctor.finding import (
     problem,
     warning,
 )
+from copilot_runtime.security.authentication.jwt import JwtScheme
+from copilot_runtime.security.authentication.scheme import AuthenticationUnavailable
+from copilot_runtime.security.loopback import list_proxy_settings
+from copilot_runtime.transports.grpc import asks_model
 
 _SECONDS = 5.0
 """In which a server has to take a connection: less than all of a check may take."""
@@ -27,9 +34,15 @@ _SECONDS = 5.0
 _UNREACHED = "See whether it runs, and what proxies and firewalls allow."
 
 
-async def check_provider(runtime: CopilotRuntime, *, calls: bool) -> Sequence[Finding]:
+async def check_provider(
+    runtime: CopilotRuntime, *, calls: bool, is_http: bool = True
+) -> Sequence[Finding]:
     """See whether there is a key, and whether the provider can be reached; ask it, if wanted."""
     adapter, name = runtime.adapter, "provider"
+    if not is_http and not asks_model(runtime.settings.grpc.services):
+        return [good(name, "not needed: none of these services asks a model")]
+    if isinstance(adapter, EmptyAdapter):
+        return [good(name, "not needed: agents answer, and the runtime has no model of its own")]
     try:
         await adapter.check_key()
     except CopilotError as error:
@@ -41,8 +54,10 @@ async def check_provider(runtime: CopilotRuntime, *, calls: bool) -> Sequence[Fi
     if calls:
         return [await _call(runtime, request)]
     endpoint = adapter.endpoint(request)
-    if endpoint.in_process or isinstance(adapter, EmptyAdapter):
-        return [good(name, f"{type(adapter).__name__}: it asks no service")]
+    if isinstance(adapter, DemoAdapter):
+        return [good(name, "the demo, which answers by rules: no model is asked")]
+    if endpoint.in_process:
+        return [good(name, f"{type(adapter).__name__}: it answers in this process")]
     if not endpoint.url:
         return [good(name, f"{type(adapter).__name__}: not asked, for it costs tokens (--call)")]
     return [await _reach(name, endpoint.url, "Not asked, for it costs tokens: --call asks it.")]
@@ -83,18 +98,56 @@ async def check_telemetry(settings: Settings) -> Sequence[Finding]:
     return await asyncio.gather(*(_reach("telemetry", url) for url in sorted(urls)))
 
 
-def check_access(
+def _check_audience(settings: Settings) -> Finding:
+    """See whether tokens have to be meant for this server."""
+    if (
+        "jwt" in settings.access.authenticate
+        and not settings.jwt.audience
+        and any(not name.startswith("HS") for name in settings.jwt.algorithms)
+    ):
+        text = "Tokens that the identity provider makes for other applications are good here, too."
+        hint = "Set jwt.audience to the name by which the provider knows this server."
+        return warning("access", text, hint)
+    return good("access", "people and programs sign in")
+
+
+async def check_access(
     runtime: CopilotRuntime, settings: Settings, *, is_http: bool = True
 ) -> Sequence[Finding]:
-    """See whether people have to sign in."""
+    """See whether people have to sign in, and with tokens that are meant for this server."""
+    unused = list_unused_credentials(settings)
     if runtime.authenticate is not None or runtime.schemes is not None:
-        return [good("access", "people and programs sign in")]
+        tokens = runtime.schemes and runtime.schemes.find_scheme(JwtScheme)
+        keys = [await _check_keys(tokens)] if isinstance(tokens, JwtScheme) else []
+        return [_check_audience(settings), *(warning("access", *one) for one in unused), *keys]
     is_local = settings.grpc.is_local
     if is_http:
         is_local = settings.host in ("127.0.0.1", "::1", "localhost")
     text = "Nobody has to sign in, and all share their threads."
+    proxies = list_proxy_settings(settings.allowed_hosts, settings.proxy.forwarders)
+    if is_http and is_local and proxies:
+        is_local = False
+        text += f" Other machines reach this server by a proxy: see {' and '.join(proxies)}."
     hint = "Set access.authenticate, such as [api_keys] or [jwt]."
-    return [good("access", text) if is_local else warning("access", text, hint)]
+    found = good("access", text) if is_local else warning("access", text, hint)
+    return [found, *(problem("access", *one) for one in unused)]
+
+
+async def _check_keys(scheme: JwtScheme) -> Finding:
+    """See how many keys there are to verify tokens with."""
+    if scheme.keys is None:
+        return good("jwt keys", "jwt.secret verifies tokens")
+    name, hint = "jwt keys", "See whether jwt.issuer and jwt.jwks are right."
+    try:
+        async with asyncio.timeout(_SECONDS), aclosing(scheme):
+            count = len(await scheme.list_usable_keys())
+    except TimeoutError:
+        text = f"{scheme.place} does not answer within {_SECONDS:g} seconds."
+        return problem(name, text, _UNREACHED)
+    except AuthenticationUnavailable as error:
+        return problem(name, f"Nobody can sign in with a token: {error.hint}", hint)
+    text = f"{count} key verifies" if count == 1 else f"{count} keys verify"
+    return good(name, f"{text} tokens, from {scheme.place}")
 
 
 async def _reach(name: str, url: str, more: str = "") -> Finding:

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from weakref import WeakSet
 
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import LAST, Event
-from copilot_runtime.interfaces import Batch, Cursor
+from copilot_runtime.interfaces.bus import Batch, Cursor
 from copilot_runtime.runtime.peers.rest import find_rest
 from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.store import ThreadKey
@@ -28,7 +29,8 @@ class Mirror:
         """Whether its last event is here."""
         self.is_missing = False
         """Whether the other process has no such log."""
-        self.readers = 0
+        self.readers: WeakSet[AsyncGenerator[Batch, None]] = WeakSet()
+        """Also those who have not begun to read."""
         self.found: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         """Done once it is known whether there is such a log."""
         self._id = f"{server}:{log_id}"
@@ -64,20 +66,13 @@ class Mirror:
 
     def read(self, after: Cursor) -> AsyncGenerator[Batch, None]:
         """Follow the log from a cursor to its end: one of the process that has it is good here."""
-        return self._follow(self._bus.read(self._id, after))
+        log = self._bus.read(self._id, after)
+        self.readers.add(log)
+        return log
 
     async def drop(self) -> None:
         """Delete the copy."""
         await self._bus.drop(self._id)
-
-    async def _follow(self, batches: AsyncGenerator[Batch, None]) -> AsyncGenerator[Batch, None]:
-        self.readers += 1
-        try:
-            async for batch in batches:
-                yield batch
-        finally:
-            self.readers -= 1
-            await batches.aclose()
 
     def _append(self, events: Sequence[Event]) -> None:
         """Add events, and end the copy where it becomes too long: the original did not."""

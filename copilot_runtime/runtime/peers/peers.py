@@ -11,9 +11,9 @@ from typing import Any
 
 from copilot_runtime.bus.carrier import Carrier, PeerLost
 from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.concurrency import capture, retrieve_exception
+from copilot_runtime.concurrency import capture, contain, retrieve_exception
 from copilot_runtime.errors import CopilotError, MissingPackage, NotFound
-from copilot_runtime.interfaces import START, Batch, Cursor
+from copilot_runtime.interfaces.bus import START, Batch, Cursor
 from copilot_runtime.runtime.peers.message import PeerMessage, decode_message, encode_message
 from copilot_runtime.runtime.peers.mirror import Mirror
 from copilot_runtime.runtime.peers.sender import LogSender, OpenLog
@@ -26,8 +26,14 @@ Answer = Callable[[Mapping[str, Any]], Awaitable[Any]]
 TakeNotice = Callable[[str, Mapping[str, Any]], None]
 """Gets the address of another process, and what it tells. It neither waits nor raises."""
 
+_MOST_ANSWERS = 1000
+"""Answers that are remembered: the question may come again."""
+
 _PATIENCE = 5.0
 """Seconds to wait for an answer, and for the beginning of a log."""
+
+_CHECKED = "checked"
+"""What a process tells another one that has asked whether anything is missing."""
 
 _LOOK = 1.0
 """Seconds between two looks at the processes whose runs are followed here."""
@@ -70,11 +76,17 @@ class Peers:
         self._questions: dict[int, tuple[str, asyncio.Future[Any]]] = {}
         """Questions that wait for their answers, by number: to whom, and what will be done."""
         self._numbers = count(1)
+        self._last_answers: dict[tuple[str, int], asyncio.Task[Any]] = {}
+        """The answers to the last questions of other processes, by their address and number."""
+        self._silent_since: dict[str, float] = {}
+        """When a process was asked whether anything is missing, of which nothing came since."""
         self._looks: dict[str, asyncio.Future[bool]] = {}
         """Looks under way whether a process lives, by its address."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watching: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._is_listening = True
+        """Whether others reach this process, as far as that was tried."""
         self._others = 0
         self._counted_at = -_STALE
         self._address = ""
@@ -98,7 +110,7 @@ class Peers:
     @property
     def is_reachable(self) -> bool:
         """Whether the other processes can be reached, as far as is known."""
-        return self._carrier.is_reachable
+        return self._is_listening and self._carrier.is_reachable
 
     def _renew(self) -> None:
         """Listen at the new address of this process; nobody asks at the old one."""
@@ -118,6 +130,7 @@ class Peers:
 
     async def _try_to_open(self) -> bool:
         """Listen at the address of this process; return whether that can be."""
+        self._is_listening = False
         try:
             self._address = await self._store.server()
             await self._carrier.open(self._address, self._receive, self._lose)
@@ -126,6 +139,7 @@ class Peers:
         except Exception as error:  # of the store, the carrier or the network
             logger.warning("Other server processes cannot be reached: %s", error)
             return False
+        self._is_listening = True
         return True
 
     async def aclose(self) -> None:
@@ -137,7 +151,7 @@ class Peers:
         await self._sender.aclose()
         if self._watching is not None:
             self._watching.cancel()
-        for task in [*self._tasks]:
+        for task in (*self._tasks, *self._last_answers.values()):
             task.cancel()
         await self._carrier.aclose()
         self._address = ""
@@ -167,18 +181,26 @@ class Peers:
         self._questions[number] = server, answer
         try:
             async with asyncio.timeout(timeout):
-                await self._send(server, encode_message("ask", number, question, values))
-                return await self._wait_for_answer(server, answer)
+                message = encode_message("ask", number, question, values)
+                await self._send(server, message)
+                return await self._wait_for_answer(server, answer, message)
         except TimeoutError:
             raise PeerLost(f"The server process {server} does not answer.") from None
         finally:
             del self._questions[number]
 
-    async def _wait_for_answer(self, server: str, answer: asyncio.Future[Any]) -> Any:
-        """Wait for an answer as long as the process lives that is to give it."""
+    async def _wait_for_answer(
+        self, server: str, answer: asyncio.Future[Any], message: bytes
+    ) -> Any:
+        """Wait for an answer as long as the process lives that is to give it.
+
+        What was asked is sent again and again: a process that has just begun does not listen yet.
+        """
         while not (await asyncio.wait((answer,), timeout=_LOOK))[0]:
             if (await capture(self._is_alive(server))).value is False:
                 raise _build_loss(server)
+            with suppress(PeerLost):
+                await self._send(server, message)
         return answer.result()
 
     def add_answer(self, question: str, answer: Answer) -> None:
@@ -215,6 +237,24 @@ class Peers:
         except PeerLost:  # it has ended, or has nothing to say at the moment
             return None
         return None if answer is None else (server, answer)
+
+    async def ask_owner(
+        self, thread: ThreadKey, question: str, *, timeout: float = _PATIENCE, **values: Any
+    ) -> Any:
+        """Ask the process that answers in a thread. Returns None if there is none, or none lives.
+
+        Raises `PeerLost` if it lives and does not answer.
+        """
+        run = await self.find_run(thread)
+        if run is None:
+            return None
+        try:
+            return await self.ask(run.server, question, timeout=timeout, thread=[*thread], **values)
+        except PeerLost:
+            if await contain(self._store.is_alive(run.server)):
+                raise
+            await contain(self._store.end_dead_run(thread, run.log_id))
+            return None
 
     def tell(self, server: str, name: str, **values: Any) -> None:
         """Tell another process something. Nobody learns here whether it arrives."""
@@ -258,6 +298,7 @@ class Peers:
         await self._carrier.send(to, message)
 
     def _receive(self, sender: str, data: bytes) -> None:
+        self._silent_since.pop(sender, None)
         try:
             self._take(sender, decode_message(data))
         except Exception:  # of a process of another version, perhaps: this one goes on
@@ -280,10 +321,11 @@ class Peers:
             case "check", [list(positions)]:
                 for log_id, position in positions:
                     self._sender.check(sender, log_id, position)
+                self.tell(sender, _CHECKED)
             case "leave", [str(log_id)]:
                 self._sender.stop(sender, log_id)
             case "ask", [int(number), str(question), dict(values)]:
-                self._start(self._answer(sender, number, question, values))
+                self._take_question(sender, number, question, values)
             case "answer", [int(number), value]:
                 _, waiting = self._questions.get(number, ("", None))
                 if waiting is not None and not waiting.done():
@@ -302,14 +344,31 @@ class Peers:
             if mirror is not None and not mirror.add(position, after, events):
                 self._start(self._follow(mirror))
 
-    async def _answer(
+    def _take_question(
         self, sender: str, number: int, question: str, values: Mapping[str, Any]
     ) -> None:
+        """Answer a question; one that came before gets the same answer, and nothing is done."""
+        answer = self._last_answers.get((sender, number))
+        if answer is None:
+            answer = asyncio.create_task(
+                self._find_answer(sender, question, values), context=Context()
+            )
+            self._last_answers[sender, number] = answer
+            if len(self._last_answers) > _MOST_ANSWERS:
+                del self._last_answers[next(iter(self._last_answers))]
+        elif not answer.done():
+            return
+        self._start(self._give_answer(sender, number, answer))
+
+    async def _find_answer(self, sender: str, question: str, values: Mapping[str, Any]) -> Any:
         answer = self._answers.get(question)
         result = None if answer is None else await capture(_call(answer, values))
         if result is not None and result.error is not None:
             logger.error("%r of %s has no answer", question, sender, exc_info=result.error)
-        value = None if result is None else result.value
+        return None if result is None else result.value
+
+    async def _give_answer(self, sender: str, number: int, answer: asyncio.Task[Any]) -> None:
+        value = await answer
         try:
             await self._send(sender, encode_message("answer", number, value))
         except PeerLost:
@@ -413,16 +472,24 @@ class Peers:
             for mirror in self._list_open(server)
             if not mirror.is_missing
         ]
-        if positions:
-            try:
-                await self._send(server, encode_message("check", positions))
-            except PeerLost:
-                self._lose(server)
-                for mirror in self._list_open(server):
-                    await self._catch_up(mirror)
+        if not positions:
+            self._silent_since.pop(server, None)
+            return
+        since = self._silent_since.setdefault(server, monotonic())
+        is_silent = monotonic() - since > _PATIENCE  # what is lost on its way raises nothing
+        try:
+            await self._send(server, encode_message("check", positions))
+        except PeerLost:
+            self._lose(server)
+            is_silent = True
+        if is_silent:
+            for mirror in self._list_open(server):
+                await self._catch_up(mirror)
 
     async def _drop(self, key: tuple[str, str], mirror: Mirror) -> None:
         """Follow a log no more."""
+        if self._mirrors.get(key) is not mirror:  # somebody was faster
+            return
         del self._mirrors[key]
         await mirror.drop()
         if not mirror.is_complete:

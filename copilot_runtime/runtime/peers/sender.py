@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 from copilot_runtime.bus.carrier import PeerLost
 from copilot_runtime.errors import NotFound
 from copilot_runtime.events import Event
-from copilot_runtime.interfaces import Batch
+from copilot_runtime.interfaces.bus import Batch
 from copilot_runtime.runtime.peers.message import encode_message
 from copilot_runtime.threads.codec import encode_parts
 

@@ -13,7 +13,7 @@ from copilot_runtime.bus.carrier import PeerLost
 from copilot_runtime.concurrency import has_running_loop
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import RunFailed, RunFinished, RunStarted
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.runtime.thread_changes.change import Notice, RunEvent
 from copilot_runtime.runtime.thread_changes.feed import OwnerFeed
 from copilot_runtime.runtime.thread_changes.interests import Interests
@@ -97,7 +97,7 @@ class ThreadChanges:
             return
         if run.persist and has_running_loop():
             notice = Notice(run.thread_id, _name(event), run.run_id, run.agent_name)
-            self.note(ThreadKey(run.user or "", run.thread_id), notice)
+            self.note(ThreadKey.of(run.user, run.thread_id), notice)
 
     @asynccontextmanager
     async def follow(self, owner: str) -> AsyncGenerator[ChangeReader, None]:

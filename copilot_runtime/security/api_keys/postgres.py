@@ -2,13 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, TypeVar
 
-from copilot_runtime.errors import ConfigurationFailed, MissingPackage, StoreFailed
+from copilot_runtime.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.security.api_keys.key import ApiKey
 from copilot_runtime.security.api_keys.store import COLUMNS, KeyStore, decode_key, encode_key
+from copilot_runtime.threads.postgres.pool import Pool
+
+T = TypeVar("T")
 
 _TABLE = "copilot_api_keys"
 _SCHEMA = f"""
@@ -25,7 +29,19 @@ CREATE TABLE IF NOT EXISTS {_TABLE} (
     used_at DOUBLE PRECISION,
     salt BYTEA NOT NULL,
     hash BYTEA NOT NULL
+);
+CREATE TABLE IF NOT EXISTS copilot_nonces (
+    nonce TEXT PRIMARY KEY, expires_at DOUBLE PRECISION NOT NULL
+);
+CREATE INDEX IF NOT EXISTS copilot_nonces_by_end ON copilot_nonces (expires_at)
+"""
+_ADD_NONCE = """
+WITH old AS (
+    DELETE FROM copilot_nonces WHERE nonce IN (
+        SELECT nonce FROM copilot_nonces WHERE expires_at < $3 LIMIT 100 FOR UPDATE SKIP LOCKED
+    )
 )
+INSERT INTO copilot_nonces VALUES ($1, $2) ON CONFLICT DO NOTHING
 """
 _VERSIONS = "copilot_api_key_schema"
 SCHEMA_VERSION = 1
@@ -33,7 +49,8 @@ SCHEMA_VERSION = 1
 
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM {_TABLE}"  # noqa: S608 - our own names
 _MARKS = ", ".join(f"${number}" for number in range(1, len(COLUMNS) + 1))
-_INSERT = f"INSERT INTO {_TABLE} VALUES ({_MARKS})"  # noqa: S608
+_INSERT = f"INSERT INTO {_TABLE} VALUES ({_MARKS}) ON CONFLICT DO NOTHING"  # noqa: S608
+"""An id is random: one that is there was added by an attempt whose answer was lost."""
 _LOCK = 0x436F704B
 """Of an advisory lock: two servers that start make the table one after the other."""
 
@@ -41,15 +58,22 @@ _FRESH = 2.0
 """Seconds for which a key is good without another look."""
 _MOST_CACHED = 10_000
 _TIMEOUT = 10.0
+"""Seconds for which a request waits for a database that restarts or hangs."""
+
+_CONNECTIONS = 4
 
 
 class PostgresKeys(KeyStore):
-    """Keys in a table, which is made when it is first needed."""
+    """Keys in a table, which is made when it is first needed.
+
+    While the database restarts, whoever asks waits for it, for ten seconds.
+    """
 
     def __init__(self, address: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._address = address
         self._clock = clock
-        self._pool: Any = None
+        self._pool: Pool | None = None
+        self._is_open = False
         self._opening = asyncio.Lock()
         self._cache: dict[str, tuple[float, ApiKey | None]] = {}
 
@@ -58,8 +82,8 @@ class PostgresKeys(KeyStore):
         now = self._clock()
         if (found := self._cache.get(id)) is not None and found[0] > now:
             return found[1]
-        async with self._connect() as db:
-            row = await db.fetchrow(f"{_SELECT} WHERE id = $1", id)
+        query = f"{_SELECT} WHERE id = $1"
+        row = await self._do(lambda db: db.fetchrow(query, id))
         key = None if row is None else decode_key([*row.values()])
         if len(self._cache) >= _MOST_CACHED:
             self._cache.clear()
@@ -68,63 +92,71 @@ class PostgresKeys(KeyStore):
 
     async def list_keys(self) -> Sequence[ApiKey]:
         """Return all keys, the oldest first."""
-        async with self._connect() as db:
-            rows = await db.fetch(f"{_SELECT} ORDER BY created_at, id")
+        query = f"{_SELECT} ORDER BY created_at, id"
+        rows: Sequence[Any] = await self._do(lambda db: db.fetch(query))
         return [decode_key([*row.values()]) for row in rows]
 
     async def add(self, key: ApiKey) -> None:
         """Keep a new key."""
-        async with self._connect() as db:
-            await db.execute(_INSERT, *encode_key(key))
+        await self._do(lambda db: db.execute(_INSERT, *encode_key(key)))
         self._cache.pop(key.id, None)
 
     async def revoke(self, id: str, now: float) -> ApiKey | None:
         """Revoke a key, and return it."""
         update = f"UPDATE {_TABLE} SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL"  # noqa: S608
-        async with self._connect() as db:
-            await db.execute(update, now, id)
+        await self._do(lambda db: db.execute(update, now, id))
         self._cache.pop(id, None)
         return await self.find(id)
 
     async def touch(self, id: str, now: float) -> None:
         """Note that a key was used."""
-        async with self._connect() as db:
-            await db.execute(f"UPDATE {_TABLE} SET used_at = $1 WHERE id = $2", now, id)  # noqa: S608
+        update = f"UPDATE {_TABLE} SET used_at = $1 WHERE id = $2"  # noqa: S608
+        await self._do(lambda db: db.execute(update, now, id))
+
+    async def add_nonce(self, nonce: str, expires_at: float, now: float) -> bool:
+        """Remember a nonce. Raises `StoreFailed`, too, if an answer that was lost may have."""
+        attempts = count()
+
+        async def add(db: Any) -> bool:
+            may_be_done = next(attempts) > 0
+            is_new = await db.execute(_ADD_NONCE, nonce, expires_at, now) == "INSERT 0 1"
+            if may_be_done and not is_new:
+                raise StoreFailed("PostgreSQL went away while the nonce was written.")
+            return is_new
+
+        return await self._do(add)
 
     async def aclose(self) -> None:
         """Close the connections."""
-        pool, self._pool = self._pool, None
+        pool, self._pool, self._is_open = self._pool, None, False
         if pool is not None:
-            await pool.close()
+            pool.close()
 
-    @asynccontextmanager
-    async def _connect(self) -> AsyncGenerator[Any, None]:
-        try:
-            import asyncpg  # pyright: ignore[reportMissingTypeStubs]
-        except ModuleNotFoundError as error:
-            raise MissingPackage("Keys in PostgreSQL", "asyncpg", "postgres") from error
+    async def _do(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        """Do work, again if the database went away: it must bear a second time."""
+        if self._pool is None:
+            self._pool = Pool(self._address, _CONNECTIONS, content="API keys", timeout=_TIMEOUT)
+        pool = self._pool
         try:
             async with asyncio.timeout(_TIMEOUT):
-                pool = await self._open(asyncpg)
-                connection = await pool.acquire()
-            try:
-                yield connection
-            finally:
-                await pool.release(connection)
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            raise StoreFailed(
-                "The keys cannot be read or written at the moment.",
-                hint=f"PostgreSQL: {error or type(error).__name__}.",
-            ) from error
+                if not self._is_open:
+                    await self._open(pool)
+                return await pool.execute(work)
+        except TimeoutError as error:
+            reason = pool.outage.reason or "it does not answer"
+            raise _build_failure(f"{pool.address} cannot be used: {reason.rstrip('.')}.") from error
+        except StoreFailed as error:
+            raise _build_failure(error.message) from error
 
-    async def _open(self, asyncpg: Any) -> Any:
+    async def _open(self, pool: Pool) -> None:
         async with self._opening:
-            if self._pool is None:
-                pool = await asyncpg.create_pool(self._address, min_size=0, max_size=4)
-                async with pool.acquire() as connection:
-                    await prepare(connection)
-                self._pool = pool
-            return self._pool
+            if not self._is_open:
+                await pool.retry(partial(pool.open, prepare))
+                self._is_open = True
+
+
+def _build_failure(reason: str) -> StoreFailed:
+    return StoreFailed("The keys cannot be read or written at the moment.", hint=reason)
 
 
 async def prepare(connection: Any) -> None:

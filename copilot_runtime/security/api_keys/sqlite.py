@@ -32,6 +32,10 @@ CREATE TABLE IF NOT EXISTS api_keys (
     hash BLOB NOT NULL
 ) WITHOUT ROWID
 """
+_NONCES = """
+CREATE TABLE IF NOT EXISTS nonces (nonce TEXT PRIMARY KEY, expires_at REAL NOT NULL) WITHOUT ROWID
+"""
+_NONCES_BY_END = "CREATE INDEX IF NOT EXISTS nonces_by_end ON nonces (expires_at)"
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM api_keys"  # noqa: S608 - our own names
 _INSERT = f"INSERT INTO api_keys VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608
 _PATIENCE = 5.0
@@ -78,6 +82,23 @@ class SqliteKeys(KeyStore):
         """Note that a key was used."""
         update = "UPDATE api_keys SET used_at = ? WHERE id = ?"
         await self._write(lambda db: db.execute(update, (now, id)))
+
+    async def add_nonce(self, nonce: str, expires_at: float, now: float) -> bool:
+        """Remember a nonce."""
+
+        def add(db: sqlite3.Connection) -> bool:
+            # a request waits for it, and a loss of power outlives hardly any nonce
+            db.execute("PRAGMA synchronous = NORMAL")
+            try:
+                with db:
+                    db.execute("DELETE FROM nonces WHERE expires_at < ?", (now,))
+                    row = (nonce, expires_at)
+                    done = db.execute("INSERT OR IGNORE INTO nonces VALUES (?, ?)", row)
+                return done.rowcount > 0
+            finally:
+                db.execute("PRAGMA synchronous = FULL")
+
+        return await self._do(add)
 
     async def aclose(self) -> None:
         """Close the file. What is asked for later opens it again."""
@@ -138,7 +159,8 @@ def open_key_file(path: Path) -> sqlite3.Connection:
             )
         db.execute("PRAGMA journal_mode = WAL")
         with db:
-            db.execute(_SCHEMA)
+            for statement in (_SCHEMA, _NONCES, _NONCES_BY_END):
+                db.execute(statement)
             db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     except BaseException:
         db.close()

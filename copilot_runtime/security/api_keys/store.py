@@ -1,4 +1,4 @@
-"""Where API keys are kept: a file of SQLite, or PostgreSQL."""
+"""Where API keys, and nonces of service tokens, are kept: a file of SQLite, or PostgreSQL."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -41,6 +41,10 @@ class KeyStore:
 
     async def touch(self, id: str, now: float) -> None:
         """Note that a key was used."""
+        raise NotImplementedError
+
+    async def add_nonce(self, nonce: str, expires_at: float, now: float) -> bool:
+        """Remember a nonce of a service token until a time. Returns whether it is new."""
         raise NotImplementedError
 
     async def aclose(self) -> None:

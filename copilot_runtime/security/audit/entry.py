@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from copilot_runtime.identity import Identity
-from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.jsontext import dumps, dumps_line, loads
 
 Outcome = Literal["allowed", "refused", "failed", "finished", "stopped"]
 """Of a request, and of a run that has ended."""
@@ -28,6 +28,7 @@ class AuditRecord:
     outcome: Outcome
     reason: str = ""
     user: str | None = None
+    actor: str = ""
     method: str = ""
     key: str = ""
     address: str = ""
@@ -55,17 +56,23 @@ class AuditRecord:
 
     def encode(self) -> dict[str, Any]:
         """Return it as JSON, without what is empty."""
-        moment = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds")
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        fields["time"] = moment.replace("+00:00", "Z")
+        fields["time"] = format_time(self.time)
         order = ("time", *(name for name in fields if name != "time"))
         return {name: fields[name] for name in order if fields[name] not in ("", None)}
+
+
+def format_time(seconds: float) -> str:
+    """Return a time as lines have it: in UTC, so that the order of the texts is that of times."""
+    moment = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return moment.replace("+00:00", "Z")
 
 
 def describe_identity(identity: Identity, owner: str | None) -> Mapping[str, Any]:
     """Return the fields of a record that say who somebody is."""
     return {
         "user": identity.owner if owner is None else owner,
+        "actor": identity.actor,
         "method": identity.method,
         "key": identity.key,
         "address": identity.address,
@@ -73,10 +80,13 @@ def describe_identity(identity: Identity, owner: str | None) -> Mapping[str, Any
 
 
 def seal(fields: Mapping[str, Any], number: int, previous: str, key: bytes) -> tuple[bytes, str]:
-    """Return the line of a record, and its hash, which covers the hash of the line before."""
+    """Return the line of a record, and its hash, which covers the hash of the line before.
+
+    A hash is that of the values, however the line has them escaped.
+    """
     body = {"number": number, **fields, "previous": previous}
     digest = compute_hash(body, key)
-    return dumps({**body, "hash": digest}) + b"\n", digest
+    return dumps_line({**body, "hash": digest}) + b"\n", digest
 
 
 def compute_hash(body: Mapping[str, Any], key: bytes) -> str:
@@ -95,6 +105,6 @@ def parse_line(line: bytes) -> dict[str, Any]:
 
 def _clip(text: str, longest: int) -> str:
     clipped = text[:longest].encode("utf-8", "replace")[:longest].decode("utf-8", "ignore")
-    if len(dumps(clipped)) > longest + longest // 2:
+    if len(dumps_line(clipped)) > longest + longest // 2:
         clipped = clipped[: longest // _LONGEST_ESCAPE]
     return f"{clipped}…" if len(clipped) < len(text) else clipped

@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple
 
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.security.audit.entry import AuditRecord, parse_line, seal
-from copilot_runtime.security.audit.refusals import RefusalCounter
+from copilot_runtime.security.audit.refusals import RefusalCounter, is_refusal
 
 logger = logging.getLogger(__name__)
 
@@ -62,11 +62,12 @@ class AuditLog:
         self._task: asyncio.Task[None] | None = None
         self._writing: asyncio.Future[None] | None = None
         self._is_failing = False
+        self._is_stuck = False
         self._refusals = RefusalCounter()
 
     def record(self, record: AuditRecord) -> None:
         """Take a record, which is written soon; of refusals only some in a minute."""
-        skipped = self._refusals.count(record) if record.outcome == "refused" else 0
+        skipped = self._refusals.count(record) if is_refusal(record) else 0
         if skipped < 0:
             return
         if len(self._waiting) >= _MOST_WAITING:
@@ -125,7 +126,7 @@ class AuditLog:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._lock(), self._open() as file:
             tail = read_tail(file, self.path)
-            size = file.seek(0, os.SEEK_END)
+            before = size = file.seek(0, os.SEEK_END)
             lines: list[bytes] = []
             for record in records:
                 line, digest = seal(record.encode(), tail.number + 1, tail.hash, self._key)
@@ -134,11 +135,9 @@ class AuditLog:
                 size += len(line)
                 if size >= self._max_bytes:
                     break
-            file.write(b"".join(lines))
-            file.flush()
-            os.fsync(file.fileno())
+            _write(file, b"".join(lines), before)
             if size >= self._max_bytes:
-                self._rotate(tail)
+                self._try_rotate(tail)
         return len(lines)
 
     async def _drain(self) -> None:
@@ -172,7 +171,22 @@ class AuditLog:
 
     def _open(self) -> BinaryIO:
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        return os.fdopen(descriptor, "r+b")
+        return os.fdopen(descriptor, "r+b", buffering=0)
+
+    def _try_rotate(self, tail: Tail) -> None:
+        """Rotate, or go on with a file that grows: what is written must not be written again."""
+        try:
+            self._rotate(tail)
+        except OSError as error:
+            if not self._is_stuck:
+                logger.error(
+                    "The audit log cannot be rotated, and grows beyond audit.max_bytes or "
+                    "audit.max_files: %s",
+                    error,
+                )
+            self._is_stuck = True
+        else:
+            self._is_stuck = False
 
     def _rotate(self, tail: Tail) -> None:
         """Begin a new file, which goes on with the chain, and delete the oldest."""
@@ -185,9 +199,25 @@ class AuditLog:
             self._key,
         )
         with self._open() as file:
-            file.write(line)
+            _write(file, line, 0)
         for old in list_files(self.path)[: -self._max_files]:
             old.unlink()
+
+
+def _write(file: BinaryIO, data: bytes, size: int) -> None:
+    """Append all of some data to a file of a size, or nothing of it. Raises `OSError`.
+
+    Half of it would be written again, and again with each further attempt.
+    """
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+        os.fsync(file.fileno())
+    except OSError:
+        with suppress(OSError):
+            file.truncate(size)
+        raise
 
 
 def list_files(path: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.security.addresses import find_network
@@ -13,6 +14,11 @@ _LIMITS_PER_MINUTE = 1
 """Those about requests that were too many: they say nothing that the first does not."""
 _MOST_SUBJECTS = 10_000
 """Users and addresses of one minute; all further ones share their lines."""
+
+
+def is_refusal(record: AuditRecord) -> bool:
+    """Return whether a request was refused, or has failed: what anybody may cause at any rate."""
+    return record.outcome == "refused" or (record.outcome == "failed" and record.status is not None)
 
 
 class RefusalCounter:
@@ -30,7 +36,8 @@ class RefusalCounter:
             self._minute, self._counts = minute, {}
         is_limit = record.status == 429 or record.reason.startswith(LimitExceeded.code)
         kind, most = ("limit", _LIMITS_PER_MINUTE) if is_limit else ("", _PER_MINUTE)
-        name = f"user {record.user}" if record.user else find_network(record.address)
+        has_signed_in = record.user and record.status != HTTPStatus.UNAUTHORIZED
+        name = f"user {record.user}" if has_signed_in else find_network(record.address)
         subject = f"{kind}:{name}"
         if subject not in self._counts and len(self._counts) >= _MOST_SUBJECTS:
             subject = kind

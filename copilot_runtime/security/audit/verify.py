@@ -8,6 +8,12 @@ from typing import Any, NamedTuple
 from copilot_runtime.security.audit.entry import compute_hash, parse_line
 from copilot_runtime.security.audit.log import Tail, list_files
 
+NO_KEY = (
+    "There is no audit.key: whoever may write the file could compute all hashes anew, and nothing "
+    "would show it."
+)
+"""What a log does not prove without a key."""
+
 _MOST_PROBLEMS = 100
 
 

@@ -9,6 +9,7 @@ from copilot_runtime.concurrency import retrieve_exception
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.errors import StoreFailed
 from copilot_runtime.identity import Identity
+from copilot_runtime.outages import LineLimit
 from copilot_runtime.security.api_keys.key import PREFIX, ApiKey, split_key
 from copilot_runtime.security.api_keys.store import KeyStore, build_key_store, choose_address
 from copilot_runtime.security.authentication.scheme import (
@@ -23,6 +24,9 @@ logger = logging.getLogger(__name__)
 
 _TOUCH_SECONDS = 60.0
 """How exactly is known when a key was last used."""
+
+_FAREWELL = 1.0
+"""Seconds that the end of a server waits until it is noted that keys were used."""
 
 _WRONG = "The API key is not valid."
 """For whoever sends it. Only the log says whether it is wrong, expired or revoked."""
@@ -42,6 +46,7 @@ class ApiKeyScheme(Scheme):
         self._clock = clock
         self._used: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._line_limit = LineLimit()
         self.headers = self.secret_headers = [
             name for name in (AUTHORIZATION, self._header) if name
         ]
@@ -67,9 +72,12 @@ class ApiKeyScheme(Scheme):
         )
 
     async def aclose(self) -> None:
-        """Finish writing, and close the store."""
+        """Finish writing, which may fail, and close the store."""
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            _, late = await asyncio.wait(self._tasks, timeout=_FAREWELL)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
         await self.store.aclose()
 
     async def _find(self, text: str) -> ApiKey:
@@ -80,7 +88,8 @@ class ApiKeyScheme(Scheme):
         try:
             key = await self.store.find(id)
         except StoreFailed as error:
-            logger.error("API keys cannot be checked: %s", error.hint)
+            if self._line_limit.take():
+                logger.error("API keys cannot be checked: %s", error.hint)
             raise AuthenticationUnavailable("Keys cannot be checked at the moment.") from error
         if key is None:
             raise CredentialInvalid(_WRONG, reason=f"there is no key {PREFIX}{id}")
@@ -88,7 +97,8 @@ class ApiKeyScheme(Scheme):
             raise CredentialInvalid(_WRONG, reason=f"the secret of {key.prefix} is another one")
         state = key.describe_state(self._clock())
         if state != "active":
-            raise CredentialInvalid(_WRONG, reason=f"{key.prefix} is {state}")
+            owner = Identity(user=key.user, tenant=key.tenant, key=key.id)
+            raise CredentialInvalid(_WRONG, reason=f"{key.prefix} is {state}", identity=owner)
         return key
 
     def _note_use(self, key: ApiKey) -> None:

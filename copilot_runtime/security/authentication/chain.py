@@ -58,7 +58,10 @@ class SchemeChain:
     def reject_unknown(self, credentials: Credentials) -> None:
         """Raise `CredentialInvalid` for a token that no scheme has recognised."""
         if AUTHORIZATION in self.headers and credentials.headers.get(AUTHORIZATION):
-            raise CredentialInvalid("This token is of no kind that is accepted here.")
+            words = "This token is of no kind that is accepted here"
+            if credentials.find_bearer() is None:
+                words += f": the header {AUTHORIZATION} has to begin with 'Bearer '"
+            raise CredentialInvalid(f"{words}.")
 
     async def open(self) -> None:
         """Open all schemes."""

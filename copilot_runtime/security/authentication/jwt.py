@@ -4,6 +4,7 @@ import logging
 import time
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from copilot_runtime.config.access import JwtSettings
@@ -12,11 +13,17 @@ from copilot_runtime.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.identity import Identity
 from copilot_runtime.jsontext import loads
 from copilot_runtime.security.authentication.scheme import (
+    AuthenticationUnavailable,
     CredentialInvalid,
     Credentials,
     Scheme,
 )
-from copilot_runtime.security.jwks import FileKeys, Jwk, KeySet, UrlKeys
+from copilot_runtime.security.jwks import (
+    FileKeys,
+    Jwk,
+    KeySet,
+    UrlKeys,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -51,11 +58,12 @@ class JwtScheme(Scheme):
         self._clock = clock
         self._secret = section.secret.encode()
         self._has_public = any(not name.startswith("HS") for name in section.algorithms)
-        self.keys = keys or (_build_keys(section) if self._has_public else None)
+        self._file = _find_file(section)
+        self.keys = keys or (_build_keys(section, self._file) if self._has_public else None)
         self._verifier = _SignatureVerifier(section.algorithms)
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        """Return whose token a request has. Raises `CredentialInvalid`, `KeysUnavailable`."""
+        """Return whose token a request has. Raises what `verify` does."""
         token = credentials.find_bearer()
         if not token or token.count(".") != 2:
             return None
@@ -63,7 +71,7 @@ class JwtScheme(Scheme):
         return self.identify(claims)
 
     async def verify(self, token: str) -> Mapping[str, Any]:
-        """Return the claims of a token. Raises `CredentialInvalid`, `KeysUnavailable`."""
+        """Return the claims of a token. Raises `CredentialInvalid`, `AuthenticationUnavailable`."""
         parts = _split(token)
         algorithm = parts.header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in self._section.algorithms:
@@ -71,8 +79,20 @@ class JwtScheme(Scheme):
         if "crit" in parts.header:
             raise CredentialInvalid("The token demands what is not known here.")
         await self._verify_signature(token, algorithm, parts.header)
-        self._check_claims(parts.claims)
+        try:
+            self._check_claims(parts.claims)
+        except CredentialInvalid as error:
+            error.identity = self._find_subject(parts.claims)
+            raise
         return parts.claims
+
+    def _find_subject(self, claims: Mapping[str, Any]) -> Identity | None:
+        """Return whose token it is that was signed, and is refused."""
+        user = _find_claim(claims, self._section.user_claim)
+        tenant = _find_claim(claims, self._section.tenant_claim)
+        if not isinstance(user, str):
+            return None
+        return Identity(user=user, tenant=tenant if isinstance(tenant, str) else "")
 
     def identify(self, claims: Mapping[str, Any]) -> Identity:
         """Return who somebody is by their claims. Raises `CredentialInvalid`."""
@@ -88,17 +108,64 @@ class JwtScheme(Scheme):
                 "The token names no tenant.",
                 reason=f"no claim {section.tenant_claim!r} with a text",
             )
-        scopes = (
-            _list_words(_find_claim(claims, section.scopes_claim)) if section.scopes_claim else None
-        )
+        try:
+            roles = _list_words(claims, section.roles_claim)
+            scopes = _list_words(claims, section.scopes_claim) if section.scopes_claim else None
+        except CredentialInvalid as error:
+            error.identity = self._find_subject(claims)
+            raise
         return Identity(
             user=user,
             tenant=tenant if isinstance(tenant, str) else "",
-            roles=_list_words(_find_claim(claims, section.roles_claim)),
+            roles=roles,
             scopes=scopes,
             method="jwt",
             expires_at=_read_time(claims, "exp"),
         )
+
+    async def open(self) -> None:
+        """Read the keys of a file, without which nobody could sign in; those of a URL may wait.
+
+        Raises `ConfigurationFailed`.
+        """
+        if self.keys is None or self._file is None:
+            return
+        try:
+            await self.list_usable_keys()
+        except AuthenticationUnavailable as error:
+            raise ConfigurationFailed(
+                f"jwt.jwks is {self._section.jwks!r}, and there is no key to verify tokens with. "
+                f"{error.hint}",
+                hint="A path is relative to the working directory, which is "
+                f"'{Path.cwd()}'. Write the whole path of a JWKS with a public key for one of "
+                f"{', '.join(self._section.algorithms)}, or a URL, or set jwt.issuer alone.",
+            ) from error
+
+    async def list_usable_keys(self) -> Sequence[Jwk]:
+        """Read the keys, and return those that can verify a token.
+
+        Raises `AuthenticationUnavailable`, also if there are none: its hint says why.
+        """
+        assert self.keys is not None, "there is an algorithm with public keys"
+        names = [name for name in self._section.algorithms if not name.startswith("HS")]
+        try:
+            found = await self.keys.read()
+        except AuthenticationUnavailable as error:
+            if self.place not in (error.hint or ""):
+                error.hint = f"{self.place}: {error.hint}"
+            raise
+        usable = [key for key in found if any(self._verifier.can_use(key, one) for one in names)]
+        if not usable:
+            raise AuthenticationUnavailable(
+                "Nobody can sign in at the moment: there are no keys.",
+                hint=f"{self.place} has no key for {', '.join(names)}.",
+            )
+        return usable
+
+    @property
+    def place(self) -> str:
+        """Where the keys are."""
+        return str(self._file or self._section.jwks or self._section.issuer)
 
     async def aclose(self) -> None:
         """Close connections to the identity provider."""
@@ -191,13 +258,20 @@ class _SignatureVerifier:
 
     def verify_public(self, token: str, algorithm: str, key: Jwk) -> bool:
         """Return whether the other half of a key has signed a token."""
+        public = self._find_key(key, algorithm)
+        return public is not None and self._verify(token, algorithm, public)
+
+    def can_use(self, key: Jwk, algorithm: str) -> bool:
+        """Return whether a key can verify signatures of an algorithm."""
+        return fits(key, algorithm) and self._find_key(key, algorithm) is not None
+
+    def _find_key(self, key: Jwk, algorithm: str) -> Any:
         place = (algorithm, repr(sorted(key.items(), key=lambda item: item[0])))
         if place not in self._known:
             if len(self._known) >= 100:
                 self._known.clear()
             self._known[place] = self._read_key(key, algorithm)
-        public = self._known[place]
-        return public is not None and self._verify(token, algorithm, public)
+        return self._known[place]
 
     def _read_key(self, key: Jwk, algorithm: str) -> Any:
         """Return a key, or None for one that cannot be used, which is logged."""
@@ -226,9 +300,15 @@ class _SignatureVerifier:
 _PRIVATE_FIELDS = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 
 
-def _build_keys(section: JwtSettings) -> KeySet:
-    if section.jwks and "://" not in section.jwks:
-        return KeySet(FileKeys(section.jwks), ttl=min(section.keys_ttl, 60.0))
+def _find_file(section: JwtSettings) -> Path | None:
+    """Return the whole path of a file of keys, whatever becomes the working directory later."""
+    has_file = section.jwks and "://" not in section.jwks
+    return Path(section.jwks).absolute() if has_file else None
+
+
+def _build_keys(section: JwtSettings, file: Path | None) -> KeySet:
+    if file is not None:
+        return KeySet(FileKeys(file), ttl=min(section.keys_ttl, 60.0))
     if not (section.jwks or section.issuer):
         raise ConfigurationFailed(
             "access.authenticate names jwt, and there are no keys to verify tokens with.",
@@ -271,9 +351,21 @@ def _find_claim(claims: Mapping[str, Any], name: str) -> Any:
     return value
 
 
-def _list_words(value: Any) -> Sequence[str]:
-    """Return a list of texts, or the words of one text."""
+def _list_words(claims: Mapping[str, Any], name: str) -> Sequence[str]:
+    """Return a list of texts, or the words of one text; nothing for a claim that is not there.
+
+    Raises `CredentialInvalid` for any other value: without roles, somebody has the default ones.
+    """
+    value = _find_claim(claims, name)
+    if value is None:
+        return []
     if isinstance(value, str):
         return value.replace(",", " ").split()[:_MOST_ROLES]
-    items = cast("list[Any]", value) if isinstance(value, list) else []
-    return [item for item in items if isinstance(item, str)][:_MOST_ROLES]
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    words = [item for item in items if isinstance(item, str)]
+    if len(words) < len(items):
+        raise CredentialInvalid(
+            "The roles or scopes of the token cannot be read.",
+            reason=f"the claim {name!r} is no list of texts: {str(value)[:100]!r}",
+        )
+    return words[:_MOST_ROLES]

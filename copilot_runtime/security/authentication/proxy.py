@@ -73,12 +73,10 @@ class TrustedProxies:
         return any((mapped or address) in network for network in self._networks)
 
     def find_client(self, peer: str, forwarded: str) -> str:
-        """Return who is behind proxies: the last address of `X-Forwarded-For` that is none of them.
+        """Return who is behind a proxy: the last address of `X-Forwarded-For` that is none of them.
 
         What stands before it was written by the client, and may say anything.
         """
-        if not self.includes(peer):
-            return peer
         client = peer
         for text in reversed(forwarded.split(",")):
             try:

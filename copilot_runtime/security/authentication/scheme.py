@@ -13,11 +13,16 @@ _LONGEST_BEARER = 16_384
 
 
 class CredentialInvalid(AuthenticationFailed):
-    """A credential is there, and is wrong. `reason` is for the operator alone."""
+    """A credential is there, and is wrong. `reason` is for the operator alone.
 
-    def __init__(self, message: str, *, reason: str = "") -> None:
+    So is `identity`: whose it is, if that is proven by a signature or a secret, such as that of a
+    token that has expired.
+    """
+
+    def __init__(self, message: str, *, reason: str = "", identity: Identity | None = None) -> None:
         super().__init__(message)
         self.reason = reason or message
+        self.identity = identity
 
 
 class AuthenticationUnavailable(CopilotError):

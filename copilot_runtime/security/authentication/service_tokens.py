@@ -1,15 +1,28 @@
 """Services of one operator that call each other."""
 
+import logging
+import time
+
 from copilot_runtime.config.settings import Settings
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.identity import Identity
+from copilot_runtime.outages import LineLimit
+from copilot_runtime.security.api_keys.store import KeyStore, build_key_store, choose_address
 from copilot_runtime.security.authentication.chain import SERVICE_PREFIX
-from copilot_runtime.security.authentication.scheme import AUTHORIZATION, Credentials, Scheme
+from copilot_runtime.security.authentication.scheme import (
+    AUTHORIZATION,
+    AuthenticationUnavailable,
+    Credentials,
+    Scheme,
+)
 from copilot_runtime.security.service_tokens import (
+    MemoryReplays,
     ReplayStore,
     ServiceTokenVerifier,
     is_service_token,
 )
+
+logger = logging.getLogger(__name__)
 
 
 class ServiceTokenScheme(Scheme):
@@ -28,7 +41,10 @@ class ServiceTokenScheme(Scheme):
                 hint="`openssl rand -hex 32` prints a secret.",
             )
         self.verifier = ServiceTokenVerifier(
-            section.secrets, form=section.form, lifetime=section.lifetime, replays=replays
+            section.secrets,
+            form=section.form,
+            lifetime=section.lifetime,
+            replays=replays or build_replays(settings),
         )
         self._roles = section.roles
 
@@ -44,3 +60,36 @@ class ServiceTokenScheme(Scheme):
         return Identity(
             user=SERVICE_PREFIX + claims.service, roles=self._roles, method="service_token"
         )
+
+    async def aclose(self) -> None:
+        """Close the store of nonces."""
+        if isinstance(self.verifier.replays, StoredReplays):
+            await self.verifier.replays.aclose()
+
+
+class StoredReplays:
+    """Nonces beside API keys: a token is good once in all processes that share these."""
+
+    def __init__(self, store: KeyStore) -> None:
+        self._store = store
+        self._line_limit = LineLimit()
+
+    async def add(self, nonce: str, expires_at: float) -> bool:
+        """Remember a nonce. Raises `AuthenticationUnavailable` if that cannot be done."""
+        try:
+            return await self._store.add_nonce(nonce, expires_at, time.time())
+        except StoreFailed as error:
+            if self._line_limit.take():
+                logger.error("Tokens of services cannot be checked: %s", error.hint)
+            raise AuthenticationUnavailable("Tokens cannot be checked at the moment.") from error
+
+    async def aclose(self) -> None:
+        """Close the store."""
+        await self._store.aclose()
+
+
+def build_replays(settings: Settings) -> ReplayStore:
+    """Return what remembers nonces for all processes that share the threads."""
+    if settings.threads == "memory" and not settings.api_keys.store:
+        return MemoryReplays()
+    return StoredReplays(build_key_store(choose_address(settings)))

@@ -16,8 +16,18 @@ class Count(NamedTuple):
     seconds_left: float
 
 
+class Place(NamedTuple):
+    """One of so many that there are of a name, and who has it."""
+
+    name: str
+    holder: str
+
+
 class Counters:
     """Counts in windows that begin with what is counted first, and end after a time."""
+
+    async def open(self) -> None:
+        """See whether anything can be counted. It is logged if not, and is no error."""
 
     async def add(self, name: str, amount: int, seconds: int) -> Count:
         """Add to a window, and return what it has then. Raises `CountersFailed`."""
@@ -28,11 +38,20 @@ class Counters:
         raise NotImplementedError
 
     async def enter(self, name: str, holder: str, most: int, seconds: float) -> bool:
-        """Take one of `most` places for a time at most, and return whether there was one."""
+        """Take one of `most` places for a time at most, and return whether there was one.
+
+        Raises `CountersFailed`.
+        """
         raise NotImplementedError
 
-    async def leave(self, name: str, holder: str) -> None:
-        """Give a place back."""
+    async def renew(self, places: Sequence[Place], seconds: float) -> None:
+        """Let places last for so long from now; those that are not there are taken, of whatever
+        number. Raises `CountersFailed`.
+        """
+        raise NotImplementedError
+
+    async def leave(self, places: Sequence[Place]) -> None:
+        """Give places back. Raises `CountersFailed`."""
         raise NotImplementedError
 
     def find_problems(self) -> Sequence[str]:
@@ -91,12 +110,19 @@ class MemoryCounters(Counters):
         places[holder] = now + seconds
         return True
 
-    async def leave(self, name: str, holder: str) -> None:
-        """Give a place back."""
-        places = self._places.get(name, {})
-        places.pop(holder, None)
-        if not places:
-            self._places.pop(name, None)
+    async def renew(self, places: Sequence[Place], seconds: float) -> None:
+        """Let places last."""
+        ends_at = self._clock() + seconds
+        for place in places:
+            self._places.setdefault(place.name, {})[place.holder] = ends_at
+
+    async def leave(self, places: Sequence[Place]) -> None:
+        """Give places back."""
+        for place in places:
+            holders = self._places.get(place.name, {})
+            holders.pop(place.holder, None)
+            if not holders:
+                self._places.pop(place.name, None)
 
     def _forget(self, now: float) -> None:
         """Forget windows that are over; if none is, those that end first."""

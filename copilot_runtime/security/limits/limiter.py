@@ -12,31 +12,38 @@ from copilot_runtime.config.limits import LimitSettings, parse_rate
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.events import Usage
 from copilot_runtime.identity import Identity, split_owner
+from copilot_runtime.outages import LineLimit
 from copilot_runtime.security.addresses import find_network
-from copilot_runtime.security.limits.counters import Counters, CountersFailed, MemoryCounters
+from copilot_runtime.security.limits.counters import Counters, CountersFailed, MemoryCounters, Place
+from copilot_runtime.security.limits.leases import LEASE_SECONDS, Leases
 from copilot_runtime.security.limits.throttle import Throttle
 
 logger = logging.getLogger(__name__)
 
-Kind = Literal["requests", "tokens", "dollars"]
+Kind = Literal["requests", "runs", "tokens", "dollars"]
 Level = Literal["user", "tenant", "key"]
 
+_KINDS: Sequence[Kind] = ("requests", "runs", "tokens", "dollars")
+_SPENT: Sequence[Kind] = ("tokens", "dollars")
+"""What is counted when a run has ended."""
 _LEVELS: Sequence[Level] = ("user", "tenant", "key")
 _MICRO = 1_000_000
 """Money is counted in millionths of a dollar: counters have whole numbers."""
+_MOST_CONTINUATIONS = 20
+"""Continuations for each question that a limit allows: that it is one, the client says."""
 _RUN_RETRY = 5.0
 """Seconds after which a place may be free; nobody knows."""
-_LOG_EVERY = 60.0
 
 Price = Callable[[Usage], Awaitable[Decimal | None]]
 """Returns what a model's answer has cost in US dollars, if that is known."""
 
 
-class TooMuch(LimitExceeded):
+class QuotaExceeded(LimitExceeded):
     """Somebody has asked too often, or for too much. `retry_after` is in seconds."""
 
     status_code = 429
     error_type = "RATE_LIMITED"
+    is_logged = True
 
     def __init__(self, message: str, *, retry_after: float, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -58,13 +65,14 @@ class Rule(NamedTuple):
     text: str
 
 
-class Standing(NamedTuple):
-    """How much somebody has used of a limit."""
+class LimitStatus(NamedTuple):
+    """How much somebody has used of a limit, which is for a time of so many `seconds`."""
 
     level: Level
     kind: str
     used: float
     limit: float
+    seconds: int
     seconds_left: float
 
 
@@ -81,13 +89,13 @@ class Limiter:
         counters: Counters | None = None,
         *,
         price: Price | None = None,
-        run_seconds: float = 600.0,
+        lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._counters = counters or MemoryCounters()
         self._price = price
-        self._run_seconds = run_seconds
+        self._leases = Leases(self._counters, self._warn, lease_seconds)
         self._rules: dict[tuple[Kind, Level], Sequence[Rule]] = {}
-        for kind in ("requests", "tokens", "dollars"):
+        for kind in _KINDS:
             for level in _LEVELS:
                 texts: Sequence[str] = getattr(settings, f"{kind}_per_{level}")
                 if texts:
@@ -99,7 +107,7 @@ class Limiter:
         }
         self._throttle = Throttle()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._warned_at = float("-inf")
+        self._line_limit = LineLimit()
 
     @property
     def limits_requests(self) -> bool:
@@ -109,7 +117,7 @@ class Limiter:
     @property
     def counts_tokens(self) -> bool:
         """Whether it matters what a run has used."""
-        return any(kind != "requests" for kind, _ in self._rules)
+        return any(kind in _SPENT for kind, _ in self._rules)
 
     @property
     def counts_dollars(self) -> bool:
@@ -122,7 +130,7 @@ class Limiter:
         return bool(self._rules or self._at_once)
 
     async def check_request(self, identity: Identity) -> None:
-        """Count a request. Raises `TooMuch` for one too many, and later if many follow."""
+        """Count a request. Raises `QuotaExceeded` for one too many, and later if many follow."""
         for subject in find_subjects(identity, identity.owner):
             for rule in self._rules.get(("requests", subject.level), ()):
                 count = await self._add(_name("requests", subject, rule), 1, rule.seconds)
@@ -137,29 +145,61 @@ class Limiter:
                     )
 
     async def admit_run(
-        self, identity: Identity, owner: str | None, run: str
+        self, identity: Identity, owner: str | None, run: str, *, is_continuation: bool = False
     ) -> Callable[[], None]:
-        """Take a place for a run, and return what gives it back. Raises `TooMuch`."""
+        """Take a place for a run, and return what gives it back. Raises `QuotaExceeded`.
+
+        A run is counted as a question, unless it goes on with the answer to one.
+        """
         subjects = [*find_subjects(identity, owner)]
         for subject in subjects:
             await self._check_spent(subject)
-        places: list[str] = []
-        release = self._build_release(places, run)
-        for subject in subjects:
-            if (most := self._at_once.get(subject.level)) is None:
-                continue
-            place = f"runs:{subject.level}:{subject.name}"
-            if not await self._enter(place, run, most):
-                release()
-                await self._refuse(
-                    subject,
-                    f"{_SUBJECTS[subject.level]} {_count(most, 'answer')} under way, and no more "
-                    "are possible at one time. Please wait for one to end, or stop it.",
-                    retry_after=_RUN_RETRY,
-                    hint=f"The setting limits.runs_at_once_per_{subject.level} is {most}.",
-                )
-            places.append(place)
+            if not is_continuation:
+                await self._check_runs(subject)
+        places: list[Place] = []
+        release = self._build_release(places)
+        try:
+            full = await self._find_full(subjects, places, run)
+            for subject in subjects if full is None else ():
+                await self._count_run(subject, is_continuation=is_continuation)
+        except BaseException:  # whoever leaves meanwhile takes no place with them
+            release()
+            raise
+        if full is not None:
+            release()
+            most = self._at_once[full.level]
+            await self._refuse(
+                full,
+                f"{_SUBJECTS[full.level]} {_count(most, 'answer')} under way, and no more "
+                "are possible at one time. Please wait for one to end, or stop it.",
+                retry_after=_RUN_RETRY,
+                hint=f"The setting limits.runs_at_once_per_{full.level} is {most}.",
+            )
         return release
+
+    async def _check_runs(self, subject: Subject) -> None:
+        """Raise `QuotaExceeded` for a question too many, before others of its limits count it."""
+        for rule in self._rules.get(("runs", subject.level), ()):
+            count, left = await self._read(_name("runs", subject, rule))
+            if count >= rule.amount:
+                await self._refuse_run(subject, rule, left)
+
+    async def _count_run(self, subject: Subject, *, is_continuation: bool) -> None:
+        kind, most = ("continuations", _MOST_CONTINUATIONS) if is_continuation else ("runs", 1)
+        for rule in self._rules.get(("runs", subject.level), ()):
+            count = await self._add(_name(kind, subject, rule), 1, rule.seconds)
+            if count is not None and count[0] > most * rule.amount:
+                await self._refuse_run(subject, rule, count[1])
+
+    async def _refuse_run(self, subject: Subject, rule: Rule, left: float) -> NoReturn:
+        await self._refuse(
+            subject,
+            f"{_SUBJECTS[subject.level]} asked {_spell_amount(rule.amount, 'question')} in "
+            f"{_spell(rule.seconds)}, and no more are possible. "
+            f"Please try again in {_spell(left)}.",
+            retry_after=left,
+            hint=f"The setting limits.runs_per_{subject.level} is {rule.text}.",
+        )
 
     async def count_usage(
         self, identity: Identity, owner: str | None, usages: Sequence[Usage]
@@ -188,24 +228,38 @@ class Limiter:
                     if amount:
                         await self._add(_name(kind, subject, rule), amount, rule.seconds)
 
-    async def list_standings(self, identity: Identity, owner: str | None) -> Sequence[Standing]:
+    async def list_statuses(self, identity: Identity, owner: str | None) -> Sequence[LimitStatus]:
         """Return how much somebody has used of each of their limits."""
-        found: list[Standing] = []
+        found: list[LimitStatus] = []
         for subject in find_subjects(identity, owner):
-            for kind in ("requests", "tokens", "dollars"):
+            for kind in _KINDS:
                 for rule in self._rules.get((kind, subject.level), ()):
                     amount, left = await self._read(_name(kind, subject, rule))
                     used = amount / _MICRO if kind == "dollars" else amount
-                    found.append(Standing(subject.level, kind, used, rule.amount, left))
+                    limit = (rule.amount, rule.seconds)
+                    found.append(LimitStatus(subject.level, kind, used, *limit, left))
         return found
 
     async def aclose(self) -> None:
         """Give all places back. The counters are closed by whoever made them."""
         if self._tasks:
             await asyncio.wait(self._tasks)
+        await self._leases.aclose()
+
+    async def _find_full(
+        self, subjects: Sequence[Subject], places: list[Place], run: str
+    ) -> Subject | None:
+        """Take a place of each subject, which is noted first; return one that has none left."""
+        for subject in subjects:
+            if (most := self._at_once.get(subject.level)) is None:
+                continue
+            places.append(Place(f"runs:{subject.level}:{subject.name}", run))
+            if not await self._leases.take(places[-1], most):
+                return subject
+        return None
 
     async def _check_spent(self, subject: Subject) -> None:
-        for kind in ("tokens", "dollars"):
+        for kind in _SPENT:
             for rule in self._rules.get((kind, subject.level), ()):
                 amount, left = await self._read(_name(kind, subject, rule))
                 used = amount / _MICRO if kind == "dollars" else amount
@@ -223,15 +277,15 @@ class Limiter:
     async def _refuse(
         self, subject: Subject, message: str, *, retry_after: float, hint: str
     ) -> NoReturn:
-        """Raise `TooMuch`, and later if many follow: refusals cost others their time, too."""
+        """Raise `QuotaExceeded`, and later if many follow: refusals cost others their time, too."""
         name = f"{subject.level}:{subject.name}"
         await self._throttle.hold_back(name, f"{message} {hint}")
-        raise TooMuch(message, retry_after=retry_after, hint=hint)
+        raise QuotaExceeded(message, retry_after=retry_after, hint=hint)
 
-    def _build_release(self, places: Sequence[str], run: str) -> Callable[[], None]:
+    def _build_release(self, places: Sequence[Place]) -> Callable[[], None]:
         def release() -> None:
             for place in places:
-                self._spawn(self._leave(place, run), f"leave:{place}")
+                self._leases.give_back(place)
 
         return release
 
@@ -255,23 +309,8 @@ class Limiter:
             self._warn(error)
             return 0, 0.0
 
-    async def _enter(self, place: str, run: str, most: int) -> bool:
-        try:
-            return await self._counters.enter(place, run, most, 2 * self._run_seconds)
-        except CountersFailed as error:
-            self._warn(error)
-            return True
-
-    async def _leave(self, place: str, run: str) -> None:
-        try:
-            await self._counters.leave(place, run)
-        except CountersFailed as error:
-            self._warn(error)
-
     def _warn(self, error: CountersFailed) -> None:
-        now = asyncio.get_running_loop().time()
-        if now >= self._warned_at + _LOG_EVERY:
-            self._warned_at = now
+        if self._line_limit.take():
             logger.error("Limits are not counted, so that nobody is limited: %s", error)
 
 

@@ -1,14 +1,20 @@
 """Counting in Redis, for all processes and machines together."""
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from importlib import import_module
+from math import ceil
+from secrets import token_hex
 from typing import Any
 
 from copilot_runtime.errors import MissingPackage
 from copilot_runtime.security.authentication.scheme import AuthenticationUnavailable
-from copilot_runtime.security.limits.counters import Count, Counters, CountersFailed
+from copilot_runtime.security.limits.counters import Count, Counters, CountersFailed, Place
+
+logger = logging.getLogger(__name__)
 
 _PREFIX = "copilot-runtime:limits"
 _ENTER = """
@@ -26,8 +32,20 @@ return 1
 By the clock of Redis: those of two machines differ, and one that jumps would free all places.
 """
 
+_RENEW = """
+local time = redis.call('TIME')
+local ends_at = time[1] + time[2] / 1000000 + ARGV[1]
+for number, key in ipairs(KEYS) do
+  redis.call('ZADD', key, ends_at, ARGV[number + 1])
+  redis.call('PEXPIRE', key, math.ceil(ARGV[1] * 1000))
+end
+"""
+"""Lets all places of a process last on, or adds them again, in one round trip."""
+
 _TIMEOUT = 2.0
 """Seconds: a request waits for it."""
+_MOST_AT_ONCE = 32
+"""Requests that use a connection at one time; the pool of redis-py has room for 100."""
 _REFUSAL_SECONDS = 60.0
 """For which a Redis fails that answers, and counted nothing: one that is full, or a replica."""
 _PAUSE = 1.0
@@ -35,68 +53,88 @@ _PAUSE = 1.0
 
 
 class RedisCounters(Counters):
-    """Windows by the package `limits`, places by a sorted set. It fails soon if Redis is away."""
+    """Windows by the package `limits`, places by a sorted set. It fails soon if Redis is away.
+
+    A connection that breaks is made anew once: Redis may have restarted meanwhile. So Redis may get
+    a command twice.
+    """
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         try:
             storage = import_module("limits.aio.storage")
             redis = import_module("redis.asyncio")
-            errors = import_module("redis").exceptions
+            retry = import_module("redis.asyncio.retry").Retry
+            backoff = import_module("redis.backoff").NoBackoff
+            errors = import_module("redis.exceptions")
             self._errors = (errors.RedisError, OSError, TimeoutError)
             self._refusal: type[Exception] = errors.ResponseError
         except ModuleNotFoundError as error:
             raise MissingPackage("Limits in Redis", error.name or "limits", "limits") from error
-        options: Any = {"socket_timeout": _TIMEOUT, "socket_connect_timeout": _TIMEOUT}
         url = url.removeprefix("async+").replace("redis+unix://", "unix://")
+        pool = redis.ConnectionPool.from_url(
+            url,
+            socket_timeout=_TIMEOUT,
+            socket_connect_timeout=_TIMEOUT,
+            # not after a timeout: a request waits for one
+            retry=retry(backoff(), 1, supported_errors=(errors.ConnectionError,)),
+            # with 3, redis-py does not notice that a connection was closed while nobody used it
+            protocol=2,
+        )
+        self._redis: Any = redis.Redis.from_pool(pool)
         self._storage: Any = storage.RedisStorage(
             url.replace("unix://", "redis+unix://"),
             implementation="redispy",
             key_prefix=_PREFIX,
-            **options,
+            connection_pool=pool,
         )
-        self._redis: Any = redis.from_url(url, **options)
         self._enter: Any = self._redis.register_script(_ENTER)
+        self._renew: Any = self._redis.register_script(_RENEW)
+        self._free = asyncio.Semaphore(_MOST_AT_ONCE)
         self._clock = clock
         self._paused_until = self._refuses_until = self._look_at = float("-inf")
         self._is_away = False
-        self._look: asyncio.Task[None] | None = None
+        self._look: asyncio.Task[Exception | None] | None = None
+
+    async def open(self) -> None:
+        """Ask Redis once, so that who watches the server knows from the start."""
+        self._look_at = self._clock() + _PAUSE
+        error = await self._ping()
+        if error is not None:
+            logger.error("Limits are not counted, so that nobody is limited: %s", error)
 
     async def add(self, name: str, amount: int, seconds: int) -> Count:
         """Add to a window."""
-        self._check_pause()
-        try:
+        async with self._use_connection():
             total = await self._storage.incr(name, seconds, amount)
             ends_at = await self._storage.get_expiry(name) if total > 0 else 0
-        except self._errors as error:
-            raise self._fail(error) from error
         return Count(total, max(0.0, ends_at - time.time()))
 
     async def read(self, name: str) -> Count:
         """Return what a window has."""
-        self._check_pause()
-        try:
+        async with self._use_connection():
             total = await self._storage.get(name)
             ends_at = await self._storage.get_expiry(name) if total else 0
-        except self._errors as error:
-            raise self._fail(error) from error
         return Count(total, max(0.0, ends_at - time.time()))
 
     async def enter(self, name: str, holder: str, most: int, seconds: float) -> bool:
         """Take a place."""
-        self._check_pause()
-        try:
+        async with self._use_connection():
             found = await self._enter(keys=[f"{_PREFIX}:{name}"], args=[holder, most, seconds])
-        except self._errors as error:
-            raise self._fail(error) from error
         return bool(found)
 
-    async def leave(self, name: str, holder: str) -> None:
-        """Give a place back."""
-        self._check_pause()
-        try:
-            await self._redis.zrem(f"{_PREFIX}:{name}", holder)
-        except self._errors as error:
-            raise self._fail(error) from error
+    async def renew(self, places: Sequence[Place], seconds: float) -> None:
+        """Let places last."""
+        keys = [f"{_PREFIX}:{place.name}" for place in places]
+        async with self._use_connection():
+            await self._renew(keys=keys, args=[seconds, *(place.holder for place in places)])
+
+    async def leave(self, places: Sequence[Place]) -> None:
+        """Give places back."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for place in places:
+            pipeline.zrem(f"{_PREFIX}:{place.name}", place.holder)
+        async with self._use_connection():
+            await pipeline.execute()
 
     def find_problems(self) -> Sequence[str]:
         """Return `limits` if Redis did not answer when it was asked last.
@@ -109,12 +147,26 @@ class RedisCounters(Counters):
             self._look = asyncio.get_running_loop().create_task(self._ping(), name="limits")
         return ("limits",) if self._is_away or now < self._refuses_until else ()
 
-    async def _ping(self) -> None:
+    async def _ping(self) -> Exception | None:
+        """Note whether Redis answers, and return why not."""
         try:
             await self._redis.ping()
-            self._is_away = False
-        except self._errors:
+        except self._errors as error:
             self._is_away = True
+            return error
+        self._is_away = False
+        return None
+
+    @asynccontextmanager
+    async def _use_connection(self) -> AsyncGenerator[None]:
+        """Wait until a connection is free, which is no failure. Raises `CountersFailed`."""
+        self._check_pause()
+        async with self._free:
+            self._check_pause()
+            try:
+                yield
+            except self._errors as error:
+                raise self._fail(error) from error
 
     def _check_pause(self) -> None:
         """Raise `CountersFailed` where Redis was away a moment ago: none waits for it twice."""
@@ -135,7 +187,6 @@ class RedisCounters(Counters):
             self._look.cancel()
             await asyncio.wait((self._look,))
         await self._redis.aclose()
-        await self._storage.bridge.storage.aclose()
 
 
 class RedisReplays:
@@ -144,10 +195,14 @@ class RedisReplays:
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
 
-    async def add(self, nonce: str, seconds: float) -> bool:
-        """Remember a nonce. Returns whether it was not known before."""
+    async def add(self, nonce: str, expires_at: float) -> bool:
+        """Remember a nonce. Returns whether it is new.
+
+        It is a place for one holder, which is this call: Redis may get it twice, and must not take
+        the second time for another use.
+        """
+        seconds = max(1, ceil(expires_at - time.time()))
         try:
-            count = await self._counters.add(f"nonce:{nonce}", 1, round(seconds) + 1)
+            return await self._counters.enter(f"nonce:{nonce}", token_hex(16), 1, seconds)
         except CountersFailed as error:  # else a token could be used again
             raise AuthenticationUnavailable("Tokens cannot be checked at the moment.") from error
-        return count.amount == 1

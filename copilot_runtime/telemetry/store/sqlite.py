@@ -52,6 +52,9 @@ logger = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 3
 
+OLDEST_VERSION = 2
+"""The first version of tables that is migrated, to have ratings. Version 1 is refused."""
+
 _LIFTED = {
     "operation": semconv.OPERATION_NAME,
     "provider": semconv.PROVIDER_NAME,
@@ -137,8 +140,6 @@ CREATE VIEW sessions AS
   FROM traces GROUP BY thread_id;
 """  # noqa: S608  # names of ours
 
-_UNRATED = 2
-"""The version before traces had a rating: its files are brought up to date when they are opened."""
 _RATING = f"""json_extract(record, '$.attributes."{semconv.FEEDBACK_RATING}"')"""
 _ADD_RATINGS = (
     "ALTER TABLE traces ADD COLUMN rating TEXT NOT NULL DEFAULT ''",
@@ -468,9 +469,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise _foreign(path, "it is the database of something else")
     version = _read_version(connection)
-    if version == _UNRATED:
+    if version == OLDEST_VERSION:
         with _transaction(connection):
-            if _read_version(connection) == _UNRATED:  # no other process was faster
+            if _read_version(connection) == OLDEST_VERSION:  # no other process was faster
                 for statement in _ADD_RATINGS:
                     connection.execute(statement)
         version = _read_version(connection)

@@ -13,8 +13,11 @@ from copilot_runtime.agents.analyst.analyst import Analyst
 from copilot_runtime.agents.analyst.results import Table
 from copilot_runtime.agents.analyst.tools.values import to_plain
 from copilot_runtime.errors import CopilotError
-from copilot_runtime.events import RunFailed
-from copilot_runtime.interfaces import Adapter, Agent, Caller, ChatRequest, Events, RunInput
+from copilot_runtime.events import Events, RunFailed
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import TextMessage, new_id
 from copilot_runtime.testing.analyst.answer import AnswerRecord, AnswerTable
 from copilot_runtime.testing.analyst.comparison import compare_tables

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from copilot_runtime.adapters.empty import EmptyAdapter
 from copilot_runtime.errors import CopilotError, Misuse
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest
 from copilot_runtime.messages import new_id
 from copilot_runtime.testing.answer import ReplyFailed
 from copilot_runtime.testing.client import Client, Reply

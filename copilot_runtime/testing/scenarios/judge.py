@@ -8,7 +8,8 @@ from typing import Any
 
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import ActionExecutionArgs, ActionExecutionStart, TextMessageContent
-from copilot_runtime.interfaces import Action, Adapter, ChatRequest
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest
 from copilot_runtime.jsonvalue import as_text, parse_object
 from copilot_runtime.messages import Message, TextMessage, new_id
 from copilot_runtime.testing.scenarios.definition import JudgeCheck

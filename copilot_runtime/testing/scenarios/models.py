@@ -11,8 +11,9 @@ from typing import Any, cast
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.adapters.cost import price_usage
 from copilot_runtime.errors import ConfigurationFailed, Misuse
-from copilot_runtime.events import Usage
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events, ModelEndpoint, RunInput
+from copilot_runtime.events import Events, Usage
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, ModelEndpoint
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.registry import Registry
 from copilot_runtime.testing.scenarios.script import MODEL, ScriptPlayer
 

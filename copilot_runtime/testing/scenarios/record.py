@@ -10,7 +10,7 @@ from copilot_runtime.agents.assistant.delegation import RUN_HANDOFF, read_switch
 from copilot_runtime.agents.grounding import SOURCES
 from copilot_runtime.agents.planner.agent import ACTIVITY as PLAN
 from copilot_runtime.events import Activity, Event
-from copilot_runtime.interfaces import DEFAULT_AGENT
+from copilot_runtime.interfaces.agent import DEFAULT_AGENT
 from copilot_runtime.jsonvalue import as_object, get_text, parse_object
 from copilot_runtime.messages import Message, ResultMessage
 from copilot_runtime.telemetry import semconv

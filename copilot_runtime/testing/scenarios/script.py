@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.errors import CopilotError, Misuse
 from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.interfaces.adapter import ChatRequest
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import Message, ResultMessage, TextMessage
 from copilot_runtime.testing.scenarios.definition import (

@@ -8,7 +8,8 @@ from typing import Any
 from copilot_runtime.actions.json_schema import list_misfits
 from copilot_runtime.actions.sources import gather_actions
 from copilot_runtime.errors import CopilotError, Misuse
-from copilot_runtime.interfaces import Action, ActionContext, ActionSource, RunInput
+from copilot_runtime.interfaces.action import Action, ActionContext, ActionSource
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.testing.scenarios.definition import ToolStub
 
 

@@ -19,7 +19,9 @@ from copilot_runtime.agents.registry import AgentRegistry
 from copilot_runtime.app import CopilotRuntime
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import AgentNotFound, CopilotError, Misuse
-from copilot_runtime.interfaces import DEFAULT_AGENT, Adapter, ContextItem
+from copilot_runtime.interfaces.adapter import Adapter
+from copilot_runtime.interfaces.agent import DEFAULT_AGENT
+from copilot_runtime.interfaces.run_input import ContextItem
 from copilot_runtime.jsonvalue import to_text
 from copilot_runtime.storage.overlay import OverlayStorage
 from copilot_runtime.telemetry import semconv
@@ -118,7 +120,7 @@ class LocalTarget:
             runtime.runtime.sources[:] = [self._tools]  # in place: others have this list, too
             if self._signs_in:
                 _sign_in_by_scenario(runtime)
-            runtime.conversations.namer = None  # a name of a thread is no answer of a script
+            runtime.conversations.naming.namer = None  # a name of a thread is no answer of a script
             if runtime.knowledge is not None:
                 runtime.knowledge.storage = OverlayStorage(runtime.knowledge.storage)
         with self._models.open(), self._spans.watch(runtime and runtime.telemetry):

@@ -5,8 +5,10 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import Any, TypeVar
 
+from copilot_runtime.errors import StoreFailed
 from copilot_runtime.threads.postgres.pool import Pool
 from copilot_runtime.threads.postgres.schema import LEASE, LOCKS, prepare
 from copilot_runtime.threads.postgres.transaction import PostgresTransaction
@@ -16,6 +18,9 @@ T = TypeVar("T")
 
 _BEAT = 1.0
 """Seconds between two signs of life."""
+
+_TIMEOUT = 30.0
+"""Seconds for a statement: the database may be gone without a word, and another be in its place."""
 
 _MEMORY = 24 * 60 * 60
 """Seconds after which a server that died is forgotten; by then its connections have ended."""
@@ -34,7 +39,7 @@ class Link:
     def __init__(
         self, url: str, connections: int, *, on_renewal: Callable[[], None] = lambda: None
     ) -> None:
-        self._pool = Pool(url, connections)
+        self._pool = Pool(url, connections, timeout=_TIMEOUT)
         self._on_renewal = on_renewal
         self._lock_holder: Any = None
         self._restoring: asyncio.Task[None] | None = None
@@ -58,20 +63,34 @@ class Link:
         self._beating = asyncio.create_task(self._beat(), name="show life")
 
     async def do(
-        self, work: Callable[[PostgresTransaction], Awaitable[T]], *, reading: bool = False
+        self,
+        work: Callable[[PostgresTransaction], Awaitable[T]],
+        *,
+        reading: bool = False,
+        is_one_statement: bool = False,
     ) -> T:
-        """Do work in a transaction, as a pool does.
+        """Do work in a transaction, as a pool does; one statement is a transaction of its own.
 
         Raises `ServerLost` if others have taken this server for dead; it goes on as another one.
         """
-        server = self.server
+        server, attempts = self.server, count()
+
+        async def attempt(connection: Any) -> T:
+            may_be_done = next(attempts) > 0
+            return await work(PostgresTransaction(connection, server, may_be_done=may_be_done))
+
         try:
-            return await self._pool.do(
-                lambda connection: work(PostgresTransaction(connection, server)), reading=reading
-            )
+            if is_one_statement:
+                return await self._pool.execute(attempt)
+            return await self._pool.do(attempt, reading=reading)
         except ServerLost:
             await self._renew(server)
             raise
+
+    async def check(self) -> None:
+        """See whether the tables can be read and written. Raises `StoreReadOnly` for the latter."""
+        await self._pool.execute(_read_nothing)
+        await self._pool.check_writable()
 
     async def close(self) -> None:
         if self._beating is not None:
@@ -89,6 +108,7 @@ class Link:
                 )
                 await holder.execute("SELECT pg_advisory_unlock_all()", timeout=5)
                 await holder.close(timeout=5)
+            holder.terminate()  # if it could not be closed, such as one that cannot write
         self._pool.close()
 
     async def _renew(self, lost: int) -> None:
@@ -121,8 +141,9 @@ class Link:
             await asyncio.sleep(_BEAT)
             try:
                 await self._show_life(self.server, is_new=False)
-            except self._pool.errors as error:
-                logger.warning("%s cannot be reached: %s", self._pool.address, error)
+                self._pool.note_write()
+            except StoreFailed as error:
+                self._pool.note_failure(error)
 
     async def _show_life(self, server: int, *, is_new: bool = True) -> None:
         """Write that a server is alive; unless it is new, only if nobody takes it for dead."""
@@ -160,7 +181,7 @@ class Link:
             try:
                 holder = await self._take_lock(server)
             except self._pool.errors as error:
-                logger.warning("%s cannot be reached: %s", self._pool.address, error)
+                self._pool.outage.begin(error)
                 await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311  # no secret
                 continue
             if server == self.server:
@@ -168,6 +189,11 @@ class Link:
             else:
                 holder.terminate()
             return
+
+
+async def _read_nothing(connection: Any) -> None:
+    """Ask the table of threads, whose answer is none."""
+    await connection.execute("SELECT 1 FROM copilot_threads WHERE id = 0")
 
 
 async def _delete_old_servers(connection: Any) -> None:

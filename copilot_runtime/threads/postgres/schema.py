@@ -66,6 +66,10 @@ _MIGRATIONS = (
     );
     CREATE INDEX copilot_checkpoints_thread ON copilot_checkpoints (thread, saved);
     """,
+    """
+    CREATE TABLE copilot_deleted_runs (digest bytea PRIMARY KEY, deleted bigint NOT NULL);
+    CREATE INDEX copilot_deleted_runs_deleted ON copilot_deleted_runs (deleted);
+    """,
 )
 """Each brings the tables from one version to the next. They are used as those of SQLite are.
 

@@ -1,9 +1,12 @@
 """Threads in PostgreSQL: the store for servers on several machines."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from copilot_runtime.threads.database import DatabaseThreads
 from copilot_runtime.threads.postgres.connection import Link
+from copilot_runtime.threads.store import Segment
+from copilot_runtime.threads.transactions import Place, write_segments
 
 
 class PostgresThreads(DatabaseThreads[Link]):
@@ -14,10 +17,18 @@ class PostgresThreads(DatabaseThreads[Link]):
     waits for it for ten seconds.
     """
 
+    commit_interval = 0.005
+    """Readers at other servers wait for the carrier as well, and large groups hold up each other.
+    A commit is one statement here, and cheap."""
+
     def __init__(self, url: str, *, max_connections: int = 10) -> None:
         super().__init__()
         self.shared_url = url
         self._make = partial(Link, url, max_connections)
+
+    async def check(self) -> None:
+        """See whether threads can be read and written. Raises `StoreFailed`, or `StoreReadOnly`."""
+        await (await self._connect()).check()
 
     async def _open_now(self) -> Link:
         link = self._make(on_renewal=self._report_renewal)
@@ -28,6 +39,11 @@ class PostgresThreads(DatabaseThreads[Link]):
             await link.close()
             raise
         return link
+
+    async def _write(self, parts: Sequence[tuple[Place, Segment]]) -> None:
+        link = await self._connect()
+        work = partial(write_segments, segments=parts, now=self._clock.now(len(parts)))
+        await link.do(work, is_one_statement=True)
 
     def _report_renewal(self) -> None:
         if self.on_renewal is not None:

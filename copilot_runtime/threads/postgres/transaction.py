@@ -9,7 +9,7 @@ from copilot_runtime.events import Event
 from copilot_runtime.threads.codec import decode, encode
 from copilot_runtime.threads.postgres.schema import LEASE, LOCKS, hash_key
 from copilot_runtime.threads.store import ThreadKey
-from copilot_runtime.threads.transactions import Place, ServerLost, Transaction
+from copilot_runtime.threads.transactions import EndedRun, Part, Place, ServerLost, Transaction
 
 
 class PostgresTransaction(Transaction):
@@ -18,9 +18,11 @@ class PostgresTransaction(Transaction):
     table_prefix = "copilot_"
     by_key = "digest = ?"
 
-    def __init__(self, connection: Any, server: int) -> None:
+    def __init__(self, connection: Any, server: int, *, may_be_done: bool = False) -> None:
         self.server: int = server
         self._connection = connection
+        self._may_be_done = may_be_done
+        """Whether the connection broke before, when nobody knew whether it had been done."""
 
     async def fetch(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         return await self._connection.fetch(number_values(statement), *values)
@@ -65,23 +67,18 @@ class PostgresTransaction(Transaction):
         )
         return {name for (name,) in rows}
 
-    async def append_events(self, now: int, parts: Sequence[tuple[Place, Sequence[Event]]]) -> None:
-        rows = [
+    async def write(self, now: int, parts: Sequence[Part], ended: Sequence[EndedRun]) -> None:
+        """Do all in one statement: each takes a turn of the event loop, and those add up."""
+        added = [
             (*place, number, encode(events)) for number, (place, events) in enumerate(parts, now)
         ]
-        count = await self._connection.fetchval(
-            "WITH me AS ("
-            "SELECT id FROM copilot_servers WHERE id = $5 AND until > 0 FOR SHARE), added AS ("
-            "INSERT INTO copilot_events (thread, run, number, data)"
-            " SELECT new.* FROM me,"
-            " unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[])"
-            " AS new (thread, run, number, data)"
-            " JOIN copilot_threads ON copilot_threads.id = new.thread"
-            " ON CONFLICT DO NOTHING)"
-            " SELECT count(*) FROM me",
-            *(*map(list, zip(*rows, strict=True)), self.server),
-        )
-        if not count:
+        values = [self.server, *_transpose(added, 4)]
+        if ended:
+            names = [(run.place[0], name) for run in ended for name in run.names]
+            logs = [(*run.place, encode(run.log)) for run in ended]
+            values += [now, *_transpose(logs, 3), *_transpose(names, 2)]
+        statement = build_write(has_ended=bool(ended), may_be_done=self._may_be_done)
+        if not await self._connection.fetchval(statement, *values):
             raise ServerLost
 
     async def read_events(
@@ -150,6 +147,51 @@ class PostgresTransaction(Transaction):
 
     async def delete_server(self, server: int) -> None:
         """Do nothing: all events are with their runs."""
+
+
+def _transpose(rows: Sequence[Sequence[Any]], width: int) -> Sequence[Sequence[Any]]:
+    """Return the columns of rows."""
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * width
+
+
+@cache
+def build_write(*, has_ended: bool, may_be_done: bool) -> str:
+    """Return the statement that adds events, and ends runs, of a server that lives.
+
+    It yields 0 when others have taken the server for dead, which they do not while it lasts. What
+    may have been done is looked for: that takes PostgreSQL a quarter longer.
+    """
+    parts = [_ADD + (" ON CONFLICT DO NOTHING" if may_be_done else "") + ")"]
+    if has_ended:
+        parts.append(_END)
+    return f"WITH {_ME}, {', '.join(parts)} SELECT count(*) FROM me"  # noqa: S608  # ours
+
+
+_ME = "me AS (SELECT id FROM copilot_servers WHERE id = $1 AND until > 0 FOR SHARE)"
+
+_ADD = (
+    "added AS (INSERT INTO copilot_events (thread, run, number, data)"
+    " SELECT new.* FROM me, unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[])"
+    " AS new (thread, run, number, data)"
+    " JOIN copilot_threads ON copilot_threads.id = new.thread"
+)
+
+_END = (
+    # in one order, as everywhere, so that no two servers wait for each other
+    "held AS (SELECT new.* FROM me, unnest($7::bigint[], $8::bigint[], $9::bytea[])"
+    " AS new (thread, run, log)"
+    " JOIN copilot_threads AS old ON old.id = new.thread AND old.running = new.run"
+    " AND old.server = $1 ORDER BY old.id FOR NO KEY UPDATE OF old),"
+    " freed AS (UPDATE copilot_threads SET running = NULL, server = NULL FROM held"
+    " WHERE id = held.thread),"
+    " ended AS (UPDATE copilot_runs AS old SET ended = $6, log = held.log FROM held"
+    " WHERE old.thread = held.thread AND old.id = held.run RETURNING old.thread, old.id),"
+    " deleted AS (DELETE FROM copilot_events AS old USING ended"
+    " WHERE old.thread = ended.thread AND old.run = ended.id),"
+    " named AS (INSERT INTO copilot_known (thread, name)"
+    " SELECT new.* FROM unnest($10::bigint[], $11::text[]) AS new (thread, name)"
+    " JOIN ended USING (thread) ORDER BY 1, 2 ON CONFLICT DO NOTHING)"
+)
 
 
 @cache

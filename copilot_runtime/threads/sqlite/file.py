@@ -67,6 +67,10 @@ _MIGRATIONS = (
     );
     CREATE INDEX checkpoints_thread ON checkpoints (thread, saved);
     """,
+    """
+    CREATE TABLE deleted_runs (digest BLOB PRIMARY KEY, deleted INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE INDEX deleted_runs_deleted ON deleted_runs (deleted);
+    """,
 )
 """Each brings a file from one version to the next. Times are microseconds since 1970.
 

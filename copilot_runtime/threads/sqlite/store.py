@@ -59,7 +59,7 @@ class SqliteThreads(DatabaseThreads["_File"]):
 
     async def _delete(self, key: ThreadKey) -> bool:
         # the latest events of the thread are in the journal
-        delete = partial(transactions.delete_thread, key=key)
+        delete = partial(transactions.delete_thread, key=key, now=self._clock.now())
         file = await self._connect()
         return await file.do(_trim_and_do(self._plan_trim(), delete))
 
@@ -81,13 +81,15 @@ class SqliteThreads(DatabaseThreads["_File"]):
     async def _open_file(self) -> "_File":
         writer = Writer(partial(open_database, self.path, self.durability))
         await writer.ready()
+        close = writer.end
         try:
             server = await writer.do(lambda _: Server(self.path))
             file = _File(self.path, writer, Readers(self.path), server)
+            close = file.close
             await self._end_dead_runs(file)
             await writer.do(lambda _: remove_stale_locks(self.path))
         except BaseException:
-            await writer.end()
+            await close()
             raise
         return file
 

@@ -18,7 +18,14 @@ from copilot_runtime.events import Event
 from copilot_runtime.threads.codec import decode_parts, encode_parts
 from copilot_runtime.threads.server_locks import is_alive, list_other_locks
 from copilot_runtime.threads.store import ThreadKey
-from copilot_runtime.threads.transactions import Place, Transaction, move_events
+from copilot_runtime.threads.transactions import (
+    EndedRun,
+    Part,
+    Place,
+    Transaction,
+    end_run,
+    move_events,
+)
 
 T = TypeVar("T")
 
@@ -95,13 +102,15 @@ class SqliteTransaction(Transaction):
         await self.add_names(thread, new)
         return new
 
-    async def append_events(self, now: int, parts: Sequence[tuple[Place, Sequence[Event]]]) -> None:
-        """Add a row to the journal."""
-        self._connection.execute(
-            "INSERT INTO journal (id, server, data)"
-            " VALUES (max(?, (SELECT coalesce(max(id), 0) + 1 FROM journal)), ?, ?)",
-            (now, self.server, encode_parts((run, events) for (_, run), events in parts)),
-        )
+    async def write(self, now: int, parts: Sequence[Part], ended: Sequence[EndedRun]) -> None:
+        if parts:  # are a row of the journal
+            self._connection.execute(
+                "INSERT INTO journal (id, server, data)"
+                " VALUES (max(?, (SELECT coalesce(max(id), 0) + 1 FROM journal)), ?, ?)",
+                (now, self.server, encode_parts((run, events) for (_, run), events in parts)),
+            )
+        for run in ended:
+            await end_run(self, self.server, run, now=now)
 
     async def read_events(
         self, server: str, places: Sequence[Place], *, before: int = _EVER
@@ -156,4 +165,5 @@ class SqliteTransaction(Transaction):
 @cache
 def _translate(statement: str) -> str:
     """Return a statement in the words of SQLite, where a transaction locks the whole file."""
-    return statement.replace("copilot_", "").partition(" FOR UPDATE")[0]
+    words = statement.replace("copilot_", "").replace(" AS bytea)", " AS blob)")
+    return words.partition(" FOR UPDATE")[0]

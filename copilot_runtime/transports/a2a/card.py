@@ -14,7 +14,7 @@ from google.protobuf.json_format import ParseDict
 
 from copilot_runtime import __version__
 from copilot_runtime.a2ui.operations import BASIC_CATALOG
-from copilot_runtime.interfaces import Agent
+from copilot_runtime.interfaces.agent import Agent
 from copilot_runtime.transports.request import Request
 
 A2UI = "https://a2ui.org/a2a-extension/a2ui/v0.9"

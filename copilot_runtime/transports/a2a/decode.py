@@ -9,7 +9,7 @@ from a2a.utils.errors import InvalidParamsError
 from google.protobuf.json_format import MessageToDict
 
 from copilot_runtime.events import Custom, Event, Interrupt, is_question
-from copilot_runtime.interfaces import Resume
+from copilot_runtime.interfaces.run_input import Resume
 from copilot_runtime.jsonvalue import JsonObject, as_object, get_object, get_text, to_text
 from copilot_runtime.messages import MediaPart, TextMessage, TextPart, new_id
 from copilot_runtime.messages import Part as OurPart

@@ -3,8 +3,10 @@
 Bodies are read, and answers written, by our own code: its limits are those of all transports.
 """
 
+import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from json import JSONDecodeError
 from typing import Any, cast
 
 from a2a.compat.v0_3.extension_headers import LEGACY_HTTP_EXTENSION_HEADER
@@ -15,6 +17,7 @@ from a2a.server.routes.common import ServerCallContextBuilder
 from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
 from a2a.utils.error_handlers import rest_error_handler
 from a2a.utils.errors import A2AError
+from google.protobuf.json_format import ParseError
 from sse_starlette import EventSourceResponse
 from sse_starlette.event import ensure_bytes
 from starlette.requests import Request as StarletteRequest
@@ -22,6 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Message, Receive
 
+from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.transports.a2a.card import A2UI
 from copilot_runtime.transports.a2a.handler import CALL, Call, RunHandler
@@ -33,6 +37,47 @@ _MOST_VALUES = 50_000
 """Of JSON in a body, beside the setting: so many take the package up to a second."""
 
 _KEEP_ALIVE = b": keep-alive\n\n"
+
+
+class _JsonRequest(StarletteRequest):
+    """A request whose body is JSON for each reader of the package, or for none.
+
+    What is no UTF-8, has half a character or is nested too deeply would fail somewhere in it, and
+    be logged as a mistake of the server. Half a character becomes U+FFFD.
+    """
+
+    async def json(self) -> Any:
+        """Return what the body has, for JSON-RPC. Raises `JSONDecodeError`."""
+        try:
+            return loads(await super().body())
+        except ValueError as error:
+            raise JSONDecodeError(str(error), "", 0) from error
+
+    async def body(self) -> bytes:
+        """Return the body, for HTTP+JSON. Raises `ParseError`."""
+        body = await super().body()
+        if not body:
+            return body
+        try:
+            value = loads(body)
+        except ValueError as error:
+            raise ParseError(str(error)) from error
+        return dumps(value) if b"\\u" in body else body
+
+
+class _CallerMistakes(logging.Filter):
+    """Leaves out tracebacks of requests that are none: the next line of the package names them."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a line is more than that of a request which cannot be read."""
+        if record.exc_info is not None and isinstance(record.exc_info[1], ParseError):
+            return False
+        return not str(record.msg).startswith(
+            ("Failed to validate base", "Failed to parse request")
+        )
+
+
+_CALLER_MISTAKES = _CallerMistakes()
 
 
 class _ContextBuilder(ServerCallContextBuilder):
@@ -50,6 +95,12 @@ class Dispatcher:
     def __init__(
         self, conversations: Conversations, *, max_items: int, keep_alive: float, has_a2ui: bool
     ) -> None:
+        for name in (
+            "server.routes.jsonrpc_dispatcher",
+            "compat.v0_3.jsonrpc_adapter",
+            "utils.error_handlers",
+        ):
+            logging.getLogger(f"a2a.{name}").addFilter(_CALLER_MISTAKES)
         handler = RunHandler(conversations, max_items=max_items)
         builder = _ContextBuilder()
         self._has_a2ui = has_a2ui
@@ -84,7 +135,7 @@ class Dispatcher:
             raise BadRequest(
                 f"A request of A2A may have {_MOST_VALUES} values.", 413, "LIMIT_EXCEEDED"
             )
-        response: Response = await endpoint(StarletteRequest(scope, _repeat(body)))
+        response: Response = await endpoint(_JsonRequest(scope, _repeat(body)))
         await self._respond(request, response)
 
     def _match(self, scope: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
@@ -111,7 +162,10 @@ class Dispatcher:
         async with aclosing(events):
             try:
                 first = await anext(events, None)
-            except A2AError as error:  # the package begins streams of 0.3 before it knows of it
+            except (
+                A2AError,
+                ParseError,
+            ) as error:  # the package begins streams of 0.3 before it knows of it
                 await self._respond(request, await _build_error(error))
                 return
             async with request.stream(
@@ -125,7 +179,7 @@ class Dispatcher:
 
 
 @rest_error_handler
-async def _build_error(error: A2AError) -> Response:
+async def _build_error(error: A2AError | ParseError) -> Response:
     """Return the answer of HTTP+JSON to an error."""
     raise error
 

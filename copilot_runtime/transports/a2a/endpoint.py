@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from urllib.parse import unquote
 
 from copilot_runtime.errors import MissingPackage
-from copilot_runtime.interfaces import DEFAULT_AGENT, Agent
+from copilot_runtime.interfaces.agent import DEFAULT_AGENT, Agent
 from copilot_runtime.transports.agui.handlers import AgentNames
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import run_until_disconnect

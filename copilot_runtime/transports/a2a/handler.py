@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
@@ -42,20 +43,24 @@ from copilot_runtime.errors import (
     NotFound,
     ThreadBusy,
 )
+from copilot_runtime.events import Event
 from copilot_runtime.generative_ui.a2ui.clicks import CLICK
 from copilot_runtime.generative_ui.a2ui.scope import CATALOG_AVAILABLE
-from copilot_runtime.interfaces import Batch, Caller, Resume, RunInput
+from copilot_runtime.interfaces.bus import Batch
+from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.interfaces.run_input import Resume, RunInput
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import Message as OurMessage
-from copilot_runtime.messages import new_id
-from copilot_runtime.runtime.conversations import Conversations, Log
+from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.interrupts import find_asking_run
+from copilot_runtime.runtime.run import Log, Run
+from copilot_runtime.threads.log_ids import asks_same, build_log_id
 from copilot_runtime.threads.store import StoredRun, ThreadKey
 from copilot_runtime.threads.validation import check_thread_id
 from copilot_runtime.transcript import fold_thread
 from copilot_runtime.transports.a2a.decode import decode_answers, decode_message, find_click
 from copilot_runtime.transports.a2a.encode import TaskLog
-from copilot_runtime.transports.a2a.task_ids import TaskKey, new_task_key, parse_task_id
+from copilot_runtime.transports.a2a.task_ids import TaskKey, derive_id, parse_task_id
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +72,15 @@ _STOP_TIMEOUT = 10.0
 
 _MOST_PER_PAGE = 100
 _PER_PAGE = 50
+
+_UNIQUE_LENGTH = 16
+"""Characters of a `messageId` that clients make at random, such as a UUID.
+
+A shorter one, such as a number, tells apart the messages of one context alone.
+"""
+
+_Question = tuple[str, ...]
+"""What makes two messages of a context the same: the agent, their ids and what is in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +131,7 @@ class RunHandler(RequestHandler):
     def __init__(self, conversations: Conversations, *, max_items: int) -> None:
         self._conversations = conversations
         self._max_items = max_items
-        self._starting: set[asyncio.Task[Log]] = set()
+        self._starting: set[asyncio.Task[tuple[Run | None, Log]]] = set()
 
     async def on_message_send(
         self, params: SendMessageRequest, context: ServerCallContext
@@ -128,7 +142,7 @@ class RunHandler(RequestHandler):
             log, events = await self._begin(_get_call(context), params)
             async with aclosing(events):
                 async for batch in events:
-                    _feed(log, batch)
+                    _feed(log, batch.events)
                     if configuration.return_immediately:
                         break
             has_length = configuration.HasField("history_length")
@@ -140,7 +154,7 @@ class RunHandler(RequestHandler):
         """Yield the task as it begins, then its changes. Whoever leaves may come back."""
         with _protocol_errors():
             log, events = await self._begin(_get_call(context), params)
-            async with aclosing(_follow(log, events)) as updates:
+            async with aclosing(_follow(log, events, catch_up=False)) as updates:
                 async for update in updates:
                     yield update
 
@@ -156,7 +170,7 @@ class RunHandler(RequestHandler):
                 raise UnsupportedOperationError(message="The task does not go on of itself.")
             thread = _thread(call, key.thread_id)
             events = await self._conversations.follow_run(thread, runs[-1].log_id)
-            async with aclosing(_follow(log, events)) as updates:
+            async with aclosing(_follow(log, events, catch_up=True)) as updates:
                 async for update in updates:
                     yield update
 
@@ -206,7 +220,7 @@ class RunHandler(RequestHandler):
                 events = await self._conversations.follow_run(thread, runs[-1].log_id)
                 async with aclosing(events):
                     async for batch in events:
-                        _feed(log, batch)
+                        _feed(log, batch.events)
             return log.build_task()
 
     async def on_create_task_push_notification_config(self, params: Any, context: Any) -> Any:
@@ -230,50 +244,77 @@ class RunHandler(RequestHandler):
         raise ExtendedAgentCardNotConfiguredError
 
     async def _begin(self, call: Call, params: SendMessageRequest) -> tuple[TaskLog, Log]:
-        """Start the run that a message asks for; return its task so far and its events."""
+        """Start the run that a message asks for; return its task so far and its events.
+
+        A message that comes again gets the task that it has begun, or gone on with.
+        """
         message = params.message
         if len(message.parts) > self._max_items:
             raise InvalidParamsError(message=f"A message may have {self._max_items} parts.")
+        question = _describe(call, message)
         if message.task_id:
-            log, run = await self._continue_task(call, message)
+            log, run = await self._continue_task(call, message, question)
         else:
-            log, run = await self._new_task(call, message)
-        return log, await self._start(run)
+            log, run = await self._new_task(call, message, question)
+        if run is not None:
+            started, events = await self._start(run)
+            if started is not None:
+                return log, events
+            await events.aclose()
+        return await self._reopen_task(call, log.task_id)
 
-    async def _start(self, run: RunInput) -> Log:
-        """Start a run, even if its client does not wait for that; return its log."""
+    async def _start(self, run: RunInput) -> tuple[Run | None, Log]:
+        """Start a run, even if its client does not wait for that; return it and its log.
 
-        async def start() -> Log:
-            return (await self._conversations.start(run)).follow()
-
-        task = asyncio.create_task(start(), name=f"start:{run.log_id}")
+        The run is None where the same message came before.
+        """
+        start = self._conversations.start_once(run)
+        task = asyncio.create_task(start, name=f"start:{run.log_id}")
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
         task.add_done_callback(retrieve_exception)
         return await asyncio.shield(task)
 
-    async def _new_task(self, call: Call, message: Message) -> tuple[TaskLog, RunInput]:
-        thread_id = message.context_id or str(uuid4())
+    async def _reopen_task(self, call: Call, task_id: str) -> tuple[TaskLog, Log]:
+        """Return a task before its last run, and the events of that."""
+        key, runs = await self._find_task(call, task_id)
+        *before, last = runs
+        log = _fold(key, before)
+        if last.ended:
+            return log, _replay(last)
+        thread = _thread(call, key.thread_id)
+        return log, await self._conversations.follow_run(thread, last.log_id)
+
+    async def _new_task(
+        self, call: Call, message: Message, question: _Question
+    ) -> tuple[TaskLog, RunInput]:
+        thread_id = message.context_id or _build_context_id(call, message, question)
         check_thread_id("contextId", thread_id)
-        question, click = decode_message(message), find_click(message)
-        if question is None and click is None:
+        text, click = decode_message(message), find_click(message)
+        if text is None and click is None:
             raise InvalidParamsError(message="The message has nothing in it.")
         runs = await self._conversations.runs(_thread(call, thread_id))
         messages: Sequence[OurMessage] = fold_thread(run.events for run in runs)
-        key = new_task_key(thread_id)
-        run = _build_run(call, key, [*messages, *([question] if question else [])], click=click)
+        key = TaskKey(thread_id, derive_id(*question))
+        messages = [*messages, *([text] if text else [])]
+        run = _build_run(call, key, question, messages, click=click)
         return TaskLog(key.task_id, thread_id), run
 
-    async def _continue_task(self, call: Call, message: Message) -> tuple[TaskLog, RunInput]:
+    async def _continue_task(
+        self, call: Call, message: Message, question: _Question
+    ) -> tuple[TaskLog, RunInput | None]:
         """Return the task that waits for an answer, and the run that gives it.
 
-        Raises `UnsupportedOperationError` for a task that does not wait.
+        There is no such run if the answer came before. Raises `UnsupportedOperationError` for a
+        task that does not wait.
         """
         key, runs = await self._find_task(call, message.task_id)
         if message.context_id not in ("", key.thread_id):
             raise InvalidParamsError(message="The task belongs to another context.")
         every = await self._conversations.runs(_thread(call, key.thread_id))
         asking = find_asking_run(every)
+        if _has_answer(runs, question, asking):
+            return _fold(key, runs), None
         if asking is None or asking.run_id != key.run_id:
             raise UnsupportedOperationError(
                 message="The task does not wait for a message. Without a taskId, one begins a "
@@ -281,7 +322,7 @@ class RunHandler(RequestHandler):
             )
         answers = decode_answers(message, asking.events)
         messages = fold_thread(run.events for run in every)
-        run = _build_run(call, key, messages, resume=answers)
+        run = _build_run(call, key, question, messages, resume=answers)
         return _fold(key, runs), run
 
     async def _find_task(self, call: Call, task_id: str) -> tuple[TaskKey, Sequence[StoredRun]]:
@@ -320,7 +361,7 @@ def _get_call(context: ServerCallContext) -> Call:
 
 
 def _thread(call: Call, thread_id: str) -> ThreadKey:
-    return ThreadKey(call.caller.user or "", thread_id)
+    return ThreadKey.of(call.caller.user, thread_id)
 
 
 def _is_task_run(run_id: str) -> bool:
@@ -328,9 +369,38 @@ def _is_task_run(run_id: str) -> bool:
     return len(run_id) == 32 and all(char in "0123456789abcdef" for char in run_id)
 
 
+def _describe(call: Call, message: Message) -> _Question:
+    content = Message(parts=message.parts).SerializeToString(deterministic=True)
+    id = message.message_id or uuid4().hex
+    return call.agent, id, message.task_id, sha256(content).hexdigest()
+
+
+def _build_context_id(call: Call, message: Message, question: _Question) -> str:
+    """Return the context that a message without one begins: the same one if it comes again.
+
+    What two clients of nobody in particular may both send gets a new one each time.
+    """
+    if len(message.message_id) < _UNIQUE_LENGTH:
+        return str(uuid4())
+    return derive_id(call.caller.user, *question)
+
+
+def _has_answer(runs: Sequence[StoredRun], question: _Question, asking: StoredRun | None) -> bool:
+    """Return whether a task has gone on with an answer, also if its agent has asked again since.
+
+    One that the agent refused has left the question open, and may be given again.
+    """
+    log_id = build_log_id(*question)
+    closed = [run.log_id for run in runs]
+    if asking is not None and asking.log_id in closed:
+        closed = closed[: closed.index(asking.log_id) + 1]
+    return any(asks_same(id, log_id) for id in closed)
+
+
 def _build_run(
     call: Call,
     key: TaskKey,
+    question: _Question,
     messages: Sequence[OurMessage],
     *,
     resume: Sequence[Resume] = (),
@@ -353,7 +423,7 @@ def _build_run(
         user=caller.user,
         identity=caller.identity,
         persist=True,
-        log_id=new_id(),
+        log_id=build_log_id(*question),
         parent=caller.parent,
         resume=resume,
     )
@@ -367,22 +437,32 @@ def _fold(key: TaskKey, runs: Sequence[StoredRun]) -> TaskLog:
     return log
 
 
-def _feed(log: TaskLog, batch: Batch) -> None:
-    for event in batch.events:
+async def _replay(run: StoredRun) -> Log:
+    """Yield all that is stored of a run at once."""
+    yield Batch("", tuple(run.events))
+
+
+def _feed(log: TaskLog, events: Iterable[Event]) -> None:
+    for event in events:
         for _ in log.feed(event):
             pass
 
 
-async def _follow(log: TaskLog, events: Log) -> AsyncGenerator[A2aEvent]:
-    """Yield a task as it is when its log begins, then what changes."""
+async def _follow(log: TaskLog, events: Log, *, catch_up: bool) -> AsyncGenerator[A2aEvent]:
+    """Yield a task as it begins, then what changes.
+
+    To catch up is to have all that is there at once, as one task. Without it, a reader that comes
+    late still gets each change.
+    """
     is_first = True
     async with aclosing(events) as batches:
         async for batch in batches:
+            rest = batch.events
             if is_first:
-                _feed(log, batch)
+                head, rest = (rest, ()) if catch_up else (rest[:1], rest[1:])
+                _feed(log, head)
                 yield log.build_task()
                 is_first = False
-                continue
-            for event in batch.events:
+            for event in rest:
                 for update in log.feed(event):
                     yield update

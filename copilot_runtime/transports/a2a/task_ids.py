@@ -2,8 +2,10 @@
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error
+from hashlib import blake2b
 from typing import NamedTuple
-from uuid import uuid4
+
+from copilot_runtime.jsontext import dumps
 
 _RUN_BYTES = 16
 
@@ -24,9 +26,9 @@ class TaskKey(NamedTuple):
         return urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def new_task_key(thread_id: str) -> TaskKey:
-    """Return the key of a new task in a thread."""
-    return TaskKey(thread_id, uuid4().hex)
+def derive_id(*source: str | None) -> str:
+    """Return an id, as runs of tasks have it, that is the same for the same source."""
+    return blake2b(dumps(source), digest_size=_RUN_BYTES).hexdigest()
 
 
 def parse_task_id(task_id: str) -> TaskKey | None:

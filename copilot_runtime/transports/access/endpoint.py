@@ -10,7 +10,7 @@ from copilot_runtime.errors import NotFound
 from copilot_runtime.identity import Forbidden
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.transports.request import Request
-from copilot_runtime.transports.transport import Refusal, Services, Transport
+from copilot_runtime.transports.transport import Services, Transport, check_method
 
 _PRIVATE = {"cache-control": "private, no-store", "x-content-type-options": "nosniff"}
 
@@ -36,8 +36,7 @@ class AccessEndpoint(Transport):
 
     async def __call__(self, request: Request) -> None:
         assert self._report is not None
-        if request.method not in ("GET", "HEAD"):
-            raise Refusal(405, {"error": "Method not allowed"}, {"allow": "GET, HEAD"})
+        check_method(request, "GET", "HEAD")
         match request.path.split("/")[1:]:
             case ["whoami"]:
                 is_operator = self._is_operator(request)

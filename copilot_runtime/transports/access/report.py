@@ -8,10 +8,10 @@ from typing import Any
 from copilot_runtime.config.access import ROLES
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.identity import SCOPES
-from copilot_runtime.interfaces import Caller
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.security.api_keys.key import ApiKey
 from copilot_runtime.security.authentication.chain import SchemeChain
-from copilot_runtime.security.limits.limiter import Limiter, Standing
+from copilot_runtime.security.limits.limiter import Limiter, LimitStatus
 
 _MOST_KEYS = 1_000
 
@@ -41,19 +41,18 @@ class AccessReport:
     async def describe_caller(self, caller: Caller, *, is_operator: bool) -> Mapping[str, Any]:
         """Return who somebody is, what they may do, and how much of their limits is used."""
         identity = caller.identity
-        standings = (
-            await self._limiter.list_standings(identity, caller.user) if self._limiter else ()
-        )
+        statuses = await self._limiter.list_statuses(identity, caller.user) if self._limiter else ()
         return {
             "user": identity.user,
             "tenant": identity.tenant or None,
             "owner": caller.user,
             "roles": [*identity.roles],
+            "unknown_roles": self._settings.access.list_unknown(identity.roles),
             "scopes": sorted(identity.permissions),
             "method": identity.method or None,
             "key": identity.key or None,
             "is_operator": is_operator,
-            "limits": [describe_standing(standing) for standing in standings],
+            "limits": [describe_status(status) for status in statuses],
         }
 
     async def describe_server(self) -> Mapping[str, Any]:
@@ -94,9 +93,9 @@ class AccessReport:
         }
 
 
-def describe_standing(standing: Standing) -> Mapping[str, Any]:
+def describe_status(status: LimitStatus) -> Mapping[str, Any]:
     """Return a limit and how much of it is used."""
-    return {**standing._asdict(), "seconds_left": round(standing.seconds_left)}
+    return {**status._asdict(), "seconds_left": round(status.seconds_left)}
 
 
 def describe_key(key: ApiKey, now: float) -> Mapping[str, Any]:

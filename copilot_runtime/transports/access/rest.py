@@ -9,19 +9,17 @@ from pydantic import BaseModel, Field
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from copilot_runtime.transports.agui.rest import Problem
-from copilot_runtime.transports.rest_route import RestRoute, answer_by_app
-
-_PROBLEM: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
+from copilot_runtime.transports.rest_route import PROBLEMS, RestRoute, answer_by_app
 
 
-class StandingModel(BaseModel):
+class LimitStatusModel(BaseModel):
     """A limit, how much of it is used, and when all of it is there again."""
 
     level: str = Field(examples=["user"])
     kind: str = Field(examples=["tokens"])
     used: float = Field(examples=[42_000])
     limit: float = Field(examples=[200_000])
+    seconds: int = Field(description="The time that the limit is for.", examples=[86_400])
     seconds_left: int = Field(examples=[3600])
 
 
@@ -32,11 +30,15 @@ class WhoamiModel(BaseModel):
     tenant: str | None = Field(examples=["acme"])
     owner: str | None = Field(examples=["tenant:acme/ann"])
     roles: list[str] = Field(examples=[["user"]])
+    unknown_roles: list[str] = Field(
+        description="Those of them that the settings do not know: they allow nothing.",
+        examples=[["offline_access"]],
+    )
     scopes: list[str] = Field(examples=[["runs:start", "threads:read"]])
     method: str | None = Field(examples=["api_key"])
     key: str | None = Field(examples=["0123456789abcdef"])
     is_operator: bool = Field(examples=[False])
-    limits: list[StandingModel]
+    limits: list[LimitStatusModel]
 
 
 class AccessModel(BaseModel):
@@ -65,7 +67,7 @@ def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
 @lru_cache(maxsize=16)
 def _make_routes(path: str) -> Sequence[RestRoute]:
     routes = APIRouter(
-        prefix=f"{path}/access", tags=["access"], route_class=RestRoute, responses=_PROBLEM
+        prefix=f"{path}/access", tags=["access"], route_class=RestRoute, responses=PROBLEMS
     )
 
     @routes.get("", response_model=AccessModel)

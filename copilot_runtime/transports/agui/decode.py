@@ -10,11 +10,11 @@ from typing import Any
 
 from copilot_runtime.agui.messages import decode_messages
 from copilot_runtime.errors import Misuse
-from copilot_runtime.interfaces import (
-    DEFAULT_AGENT,
-    Action,
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.agent import DEFAULT_AGENT
+from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.interfaces.run_input import (
     AgentInput,
-    Caller,
     ContextItem,
     Parameters,
     Resume,
@@ -27,7 +27,7 @@ from copilot_runtime.jsonvalue import (
     require_text,
     to_text,
 )
-from copilot_runtime.messages import drop_empty_results
+from copilot_runtime.messages import drop_empty_results, new_id
 from copilot_runtime.threads.log_ids import build_log_id
 from copilot_runtime.threads.validation import LONGEST, check_id, check_thread_id
 from copilot_runtime.transports.parameters import (
@@ -50,7 +50,8 @@ def run_input(
 ) -> RunInput:
     """Translate a request for an agent, None for the plain chat.
 
-    Only what is asked for by `run` is a part of its thread, and goes on when its client leaves.
+    Only what is asked for by `run` is a part of its thread, goes on when its client leaves, and is
+    found again by its log id when the same request comes twice.
     Raises `Misuse` that names what is wrong, or `LimitExceeded` for too long a conversation.
     """
     fields = require_object(body, "the body")
@@ -64,6 +65,8 @@ def run_input(
     forwarded_props = require_object(fields.get("forwardedProps") or {}, "forwardedProps")
     state = fields.get("state")
     parent = fields.get("parentRunId")
+    is_run = name == "run"
+    question = (agent, messages, fields.get("resume"), forwarded_props)
     return RunInput(
         thread_id=_id(fields, "threadId", check_thread_id),
         run_id=_id(fields, "runId"),
@@ -80,12 +83,12 @@ def run_input(
         operation=f"agent/{name}",
         request_type="Suggestion" if name == "suggest" else "Chat",
         follow_up="server",
-        detached=name == "run",
+        detached=is_run,
         user=caller.user,
         identity=caller.identity,
         parent=caller.parent,
-        persist=name == "run",
-        log_id=build_log_id(agent, messages, fields.get("resume"), forwarded_props),
+        persist=is_run,
+        log_id=build_log_id(*question) if is_run else new_id(),
     )
 
 

@@ -24,10 +24,12 @@ from copilot_runtime.errors import (
 )
 from copilot_runtime.events import Event, RunFailed, RunFinished, RunStarted
 from copilot_runtime.generative_ui.mcp_apps.proxy import PROPERTY
-from copilot_runtime.interfaces import DEFAULT_AGENT, Caller, RunInput
+from copilot_runtime.interfaces.agent import DEFAULT_AGENT
+from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, optional_text
-from copilot_runtime.runtime.conversations import Log
+from copilot_runtime.runtime.run import Log
 from copilot_runtime.transports import trace_ids
 from copilot_runtime.transports.agui import threads
 from copilot_runtime.transports.agui.decode import run_input

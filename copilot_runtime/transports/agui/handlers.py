@@ -10,14 +10,16 @@ import orjson
 from copilot_runtime import __version__
 from copilot_runtime.errors import AgentNotFound, Misuse
 from copilot_runtime.generative_ui.options import A2ui, GenerativeUi
-from copilot_runtime.interfaces import DEFAULT_AGENT, Agent, Caller
+from copilot_runtime.interfaces.agent import DEFAULT_AGENT, Agent
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.jsonvalue import as_object
 from copilot_runtime.runtime.conversations import Conversations
-from copilot_runtime.threads.store import StoredRun, ThreadKey
+from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadPage, ThreadQuery
 from copilot_runtime.transports.agui import threads
 from copilot_runtime.transports.agui.encode import Dialect
 from copilot_runtime.transports.agui.errors import no_agent
 from copilot_runtime.transports.agui.routes import Name, Operation
+from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.thread_push.push import ThreadPush
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ class Answers:
         self._push = push
 
     async def of(self, operation: Operation, caller: Caller, *, socket_url: str = "") -> Answer:
-        """Perform an operation. Raises `Refusal` or `CopilotError`.
+        """Perform an operation. Raises `Refusal`, `BadRequest` or `CopilotError`.
 
         `socket_url` is where this caller is told of changes of threads; empty for nowhere.
         """
@@ -102,7 +104,7 @@ class Answers:
                 return 200, await self._stop(operation, caller)
             case "list threads":
                 query = threads.thread_query(caller, operation.query)
-                page = threads.page(await self._conversations.list(query))
+                page = threads.page(await self._list(query))
                 if self._push is not None and socket_url:
                     page["joinCode"] = await self._push.tokens.make_code(query.owner)
                 return 200, page
@@ -117,6 +119,12 @@ class Answers:
                 return 204, None
             case _:
                 return await self._of_thread(operation, caller)
+
+    async def _list(self, query: ThreadQuery) -> ThreadPage:
+        try:
+            return await self._conversations.list(query)
+        except Misuse as error:  # only the store knows its cursors
+            raise BadRequest(f"The query parameter cursor is wrong: {error.message}") from error
 
     async def _of_thread(self, operation: Operation, caller: Caller) -> Answer:
         conversations = self._conversations

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from copilot_runtime.transports.agui.routes import OPERATION, Name, Operation
-from copilot_runtime.transports.rest_route import RestRoute, StreamRoute, answer_by_app
+from copilot_runtime.transports.rest_route import PROBLEMS, RestRoute, StreamRoute, answer_by_app
 
 
 class _Model(BaseModel):
@@ -198,14 +198,6 @@ class Transcript(_Model):
     type: str = Field(examples=["audio/webm"])
 
 
-class Problem(BaseModel):
-    """Why there is no other answer; the sentence is in `message` or in `details`."""
-
-    error: str = Field(examples=["Not found"])
-    message: str | None = Field(default=None, examples=["There is no such thread."])
-    details: str | None = Field(default=None, examples=[None])
-
-
 class ThreadListQuery(BaseModel):
     """Which threads to list."""
 
@@ -217,7 +209,6 @@ class ThreadListQuery(BaseModel):
     )
 
 
-_PROBLEM: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "AG-UI events, as server-sent events.",
@@ -237,14 +228,14 @@ def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
 @lru_cache(maxsize=16)
 def _make_routes(path: str) -> Sequence[RestRoute]:
     common: Any = {"prefix": path, "route_class": RestRoute}
-    threads = APIRouter(**common, tags=["threads"], responses=_PROBLEM)
-    agents = APIRouter(**common, tags=["agents"], responses=_PROBLEM)
+    threads = APIRouter(**common, tags=["threads"], responses=PROBLEMS)
+    agents = APIRouter(**common, tags=["agents"], responses=PROBLEMS)
     streams = APIRouter(
         prefix=path,
         route_class=StreamRoute,
         tags=["agents"],
         default_response_class=Response,
-        responses={**_PROBLEM, **_EVENTS},
+        responses={**PROBLEMS, **_EVENTS},
     )
 
     def perform(name: Name, **fields: Any) -> Response:

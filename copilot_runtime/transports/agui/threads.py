@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from copilot_runtime.agui.messages import encode_messages
-from copilot_runtime.errors import Cancelled, Interrupted, Misuse
+from copilot_runtime.errors import Cancelled, Interrupted
 from copilot_runtime.events import (
     LAST,
     ActionExecutionArgs,
@@ -19,12 +19,14 @@ from copilot_runtime.events import (
     TextMessageContent,
     is_question,
 )
-from copilot_runtime.interfaces import Batch, Caller
+from copilot_runtime.interfaces.bus import Batch
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.runtime.interrupts import find_asking_run
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadPage, ThreadQuery
 from copilot_runtime.transcript import fold_thread
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
+from copilot_runtime.transports.body import BadRequest
 
 _PART = 16 * 1024
 """Characters of a text in one event of a replay."""
@@ -38,14 +40,14 @@ _INCOMPLETE = RunFailed(
 
 
 def thread_key(caller: Caller, id: str) -> ThreadKey:
-    return ThreadKey(caller.user or "", id)
+    return ThreadKey.of(caller.user, id)
 
 
 def thread_query(caller: Caller, query: Mapping[str, str]) -> ThreadQuery:
-    """Read the query of a list of threads. Raises `Misuse`."""
+    """Read the query of a list of threads. Raises `BadRequest`."""
     limit = query.get("limit") or "50"
     if not limit.isascii() or not limit.isdigit() or len(limit) > 9:
-        raise Misuse(f"limit must be a number, not {limit[:40]!r}.")
+        raise BadRequest(f"The query parameter limit must be a number, not {limit[:40]!r}.")
     return ThreadQuery(
         owner=caller.user or "",
         agent=query.get("agentId") or None,

@@ -13,7 +13,8 @@ from copilot_runtime.agents.analyst.analyst import Analyst
 from copilot_runtime.agents.analyst.scope import Scope
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import AgentNotFound
-from copilot_runtime.interfaces import Agents, Caller
+from copilot_runtime.interfaces.agent import Agents
+from copilot_runtime.interfaces.caller import Caller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

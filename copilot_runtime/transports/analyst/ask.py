@@ -9,11 +9,13 @@ from uuid import uuid4
 
 from copilot_runtime.agents.analyst.agent import AnalystAgent
 from copilot_runtime.errors import NotFound
-from copilot_runtime.events import LAST
-from copilot_runtime.interfaces import Agent, Events, Resume, RunInput
+from copilot_runtime.events import LAST, Events
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.run_input import Resume, RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_objects, as_text
 from copilot_runtime.messages import Message, TextMessage, new_id
-from copilot_runtime.runtime.conversations import Conversations, Log
+from copilot_runtime.runtime.conversations import Conversations
+from copilot_runtime.runtime.run import Log
 from copilot_runtime.telemetry.analyst_spans import start_request_span
 from copilot_runtime.telemetry.span import Span
 from copilot_runtime.telemetry.telemetry import Telemetry
@@ -197,7 +199,7 @@ class Answers:
     async def _find_messages(self, ask: Ask, user: str | None) -> list[Message]:
         """Return the conversation: that of the session, or else what the client sent."""
         if ask.session_id:
-            stored = await self._runs.runs(ThreadKey(user or "", ask.session_id))
+            stored = await self._runs.runs(ThreadKey.of(user, ask.session_id))
             if stored:
                 return fold_thread(run.events for run in stored)
         return [

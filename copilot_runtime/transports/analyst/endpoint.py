@@ -15,11 +15,11 @@ from copilot_runtime.jsontext import dumps
 from copilot_runtime.transports.analyst.access import AnalystAccess, Viewer
 from copilot_runtime.transports.analyst.ask import Answers, read_ask
 from copilot_runtime.transports.analyst.encode import Frame
-from copilot_runtime.transports.analyst.requests import PRIVATE, check_method, read_json
+from copilot_runtime.transports.analyst.requests import PRIVATE, read_json
 from copilot_runtime.transports.analyst.resources import Resources
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request
-from copilot_runtime.transports.transport import Services, Transport, find_data_scope
+from copilot_runtime.transports.transport import Services, Transport, check_method, find_data_scope
 
 Frames = AsyncGenerator[tuple[str, Frame], None]
 """Parts of an answer, each with its id."""

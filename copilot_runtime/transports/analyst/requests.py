@@ -4,7 +4,6 @@ from typing import Any
 
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request
-from copilot_runtime.transports.transport import Refusal
 
 PRIVATE = {"cache-control": "private, no-store", "x-content-type-options": "nosniff"}
 """Headers of answers that are for one person."""
@@ -18,9 +17,3 @@ async def read_json(request: Request) -> Any:
         return await request.json()
     except ValueError:
         raise BadRequest("The request body is no JSON.") from None
-
-
-def check_method(request: Request, *methods: str) -> None:
-    """Raise `Refusal` (405) for another method."""
-    if request.method not in methods:
-        raise Refusal(405, {"error": "Method not allowed"}, {"allow": ", ".join(methods)})

@@ -13,10 +13,11 @@ from copilot_runtime.errors import NotFound
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.transports.analyst.access import Viewer
-from copilot_runtime.transports.analyst.requests import PRIVATE, check_method, read_json
+from copilot_runtime.transports.analyst.requests import PRIVATE, read_json
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import run_until_disconnect
+from copilot_runtime.transports.transport import check_method
 
 _MOST_TEXT = 2_000
 _PLAIN_NAME = re.compile(r"[^A-Za-z0-9._-]+")

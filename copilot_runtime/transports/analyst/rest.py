@@ -9,8 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from copilot_runtime.transports.agui.rest import Problem
-from copilot_runtime.transports.rest_route import RestRoute, StreamRoute, answer_by_app
+from copilot_runtime.transports.rest_route import PROBLEMS, RestRoute, StreamRoute, answer_by_app
 
 _SQL = "SELECT region, sum(revenue) AS revenue FROM orders GROUP BY ALL"
 
@@ -135,7 +134,6 @@ class CountModel(BaseModel):
     count: int = Field(examples=[3])
 
 
-_PROBLEM: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Server-sent events: `thought`, then `response` or `error`, then `done`.",
@@ -176,7 +174,7 @@ def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
 
 @lru_cache(maxsize=16)
 def _make_routes(path: str) -> Sequence[RestRoute]:
-    common: Any = {"prefix": path, "tags": ["analyst"], "responses": _PROBLEM}
+    common: Any = {"prefix": path, "tags": ["analyst"], "responses": PROBLEMS}
     analyst = APIRouter(route_class=RestRoute, **common)
     streams = APIRouter(route_class=StreamRoute, default_response_class=Response, **common)
     _add_questions(analyst, streams)

@@ -1,7 +1,7 @@
 """The pages to try a runtime at: the chat, what the runtime knows, and what it did."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from starlette.datastructures import Headers
@@ -98,13 +98,7 @@ def knowledge_route(endpoint_path: str, path: str = "/knowledge", *, home: str =
 
     The page itself has no data: it asks for it as whoever opens it.
     """
-
-    async def answer(request: Request) -> Response:
-        root = request.scope.get("root_path", "").rstrip("/")
-        values = {"__ENDPOINT__": root + endpoint_path or "/", "__HOME__": root + home}
-        return _knowledge().respond(request, values)
-
-    return _BrowserRoute(path, answer, methods=["GET"], name="knowledge")
+    return _page_route(_knowledge, endpoint_path, path, "knowledge", home=home)
 
 
 def plans_route(
@@ -115,6 +109,46 @@ def plans_route(
     The page itself has no data: it asks for it as whoever opens it. With a `traces_path`, it leads
     operators to the page of that route.
     """
+    return _page_route(_plans, endpoint_path, path, "plans", home=home, traces_path=traces_path)
+
+
+def traces_route(endpoint_path: str, path: str = "/traces", *, home: str = "/") -> Route:
+    """Return the route of a page that shows what the runtime at `endpoint_path` did.
+
+    The page itself has no data: it asks for it as whoever opens it.
+    """
+    return _page_route(_traces, endpoint_path, path, "traces", home=home)
+
+
+def analyst_route(endpoint_path: str, path: str = "/data", *, home: str = "/") -> Route:
+    """Return the route of a page that answers questions about the data at `endpoint_path`.
+
+    The page itself has no data: it asks for it as whoever opens it.
+    """
+    return _page_route(_analyst, endpoint_path, path, "analyst", home=home)
+
+
+def access_route(endpoint_path: str, path: str = "/access", *, home: str = "/") -> Route:
+    """Return the route of a page that shows who may do what at `endpoint_path`.
+
+    The page itself has no data: it asks for it as whoever opens it.
+    """
+    return _page_route(_access, endpoint_path, path, "access", home=home)
+
+
+def _page_route(
+    open_document: Callable[[], Document],
+    endpoint_path: str,
+    path: str,
+    name: str,
+    *,
+    home: str,
+    traces_path: str = "",
+) -> Route:
+    """Return the route of a page of data, which leads back to `home`.
+
+    It is for browsers alone where the runtime itself answers at its path.
+    """
 
     async def answer(request: Request) -> Response:
         root = request.scope.get("root_path", "").rstrip("/")
@@ -123,54 +157,11 @@ def plans_route(
             "__HOME__": root + home,
             "__TRACES__": root + traces_path if traces_path else "",
         }
-        return _plans().respond(request, values)
+        return open_document().respond(request, values)
 
-    kind = _BrowserRoute if f"{endpoint_path.rstrip('/')}/plans" == path else Route
-    return kind(path, answer, methods=["GET"], name="plans")
-
-
-def traces_route(endpoint_path: str, path: str = "/traces", *, home: str = "/") -> Route:
-    """Return the route of a page that shows what the runtime at `endpoint_path` did.
-
-    The page itself has no data: it asks for it as whoever opens it.
-    """
-
-    async def answer(request: Request) -> Response:
-        root = request.scope.get("root_path", "").rstrip("/")
-        values = {"__ENDPOINT__": root + endpoint_path or "/", "__HOME__": root + home}
-        return _traces().respond(request, values)
-
-    kind = _BrowserRoute if f"{endpoint_path.rstrip('/')}/traces" == path else Route
-    return kind(path, answer, methods=["GET"], name="traces")
-
-
-def analyst_route(endpoint_path: str, path: str = "/data", *, home: str = "/") -> Route:
-    """Return the route of a page that answers questions about the data at `endpoint_path`.
-
-    The page itself has no data: it asks for it as whoever opens it.
-    """
-
-    async def answer(request: Request) -> Response:
-        root = request.scope.get("root_path", "").rstrip("/")
-        values = {"__ENDPOINT__": root + endpoint_path or "/", "__HOME__": root + home}
-        return _analyst().respond(request, values)
-
-    return _BrowserRoute(path, answer, methods=["GET"], name="analyst")
-
-
-def access_route(endpoint_path: str, path: str = "/access", *, home: str = "/") -> Route:
-    """Return the route of a page that shows who may do what at `endpoint_path`.
-
-    The page itself has no data: it asks for it as whoever opens it.
-    """
-
-    async def answer(request: Request) -> Response:
-        root = request.scope.get("root_path", "").rstrip("/")
-        values = {"__ENDPOINT__": root + endpoint_path or "/", "__HOME__": root + home}
-        return _access().respond(request, values)
-
-    kind = _BrowserRoute if f"{endpoint_path.rstrip('/')}/access" == path else Route
-    return kind(path, answer, methods=["GET"], name="access")
+    is_same = f"{endpoint_path.rstrip('/')}/{name}" == path
+    kind = _BrowserRoute if is_same else Route
+    return kind(path, answer, methods=["GET"], name=name)
 
 
 class _BrowserRoute(Route):

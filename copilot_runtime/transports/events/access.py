@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 
 from copilot_runtime.errors import Misuse
-from copilot_runtime.interfaces import START, Caller, Cursor
+from copilot_runtime.interfaces.bus import START, Cursor
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.knowledge.access import Access, AccessAction, Actor, require
 from copilot_runtime.knowledge.events import (

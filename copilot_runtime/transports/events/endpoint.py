@@ -24,6 +24,7 @@ from copilot_runtime.transports.transport import (
     Refusal,
     Services,
     Transport,
+    check_method,
     find_data_scope,
 )
 
@@ -53,13 +54,11 @@ class EventsEndpoint(Transport):
 
     async def __call__(self, request: Request) -> None:
         assert self._events is not None
-        match request.method:
-            case "POST":
-                await self._publish(self._events, request)
-            case "GET":
-                await self._read(self._events, request)
-            case _:
-                raise Refusal(405, {"error": "Method not allowed"}, {"allow": "GET, POST"})
+        check_method(request, "GET", "POST")
+        if request.method == "POST":
+            await self._publish(self._events, request)
+        else:
+            await self._read(self._events, request)
 
     def refuse(self, error: Exception) -> Refusal:
         refusal = super().refuse(error)

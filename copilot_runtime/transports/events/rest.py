@@ -9,8 +9,13 @@ from pydantic import BaseModel, Field
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from copilot_runtime.transports.agui.rest import Problem
-from copilot_runtime.transports.rest_route import RestRoute, StreamRoute, answer_by_app
+from copilot_runtime.transports.rest_route import (
+    PROBLEMS,
+    Problem,
+    RestRoute,
+    StreamRoute,
+    answer_by_app,
+)
 
 _CONVERSATION = "common.User.ann/common.Conversation.t1"
 _CURSOR = "3f2a9c1b-42"
@@ -66,7 +71,6 @@ class EventQuery(BaseModel):
     limit: str = Field("", description="Most events of a page.")
 
 
-_PROBLEM: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "A page; with Accept: text/event-stream, an event of SSE for each, whose id "
@@ -91,13 +95,13 @@ def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
 @lru_cache(maxsize=16)
 def _make_routes(path: str) -> Sequence[RestRoute]:
     events = APIRouter(
-        prefix=f"{path}/events", route_class=RestRoute, tags=["events"], responses=_PROBLEM
+        prefix=f"{path}/events", route_class=RestRoute, tags=["events"], responses=PROBLEMS
     )
     streams = APIRouter(
         prefix=f"{path}/events",
         route_class=StreamRoute,
         tags=["events"],
-        responses={**_PROBLEM, **_STREAM},
+        responses={**PROBLEMS, **_STREAM},
     )
 
     @streams.get("", response_model=EventPageModel)

@@ -7,7 +7,7 @@ from typing import Any
 from graphql import DocumentNode
 
 from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.interfaces import Caller
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.transports.graphql.documents import Documents

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 from copilot_runtime.actions.sources import parse_frontend_action
 from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.interfaces import (
-    Action,
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.run_input import (
     AgentInput,
     ContextItem,
     GuardrailRules,

@@ -30,6 +30,7 @@ from graphql import (
     validate,
 )
 
+from copilot_runtime.transports.graphql.introspection import IntrospectionLimitsRule
 from copilot_runtime.transports.graphql.plan import Plan, compile_plan
 
 _CACHE_SIZE = 64
@@ -56,7 +57,8 @@ class Documents:
     """Documents by their text, of at most `max_length` characters and `max_tokens` tokens.
 
     `max_depth`, `max_aliases` and `max_repeats` bound each operation: fields of one name are
-    compared, each with each (240 of them cost half a second; the client's chat has 34).
+    compared, each with each (240 of them cost half a second; the client's chat has 34). What may
+    be asked of the schema itself is bounded by `IntrospectionLimitsRule`.
     Valid documents are remembered.
     """
 
@@ -77,11 +79,8 @@ class Documents:
         self.max_aliases = max_aliases
         self.max_tokens = max_tokens
         self.max_repeats = max_repeats
-        self._rules = (
-            specified_rules
-            if introspection
-            else (*specified_rules, NoSchemaIntrospectionCustomRule)
-        )
+        schema_rule = IntrospectionLimitsRule if introspection else NoSchemaIntrospectionCustomRule
+        self._rules = (*specified_rules, schema_rule)
         self._known: dict[str, Document] = {}
         self._lock = Lock()
         self._reader = ThreadPoolExecutor(1, "graphql-documents")

@@ -12,7 +12,7 @@ import strawberry
 from strawberry import UNSET
 
 from copilot_runtime.errors import LimitExceeded, Misuse
-from copilot_runtime.interfaces import Passage
+from copilot_runtime.interfaces.retrieval import Passage
 from copilot_runtime.knowledge.events import EventFilter
 from copilot_runtime.knowledge.identifiers import strip_namespace
 from copilot_runtime.knowledge.policies import build_actor, conversation_identifier

@@ -29,7 +29,7 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import START, Cursor
+from copilot_runtime.interfaces.bus import START, Cursor
 from copilot_runtime.jsonvalue import to_text
 from copilot_runtime.messages import (
     ActionExecutionMessage,

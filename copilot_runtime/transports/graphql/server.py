@@ -98,8 +98,11 @@ class GraphQLServer:
         try:
             operation = await read_request(request)
             document = await self._documents.get(operation.query)
-            if document.node is not None:
+            if document.errors:  # nothing is done, and its names are whatever somebody wrote
+                request.is_read = True
+            elif document.node is not None:
                 name_operation(document.node, operation.operation_name, request)
+            if document.node is not None:
                 reads_only = request.method == "GET"
                 _check_operation(document.node, operation.operation_name, reads_only=reads_only)
             if document.errors:

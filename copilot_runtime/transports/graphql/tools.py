@@ -10,7 +10,8 @@ import strawberry
 
 from copilot_runtime.actions import catalog
 from copilot_runtime.errors import CopilotError
-from copilot_runtime.interfaces import Action, ActionContext, RunInput
+from copilot_runtime.interfaces.action import Action, ActionContext
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import new_id
 from copilot_runtime.transports.graphql.context import Context

@@ -171,9 +171,10 @@ class KnownDocuments(SchemaExtension):
         finally:
             connection.operations -= 1
             context.stop_runs()
-            if document.node is not None and (record := connection.request.record) is not None:
+            valid = None if document.errors else document.node
+            if valid is not None and (record := connection.request.record) is not None:
                 request = copy(connection.request)
-                name_operation(document.node, execution.operation_name, request)
+                name_operation(valid, execution.operation_name, request)
                 record(request, refusal)
 
 

@@ -1,5 +1,7 @@
 """The services of a runtime over gRPC: https://grpc.io. Needs the extra `grpc`."""
 
+from collections.abc import Iterable
+
 _HERE = "copilot_runtime.transports.grpc.services"
 
 RPC_SERVICES = {
@@ -15,3 +17,10 @@ RPC_SERVICES = {
     "vector": f"{_HERE}.vector:VectorService",
 }
 """Name in the setting `grpc.services` → import string of what makes it of `Services`."""
+
+_WITHOUT_MODEL = frozenset({"context", "event", "graph", "memory", "tool", "trace", "vector"})
+
+
+def asks_model(names: Iterable[str]) -> bool:
+    """Return whether services may ask the model of the runtime: those of others may."""
+    return not _WITHOUT_MODEL.issuperset(names)

@@ -28,17 +28,18 @@ from copilot_runtime.errors import (
     Misuse,
     RunStalled,
 )
-from copilot_runtime.identity import OPERATE, USER_SCOPES, Identity
-from copilot_runtime.interfaces import Caller
+from copilot_runtime.identity import OPERATE, USER_SCOPES, Forbidden, Identity
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.rpc.names import CODE, TENANT, USER, name_operation
 from copilot_runtime.security.authentication.chain import check_identity
 from copilot_runtime.security.limits.limiter import Limiter
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import NO_SPAN, Span, set_current_span
 from copilot_runtime.telemetry.telemetry import Telemetry
-from copilot_runtime.threads.validation import check_id
+from copilot_runtime.threads.validation import check_owner
 from copilot_runtime.transports.auth import Authenticator, Unauthorized
 from copilot_runtime.transports.body import BadRequest
+from copilot_runtime.transports.grpc.message import MessageReader
 from copilot_runtime.transports.grpc.service import Call, RpcMethod, RpcService
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.request_audit import RequestAudit
@@ -96,7 +97,7 @@ class Status:
 class CallGate:
     """Lets calls in, counts them, writes them down, and makes their spans.
 
-    `timeout` is for calls without a stream, in seconds; 0 for any.
+    `timeout` is for calls without a stream, in seconds; 0 for any. `read_timeout` is for messages.
     """
 
     authenticator: Authenticator
@@ -104,6 +105,7 @@ class CallGate:
     limiter: Limiter | None
     audit: RequestAudit | None
     max_bytes: int
+    read_timeout: float
     timeout: float
     is_closing: Callable[[], bool]
 
@@ -124,13 +126,15 @@ class CallGate:
                 hint="Leave it out of list_methods.",
             )
         one = _Method(self, descriptor, method)
+        # Streams look the same to clients, and gRPC does not read their message before it is asked.
         if descriptor.server_streaming:
-            return grpc.unary_stream_rpc_method_handler(one.stream)
-        return grpc.unary_unary_rpc_method_handler(one.answer)
+            return grpc.stream_stream_rpc_method_handler(one.stream)
+        return grpc.stream_unary_rpc_method_handler(one.answer)
 
     async def admit(self, request: Request, path: str, scope_name: str) -> Caller:
         """Return who calls. Raises `CopilotError` and `Refusal` for whom may not."""
-        user, tenant = (request.headers.get(name, "") for name in (USER, TENANT))
+        user = unquote(request.headers.get(USER, ""))
+        tenant = request.headers.get(TENANT, "")
         request.operation = name_operation(path, user, tenant)
         caller = await self.authenticator.authenticate(request)
         if user or tenant:
@@ -148,6 +152,26 @@ class CallGate:
             self.audit.record(request, error)
 
 
+class _CallRequest(Request):
+    """A call as a request, whose body is its message."""
+
+    def __init__(self, scope: Scope, reader: MessageReader, *, path: str) -> None:
+        super().__init__(scope, _refuse_receive, _refuse_send, path=path)
+        self._reader = reader
+
+    async def body(self) -> bytes:
+        """Return the message, which stays with its reader. Raises `BadRequest`."""
+        return await self._reader.read()
+
+
+async def _refuse_receive() -> ReceivedMessage:
+    raise AssertionError("the message of a call is read by its reader")
+
+
+async def _refuse_send(message: Any) -> None:
+    raise AssertionError(f"nobody answers a call by {message['type']}")
+
+
 class _Method:
     """One method, which answers calls in bytes: who calls is known before these are read."""
 
@@ -158,7 +182,7 @@ class _Method:
         self._request_class = GetMessageClass(descriptor.input_type)
         self._is_read = descriptor.GetOptions().idempotency_level == _READS
 
-    async def answer(self, data: bytes, context: Context) -> bytes:
+    async def answer(self, _messages: object, context: Context) -> bytes:
         """Answer a call with one message."""
         answer = b""
 
@@ -168,10 +192,10 @@ class _Method:
             async with asyncio.timeout(self._gate.timeout or None):
                 answer = (await run(message, call)).SerializeToString()
 
-        await self._perform(data, context, work)
+        await self._perform(context, work)
         return answer
 
-    async def stream(self, data: bytes, context: Context) -> None:
+    async def stream(self, _messages: object, context: Context) -> None:
         """Answer a call with a stream of messages."""
 
         async def work(message: Message, call: Call) -> None:
@@ -180,15 +204,22 @@ class _Method:
                 async for one in answers:
                     await context.write(one.SerializeToString())
 
-        await self._perform(data, context, work)
+        await self._perform(context, work)
 
     async def _perform(
-        self, data: bytes, context: Context, work: Callable[[Message, Call], Awaitable[None]]
+        self, context: Context, work: Callable[[Message, Call], Awaitable[None]]
     ) -> None:
-        """Let a call in and do its work; end it with the status of what was raised."""
+        """Let a call in and do its work, or set the status of what was raised.
+
+        Nothing is raised by `context.abort`: gRPC keeps that error, which keeps all that is here,
+        until Python looks for cycles.
+        """
         scope = build_scope(f"/{self._name}", context)
-        request = self._build_request(scope, data)
+        gate = self._gate
+        reader = MessageReader(context, max_bytes=gate.max_bytes, timeout=gate.read_timeout)
+        request = self._build_request(scope, reader)
         span: Span = NO_SPAN
+        has_message = False
         try:
             caller = await self._gate.admit(request, f"/{self._name}", self._method.scope)
             span = self._start_span(caller, scope)
@@ -199,14 +230,20 @@ class _Method:
                 headers=request.headers,
                 is_closing=self._gate.is_closing,
             )
-            await work(self._parse(data), call)
+            message = self._parse(await reader.take())
+            has_message = True
+            await work(message, call)
         except Exception as error:  # of services, hooks and stores: each becomes a status
             status = convert_error(error, self._name)
             _fail(span, error, status)
             request.set_retry_after(error)
             self._gate.record(request, error)
-            await context.abort(status.code, status.message, status.metadata)
+            context.set_code(status.code)
+            context.set_details(status.message)
+            context.set_trailing_metadata(status.metadata)
         except asyncio.CancelledError:
+            if has_message:  # who leaves does not undo what they asked for
+                self._gate.record(request, None)
             span.set_attributes({semconv.RPC_RESPONSE_STATUS_CODE: "CANCELLED"})
             raise
         else:
@@ -214,18 +251,9 @@ class _Method:
         finally:
             span.end()
 
-    def _build_request(self, scope: Scope, data: bytes) -> Request:
+    def _build_request(self, scope: Scope, reader: MessageReader) -> Request:
         """Return the call as a request, for what decides about requests."""
-
-        async def receive() -> ReceivedMessage:
-            return {"type": "http.request", "body": data, "more_body": False}
-
-        async def send(message: Any) -> None:
-            raise AssertionError(f"nobody answers a call by {message['type']}")
-
-        request = Request(
-            scope, receive, send, path=self._name, max_body_bytes=self._gate.max_bytes
-        )
+        request = _CallRequest(scope, reader, path=self._name)
         request.action = f"/{self._name}"
         request.is_read = self._is_read
         request.starts_run = self._method.starts_run
@@ -340,14 +368,20 @@ def _act_for(caller: Caller, user: str, tenant: str) -> Caller:
     Raises `Forbidden` for whom may not ask for others.
     """
     asking = caller.identity
-    asking.require(OPERATE)
+    if not asking.allows(OPERATE):
+        raise Forbidden(
+            f"{asking.owner or 'Nobody'!r} may not ask for a user: it needs the scope {OPERATE!r}. "
+            "Services have it by service_tokens.roles: [operator] at this server."
+        )
     identity = Identity(
         user=user or None,
         tenant=tenant,
         method="service",
+        key=asking.key,
+        actor=asking.owner or "",
         permissions=USER_SCOPES & asking.permissions,
         address=asking.address,
     )
     check_identity(identity)
-    check_id("user's id", identity.owner or "")
+    check_owner("user's id", identity.owner or "")
     return replace(caller, user=identity.owner, identity=identity)

@@ -6,7 +6,9 @@ from typing import Any, Protocol, get_args
 
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import Event, RunFailed
-from copilot_runtime.interfaces import DEFAULT_AGENT, Agent, Caller, RunInput
+from copilot_runtime.interfaces.agent import DEFAULT_AGENT, Agent
+from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import Message, Role, TextMessage, new_id
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.threads.store import ThreadKey
@@ -64,7 +66,7 @@ async def read_thread(
     conversations: Conversations, caller: Caller, thread_id: str
 ) -> Sequence[Message]:
     """Return the messages of a thread of the caller; none of one that does not exist."""
-    runs = await conversations.runs(ThreadKey(caller.user or "", thread_id))
+    runs = await conversations.runs(ThreadKey.of(caller.user, thread_id))
     return fold_thread(run.events for run in runs)
 
 

@@ -1,6 +1,7 @@
 """Listens for calls, and has the services that settings name, health and reflection."""
 
 import logging
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -8,10 +9,6 @@ from typing import Any
 
 import grpc
 from grpc.aio import Server
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_health.v1.health import SERVICE_NAME as HEALTH
-from grpc_reflection.v1alpha.reflection import SERVICE_NAME as REFLECTION
-from grpc_reflection.v1alpha.reflection import enable_server_reflection
 
 from copilot_runtime.config.grpc import GrpcSettings
 from copilot_runtime.config.settings import Settings
@@ -22,16 +19,18 @@ from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.grpc import RPC_SERVICES
 from copilot_runtime.transports.grpc.calls import CallGate
+from copilot_runtime.transports.grpc.public import PublicServices
 from copilot_runtime.transports.grpc.service import RpcService
 from copilot_runtime.transports.request_audit import RequestAudit
 from copilot_runtime.transports.transport import Services
 
 logger = logging.getLogger(__name__)
 
-_SERVING = health_pb2.HealthCheckResponse.SERVING
 _KEEPALIVE_MS = 30_000
 _LEAST_PING_MS = 10_000
 _MOST_METADATA = 32 * 1024
+_COMPRESSIONS = 0b101
+"""None, and gzip, which `unpack` bounds. Deflate is refused: it cannot be told from a message."""
 
 
 class GrpcServer:
@@ -59,12 +58,14 @@ class GrpcServer:
             limiter=limiter,
             audit=audit,
             max_bytes=settings.max_body_bytes,
+            read_timeout=settings.read_timeout,
             timeout=self._options.timeout,
             is_closing=lambda: self._is_closing,
         )
         self._is_closing = False
         self._server: Server | None = None
-        self._health = _build_health()
+        names = [one.descriptor.full_name for one in self.services]
+        self._public = PublicServices(names, reflects=self._options.reflection)
         self.shares_port = False
         """Whether other workers of the same server listen at the same address."""
         self.port = 0
@@ -80,16 +81,14 @@ class GrpcServer:
 
     async def open(self) -> None:
         """Listen. Raises `ConfigurationFailed` for an address that cannot be listened on."""
-        self._is_closing = False
+        self._is_closing, self._public.is_serving = False, True
         credentials = _read_credentials(self._options)
         server = grpc.aio.server(
             options=self._list_options(), maximum_concurrent_rpcs=self._options.max_calls
         )
-        server.add_generic_rpc_handlers([*map(self._gate.build_handler, self.services)])
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        names = [one.descriptor.full_name for one in self.services]
-        if self._options.reflection:
-            enable_server_reflection([*names, HEALTH, REFLECTION], server)
+        server.add_generic_rpc_handlers(
+            [*map(self._gate.build_handler, self.services), *self._public.build_handlers()]
+        )
         try:
             if credentials is None:
                 self.port = server.add_insecure_port(self._options.address)
@@ -101,9 +100,8 @@ class GrpcServer:
                 hint="Set grpc.address to another one, or stop who has it.",
             ) from error
         await server.start()
-        for name in ("", *names):
-            await self._health.set(name, _SERVING)
         self._server = server
+        names = [one.descriptor.full_name for one in self.services]
         logger.info("Services over gRPC at %s: %s", self.address, ", ".join(names))
 
     async def aclose(self) -> None:
@@ -111,18 +109,21 @@ class GrpcServer:
         server, self._server = self._server, None
         if server is None:
             return
-        self._is_closing = True
-        await self._health.enter_graceful_shutdown()
+        self._is_closing, self._public.is_serving = True, False
         await server.stop(self._settings.stop_timeout)
 
     def _list_options(self) -> Sequence[tuple[str, Any]]:
         limit = self._settings.max_body_bytes
         return [
             ("grpc.max_receive_message_length", limit),
+            ("grpc.per_message_decompression", 0),  # it has no limit: `unpack` has
+            ("grpc.compression_enabled_algorithms_bitset", _COMPRESSIONS),
             ("grpc.max_send_message_length", -1),  # what is sent, we have made
             ("grpc.max_metadata_size", _MOST_METADATA),
             # else a second server on the same port would get every other call, and nobody an error
             ("grpc.so_reuseport", int(self.shares_port)),
+            # else the window of a call that nobody reads grows to the size of any message
+            ("grpc.http2.bdp_probe", 0),
             ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
             ("grpc.http2.min_ping_interval_without_data_ms", _LEAST_PING_MS),
         ]
@@ -165,24 +166,21 @@ def check_access(options: GrpcSettings, *, has_users: bool) -> None:
         )
 
 
-def _build_health() -> Any:
-    """Return what says whether services are there; nobody waits for changes, without a token."""
-    module: Any = health  # the stubs of its types do not know its part for asyncio
-
-    class Health(module.aio.HealthServicer):
-        async def Watch(self, request: Any, context: Any) -> None:  # noqa: ARG002, N802
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Ask again by Check.")
-
-    return Health()
-
-
 def _import_class(name: str) -> Any:
+    """Return the class at `module:Class` or `folder/file.py:Class`, as `serve` finds a runtime."""
     module, _, attribute = name.partition(":")
+    file, folder = Path(module), Path.cwd()
+    if file.suffix == ".py" or len(file.parts) > 1:
+        folder, module = file.parent.resolve(), file.stem
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
     try:
         return getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ConfigurationFailed(
-            f"grpc.services names {name!r}, which cannot be imported: {error}."
+            f"grpc.services names {name!r}, which cannot be imported: {error}. Looked in the "
+            f"installed packages and in {folder}.",
+            hint="A file of another folder is named with it: shop/shop_service.py:ShopService",
         ) from error
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.types import Scope
 
 from copilot_runtime.errors import ConfigurationFailed, Misuse
-from copilot_runtime.interfaces import Caller
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.transports.transport import Services
 
 if TYPE_CHECKING:

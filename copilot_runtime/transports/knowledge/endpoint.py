@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from copilot_runtime.errors import NotFound
-from copilot_runtime.interfaces import Passage
+from copilot_runtime.interfaces.retrieval import Passage
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import as_object
 from copilot_runtime.knowledge import Knowledge
@@ -27,9 +27,9 @@ from copilot_runtime.transports.knowledge.files import (
 from copilot_runtime.transports.knowledge.page import POLICY, list_provenance, render_resource
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import (
-    Refusal,
     Services,
     Transport,
+    check_method,
     find_data_scope,
 )
 
@@ -61,7 +61,7 @@ class KnowledgeEndpoint(Transport):
         assert self._knowledge is not None
         view = _View(self._knowledge, request)
         if request.path == "knowledge/files":
-            _require(request, "POST")
+            check_method(request, "POST")
             await request.respond_json(201, await store_file(self._knowledge, request), _PRIVATE)
             return
         _, _, path = request.path.partition("/")
@@ -69,7 +69,7 @@ class KnowledgeEndpoint(Transport):
         if name == "context" and rest and request.method == "POST":
             await view.optimize_window(unquote(rest))
             return
-        _require(request, "GET", "HEAD")
+        check_method(request, "GET", "HEAD")
         match name, rest:
             case "", "":
                 await view.status()
@@ -222,11 +222,6 @@ class _View:
         if self._request.method == "HEAD":
             body = b""
         await self._request.respond(200, body, content_type=content_type, headers=headers)
-
-
-def _require(request: Request, *methods: str) -> None:
-    if request.method not in methods:
-        raise Refusal(405, {"error": "Method not allowed"}, {"allow": ", ".join(methods)})
 
 
 def _read_budget(body: bytes) -> int | None:

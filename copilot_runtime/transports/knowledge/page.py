@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 from urllib.parse import urlsplit
 
-from copilot_runtime.interfaces import Passage
+from copilot_runtime.interfaces.retrieval import Passage
 from copilot_runtime.jsonvalue import JsonValue, as_list, get_object, get_text
 from copilot_runtime.knowledge.resources import Resource
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from copilot_runtime import __version__
 from copilot_runtime.errors import RUN_FAILED, CopilotError, MissingPackage, Misuse
 from copilot_runtime.events import RunFailed
-from copilot_runtime.interfaces import Caller, RunInput
+from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import TextMessage, new_id
 from copilot_runtime.telemetry.context import SpanContext
 from copilot_runtime.telemetry.genai import omit_tool

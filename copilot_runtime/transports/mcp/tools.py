@@ -5,7 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from copilot_runtime.interfaces import Action, Agent
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.agent import Agent
 
 if TYPE_CHECKING:
     from mcp_types import Tool

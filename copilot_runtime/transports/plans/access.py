@@ -16,12 +16,13 @@ from starlette.types import Scope
 from copilot_runtime.agents.planner.agent import PlannerAgent
 from copilot_runtime.agents.planner.engine import PlanEngine
 from copilot_runtime.agents.planner.events import ANSWERS, ROOT, Answer, PlanEntry
+from copilot_runtime.agents.planner.feed import TaskText
 from copilot_runtime.agents.planner.log import PlanQuery, PlanSummary, build_missing_error
 from copilot_runtime.agents.planner.plan import Plan, Status
-from copilot_runtime.agents.planner.run import TaskText
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import Misuse, NotFound
-from copilot_runtime.interfaces import Agents, Caller
+from copilot_runtime.interfaces.agent import Agents
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.jsonvalue import JsonValue
 from copilot_runtime.threads.store import ThreadKey
 

@@ -5,9 +5,9 @@ from dataclasses import asdict
 from typing import Any, assert_never
 
 from copilot_runtime.agents.planner.events import PlanEntry, encode_event
+from copilot_runtime.agents.planner.feed import TaskText
 from copilot_runtime.agents.planner.log import PlanSummary
 from copilot_runtime.agents.planner.plan import Plan
-from copilot_runtime.agents.planner.run import TaskText
 from copilot_runtime.agents.planner.view import describe_plan
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.jsontext import dumps

@@ -26,9 +26,9 @@ from copilot_runtime.transports.plans.encode import (
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import run_until_disconnect
 from copilot_runtime.transports.transport import (
-    Refusal,
     Services,
     Transport,
+    check_method,
     find_data_scope,
 )
 
@@ -70,22 +70,22 @@ class PlansEndpoint(Transport):
         view = _View(self._access, request, self._is_closing)
         match [unquote(part) for part in request.path.split("/")[1:]]:
             case []:
-                _check_method(request, "GET", "HEAD")
+                check_method(request, "GET", "HEAD")
                 await view.list_plans()
             case [plan_id]:
-                _check_method(request, "GET", "HEAD")
+                check_method(request, "GET", "HEAD")
                 await view.show(plan_id)
             case [plan_id, "events"]:
-                _check_method(request, "GET")
+                check_method(request, "GET")
                 await view.stream(plan_id)
             case [plan_id, "tasks", task_id]:
-                _check_method(request, "GET", "HEAD")
+                check_method(request, "GET", "HEAD")
                 await view.show_task(plan_id, task_id)
             case [plan_id, ("stop" | "retry" | "answer") as verb]:
-                _check_method(request, "POST")
+                check_method(request, "POST")
                 await view.act(verb, plan_id)
             case [plan_id, "tasks", task_id, ("stop" | "retry" | "answer") as verb]:
-                _check_method(request, "POST")
+                check_method(request, "POST")
                 await view.act(verb, plan_id, task_id)
             case _:
                 raise NotFound(f"There is nothing at {request.path[:100]!r}.")
@@ -261,8 +261,3 @@ def _read_number(text: str, name: str, default: int, least: int = 0) -> int:
         limits = f"from {least} to {MOST_PLANS}" if name == "limit" else "of an event, such as 12"
         raise BadRequest(f"{name} is a number {limits}.")
     return int(text)
-
-
-def _check_method(request: Request, *methods: str) -> None:
-    if request.method not in methods:
-        raise Refusal(405, {"error": "Method not allowed"}, {"allow": ", ".join(methods)})

@@ -9,8 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from copilot_runtime.transports.agui.rest import Problem
-from copilot_runtime.transports.rest_route import RestRoute, StreamRoute, answer_by_app
+from copilot_runtime.transports.rest_route import PROBLEMS, RestRoute, StreamRoute, answer_by_app
 
 _PLAN = "ck-0af7651916cd43dd8448eb211c80319c"
 _TASK = {
@@ -114,7 +113,6 @@ class PlanListQuery(BaseModel):
     limit: str = Field("", description="Most plans: from 1 to 200.")
 
 
-_PROBLEM: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Server-sent events, each with JSON that has a `type`; the id is `number`.",
@@ -134,13 +132,13 @@ def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
 @lru_cache(maxsize=16)
 def _make_routes(path: str) -> Sequence[RestRoute]:
     prefix = f"{path}/plans"
-    plans = APIRouter(prefix=prefix, route_class=RestRoute, tags=["plans"], responses=_PROBLEM)
+    plans = APIRouter(prefix=prefix, route_class=RestRoute, tags=["plans"], responses=PROBLEMS)
     streams = APIRouter(
         prefix=prefix,
         route_class=StreamRoute,
         tags=["plans"],
         default_response_class=Response,
-        responses={**_PROBLEM, **_EVENTS},
+        responses={**PROBLEMS, **_EVENTS},
     )
     _add_readers(plans, streams)
     _add_actions(plans)

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from copilot_runtime import __version__
-from copilot_runtime.interfaces import Action, Agent
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.agent import Agent
 from copilot_runtime.jsonvalue import JsonObject, as_object
 
 _KIND = "crewai"

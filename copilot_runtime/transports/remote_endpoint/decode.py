@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
-from copilot_runtime.interfaces import Action, AgentInput, Caller, Parameters, Resume
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.interfaces.run_input import AgentInput, Parameters, Resume
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import (
     JsonObject,

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.errors import RUN_FAILED, CopilotError, NotFound
-from copilot_runtime.interfaces import Caller
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.jsonvalue import JsonObject, require_object, require_text
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.program_runs import RunEnded

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from copilot_runtime.identity import Identity
-from copilot_runtime.security.limits.limiter import TooMuch
+from copilot_runtime.security.limits.limiter import QuotaExceeded
 
 _MOST = 10_000
 """Streams of all together in one process: each costs some kilobytes."""
@@ -28,16 +28,16 @@ class OpenStreams:
 
     @contextmanager
     def enter(self, subject: str) -> Generator[None]:
-        """Count a stream while it is open. Raises `TooMuch`."""
+        """Count a stream while it is open. Raises `QuotaExceeded`."""
         if self._most_per_user and self._open[subject] >= self._most_per_user:
-            raise TooMuch(
+            raise QuotaExceeded(
                 f"You have {self._most_per_user} pages open that are told of changes, and no more "
                 "are allowed at one time. Close some of them.",
                 retry_after=_RETRY,
                 hint="The setting is limits.thread_streams_per_user.",
             )
         if self._total >= _MOST:
-            raise TooMuch(
+            raise QuotaExceeded(
                 "The server tells as many pages of changes as it can. Please try again later.",
                 retry_after=_RETRY,
                 hint=f"There are {_MOST} in this process.",

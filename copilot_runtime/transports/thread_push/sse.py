@@ -33,7 +33,7 @@ _RETRY = b"retry: 2000\n\n"
 async def answer_changes(
     push: ThreadPush, query: ThreadQuery, request: Request, *, keep_alive: float = _KEEP_ALIVE
 ) -> None:
-    """Answer as long as there is a reader. Raises `TooMuch`, `Misuse` and `StoreFailed` before."""
+    """Answer as long as there is a reader. Raises `QuotaExceeded`, `Misuse`, `StoreFailed`."""
     async with AsyncExitStack() as stack:
         stack.enter_context(push.streams.enter(find_subject(request.caller.identity)))
         stack.enter_context(push.hold(request.receive))

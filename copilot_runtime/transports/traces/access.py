@@ -14,7 +14,7 @@ from starlette.types import Scope
 
 from copilot_runtime.errors import CopilotError, NotFound
 from copilot_runtime.identity import OPERATE
-from copilot_runtime.interfaces import Caller
+from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.security.loopback import (
     LoopbackGuard,
     is_elsewhere,

@@ -27,7 +27,7 @@ from copilot_runtime.transports.traces.access import TraceAccess
 from copilot_runtime.transports.traces.encode import encode_stats, encode_summary, render_spans
 from copilot_runtime.transports.traces.feedback import Readers, parse_feedback, store_feedback
 from copilot_runtime.transports.traces.live import LiveReader, ReaderBehind
-from copilot_runtime.transports.transport import Refusal, Services, Transport
+from copilot_runtime.transports.transport import Services, Transport, check_method
 
 logger = logging.getLogger(__name__)
 
@@ -67,10 +67,10 @@ class TracesEndpoint(Transport):
         view = _View(self._access, self._runs, request)
         match request.path.split("/", 2)[1:]:
             case ["feedback"]:
-                _check_method(request, "POST")
+                check_method(request, "POST")
                 await view.take_feedback()
             case ["access"]:
-                _check_method(request, "GET", "HEAD")
+                check_method(request, "GET", "HEAD")
                 await view.show_access()
             case below:
                 # first: others learn nothing, not even what there is no route for
@@ -81,24 +81,24 @@ class TracesEndpoint(Transport):
 async def _answer_operator(view: "_View", request: Request, below: Sequence[str]) -> None:
     match below:
         case []:
-            _check_method(request, "GET", "HEAD")
+            check_method(request, "GET", "HEAD")
             await view.list_traces()
         case ["stats"]:
-            _check_method(request, "GET", "HEAD")
+            check_method(request, "GET", "HEAD")
             await view.show_stats()
         case ["stream"]:
-            _check_method(request, "GET")
+            check_method(request, "GET")
             await view.stream()
         case ["query"]:
-            _check_method(request, "POST")
+            check_method(request, "POST")
             await view.query()
         case ["import"]:
-            _check_method(request, "POST")
+            check_method(request, "POST")
             await view.import_spans()
         case [trace_id] if request.method == "DELETE":
             await view.delete(unquote(trace_id))
         case [trace_id]:
-            _check_method(request, "GET", "HEAD", "DELETE")
+            check_method(request, "GET", "HEAD", "DELETE")
             await view.show(unquote(trace_id))
         case _:
             raise NotFound(f"There is nothing at {request.path[:100]!r}.")
@@ -296,8 +296,3 @@ def _read_limit(text: str, default: int, name: str = "limit", most: int = MOST_T
     if not (text.isascii() and text.isdecimal()) or len(text) > 9 or int(text) == 0:
         raise BadRequest(f"{name} is a number from 1 to {most}, such as {default}.")
     return min(int(text), most)
-
-
-def _check_method(request: Request, *methods: str) -> None:
-    if request.method not in methods:
-        raise Refusal(405, {"error": "Method not allowed"}, {"allow": ", ".join(methods)})

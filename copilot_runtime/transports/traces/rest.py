@@ -9,8 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from copilot_runtime.transports.agui.rest import Problem
-from copilot_runtime.transports.rest_route import RestRoute, StreamRoute, answer_by_app
+from copilot_runtime.transports.rest_route import PROBLEMS, RestRoute, StreamRoute, answer_by_app
 
 _TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -175,7 +174,6 @@ class TraceListQuery(TraceFilterQuery):
     before: str = Field("", description="The `next` of the page before.")
 
 
-_PROBLEM: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The server-sent events span_start and span_end, each with a span.",
@@ -193,14 +191,14 @@ def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
 @lru_cache(maxsize=16)
 def _make_routes(path: str) -> Sequence[RestRoute]:
     traces = APIRouter(
-        prefix=f"{path}/traces", route_class=RestRoute, tags=["traces"], responses=_PROBLEM
+        prefix=f"{path}/traces", route_class=RestRoute, tags=["traces"], responses=PROBLEMS
     )
     streams = APIRouter(
         prefix=f"{path}/traces",
         route_class=StreamRoute,
         tags=["traces"],
         default_response_class=Response,
-        responses={**_PROBLEM, **_EVENTS},
+        responses={**PROBLEMS, **_EVENTS},
     )
 
     @traces.get("", response_model=TracePage)

@@ -167,9 +167,9 @@ def normalize(reply: Reply, things: Things) -> str:
         value: str = getattr(things, one.name)
         if value:
             text = text.replace(value, f"<{one.name}>")
-    text = text.replace("bob", "somebody").replace("bea", "somebody")
     text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|[0-9a-f]{12,}", "<id>", text)
     text = re.sub(r"[A-Za-z0-9_~-]{30,}", "<id>", text)
+    text = re.sub("bob|bea", "somebody", text)  # after the ids: "bea" is hexadecimal, too
     return re.sub(r"\d[\d.:TZ+-]*", "0", text)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.actions.catalog.endpoints import ENDPOINTS
-from copilot_runtime.config.sections import AssistantSettings
+from copilot_runtime.config.assistants import AssistantSettings
 from copilot_runtime.testing import Client, ScriptedAdapter, ToolCall, call, say
 from tests.actions.catalog.grpc.servers import Context
 from tests.actions.catalog.grpc.servers import serve as serve_grpc

@@ -10,7 +10,7 @@ import pytest
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.actions.catalog import ToolCatalog, ToolResult
-from copilot_runtime.config.sections import KnowledgeSettings
+from copilot_runtime.config.knowledge import KnowledgeSettings
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Action
 from copilot_runtime.knowledge.identifiers import Identifier

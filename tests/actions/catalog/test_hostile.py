@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime import CopilotRuntime, Settings
-from copilot_runtime.config.sections import AssistantSettings
+from copilot_runtime.config.assistants import AssistantSettings
 from copilot_runtime.events import Event
 from copilot_runtime.testing import Client, ScriptedAdapter, call, say
 from tests.actions.catalog.grpc.servers import Context

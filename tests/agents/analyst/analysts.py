@@ -8,7 +8,7 @@ from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.agents.analyst.agent import AnalystAgent
 from copilot_runtime.agents.analyst.analyst import Analyst, RowValues
 from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.config.sections import AnalystSettings
+from copilot_runtime.config.analyst import AnalystSettings
 from copilot_runtime.event_order.verify import verify_events
 from copilot_runtime.events import Activity, AgentState, Event, TextMessageContent
 from copilot_runtime.interfaces import RunInput

@@ -9,7 +9,7 @@ from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.agents.analyst.agent import AnalystAgent
 from copilot_runtime.agents.analyst.analyst import Analyst
 from copilot_runtime.agents.analyst.source import AnalystTools
-from copilot_runtime.config.sections import AnalystSettings
+from copilot_runtime.config.analyst import AnalystSettings
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Caller
 from tests.agents.analyst.analysts import ask, build_analyst

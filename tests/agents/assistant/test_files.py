@@ -9,9 +9,11 @@ from starlette.testclient import TestClient
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.registry import AgentRegistry
-from copilot_runtime.config.sections import AssistantSettings, PlannerSettings
+from copilot_runtime.config.assistants import AssistantSettings
+from copilot_runtime.config.planner import PlannerSettings
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import Agent, Caller, Events, RunInput
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces import Agent, Caller, RunInput
 from copilot_runtime.telemetry import LocalTelemetry, semconv
 from copilot_runtime.testing import call, say
 from tests.knowledge.uploads.chat import ask, question

@@ -13,7 +13,8 @@ from copilot_runtime.agents.planner.log import MemoryPlanLog, PlanLog
 from copilot_runtime.agents.planner.requests import PlanRequests
 from copilot_runtime.agents.planner.supervisor import ModelSupervisor
 from copilot_runtime.agents.planner.worker import AgentWorker
-from copilot_runtime.interfaces import Action, Agent, Events, RunInput
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces import Action, Agent, RunInput
 from copilot_runtime.testing import ScriptedAdapter, call
 from tests.agents.planner.crew import always
 

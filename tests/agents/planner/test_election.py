@@ -8,7 +8,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, Settings
-from copilot_runtime.interfaces import Adapter, Agent, ChatRequest, Events, RunInput
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces import Adapter, Agent, ChatRequest, RunInput
 from copilot_runtime.testing import call, say
 
 COOK = """---

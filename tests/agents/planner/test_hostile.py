@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from copilot_runtime import CopilotRuntime, Settings, action
-from copilot_runtime.config.sections import PlannerSettings
-from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces import Adapter, Agent, ChatRequest, Events, RunInput
+from copilot_runtime.config.planner import PlannerSettings
+from copilot_runtime.events import Event, Events, Usage
+from copilot_runtime.interfaces import Adapter, Agent, ChatRequest, RunInput
 from copilot_runtime.testing import Client, ReplyFailed, call, say
 from copilot_runtime.testing.client import Reply
 

@@ -353,7 +353,7 @@ async def test_a_database_that_is_not_there_is_named_without_its_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pool, "_PATIENCE", 0.0)
-    with pytest.raises(StoreFailed, match=r"PostgreSQL \(127\.0\.0\.1/db\) cannot be") as caught:
+    with pytest.raises(StoreFailed, match=r"PostgreSQL \(127\.0\.0\.1:1/db\) cannot be") as caught:
         await PostgresPlanLog("postgresql://me:secret@127.0.0.1:1/db").open()
     assert "secret" not in caught.value.message
     assert caught.value.public.startswith("The plans cannot be used")

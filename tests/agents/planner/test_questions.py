@@ -15,9 +15,10 @@ from copilot_runtime.events import (
     ActionExecutionEnd,
     ActionExecutionResult,
     ActionExecutionStart,
+    Events,
     Interrupt,
 )
-from copilot_runtime.interfaces import Agent, Events, RunInput
+from copilot_runtime.interfaces import Agent, RunInput
 from copilot_runtime.messages import Message, ResultMessage, TextMessage, new_id
 from copilot_runtime.testing import call, say
 from tests.agents.langgraph import graphs

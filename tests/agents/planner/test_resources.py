@@ -20,7 +20,8 @@ from copilot_runtime.agents.planner.resources import TaskResources
 from copilot_runtime.agents.planner.roles import TaskContext, Verdict
 from copilot_runtime.agents.planner.sqlite import SqlitePlanLog
 from copilot_runtime.agents.planner.worker import AgentWorker, build_prompt
-from copilot_runtime.config.sections import KnowledgeSettings, PlannerSettings
+from copilot_runtime.config.knowledge import KnowledgeSettings
+from copilot_runtime.config.planner import PlannerSettings
 from copilot_runtime.errors import StoreFailed
 from copilot_runtime.interfaces import Passage, RunInput
 from copilot_runtime.knowledge import Knowledge

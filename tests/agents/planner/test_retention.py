@@ -10,7 +10,7 @@ from copilot_runtime.agents.planner.engine import PlanEngine
 from copilot_runtime.agents.planner.log import MemoryPlanLog, PlanLog, PlanQuery
 from copilot_runtime.agents.planner.plan import TaskState
 from copilot_runtime.agents.planner.roles import TaskContext
-from copilot_runtime.config.sections import PlannerSettings
+from copilot_runtime.config.planner import PlannerSettings
 from copilot_runtime.testing import Client, ScriptedAdapter, call, say
 from copilot_runtime.threads.store import ThreadKey
 from tests.agents.planner.crew import Crew, build_engine, build_plan, finish

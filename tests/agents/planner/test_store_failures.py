@@ -24,7 +24,7 @@ from copilot_runtime.agents.planner.log import Lease, LeaseLost, MemoryPlanLog, 
 from copilot_runtime.agents.planner.plan import TaskState
 from copilot_runtime.agents.planner.roles import TaskContext, Verdict
 from copilot_runtime.agents.planner.sqlite import SqlitePlanLog
-from copilot_runtime.config.sections import PlannerSettings
+from copilot_runtime.config.planner import PlannerSettings
 from copilot_runtime.errors import CopilotError, StoreFailed
 from copilot_runtime.testing import ScriptedAdapter
 from tests.agents.planner.conftest import MakeLog

@@ -20,7 +20,7 @@ from copilot_runtime.agents.analyst.session import ResultCache, Session
 from copilot_runtime.agents.analyst.sql.functions import list_safe_functions
 from copilot_runtime.agents.analyst.sql.guard import GuardRules
 from copilot_runtime.agents.analyst.sql.rules import TableRule
-from copilot_runtime.config.sections import AnalystSettings
+from copilot_runtime.config.analyst import AnalystSettings
 
 if TYPE_CHECKING:
     from copilot_runtime.agents.analyst.analyst import Analyst

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.config.sections import KnowledgeSettings
+from copilot_runtime.config.knowledge import KnowledgeSettings
 from copilot_runtime.errors import AuthenticationFailed
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.access import AccessAction, Actor

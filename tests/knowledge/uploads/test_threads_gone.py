@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.cli.threads import threads
-from copilot_runtime.config.sections import KnowledgeSettings
+from copilot_runtime.config.knowledge import KnowledgeSettings
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.storage import LocalStorage
 from tests.knowledge.test_served import sign_in, wait_until_ready

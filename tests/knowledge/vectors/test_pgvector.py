@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from copilot_runtime.config.sections import KnowledgeSettings
+from copilot_runtime.config.knowledge import KnowledgeSettings
 from copilot_runtime.errors import ConfigurationFailed, Misuse
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.access import Access

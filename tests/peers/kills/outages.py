@@ -208,11 +208,14 @@ class OutageScene(Scene):
         return person
 
     async def _wait_until_all_works(self) -> None:
-        """Ask each server until it answers, and another one shows the answer."""
+        """Ask each server until it answers, and another one shows the answer.
+
+        One that has ended by itself is waited for no more: nobody starts it again here.
+        """
         await asyncio.gather(*(self._wait_for_server(it.number) for it in self.world.servers))
 
     async def _wait_for_server(self, number: int) -> None:
-        while True:
+        while not self.world.servers[number].has_ended():
             person = self._add_person(number, words=3)
             await person.ask()
             run = person.question.order.run
@@ -220,6 +223,7 @@ class OutageScene(Scene):
             shown = [it for it in person.readings if it.operation == "connect" and it.has_end(run)]
             if last is not None and last.last == "RUN_FINISHED" and shown:
                 return
+        self.outcome.wrong.append(f"server {number} ended by itself: its log says why")
 
 
 @asynccontextmanager
@@ -232,8 +236,10 @@ async def failing_world(
     async with between as settings:
         for server, own in zip(world.servers, settings, strict=True):
             server.settings = own
-        await world.start()
         try:
+            await world.start()
+            # one that cannot open its store ends, and nobody starts it again here
+            await asyncio.gather(*(it.wait_until_ready() for it in world.servers))
             yield network
         finally:
             world.stop()

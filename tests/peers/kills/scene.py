@@ -18,6 +18,9 @@ PATIENCE = 45.0
 _RETRY = 0.02
 """Seconds before a reader looks again for an answer that has not begun."""
 
+_AGREEMENT = 15.0
+"""Seconds until all servers have the same of a thread: for ten they keep a copy of a log."""
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -251,16 +254,7 @@ class Scene:
     async def _check_person(self, person: Person) -> None:
         """Compare what was seen with what each server has now."""
         wrong, out = self.outcome.wrong, self.outcome
-        replays: list[dict[str, Answer]] = []
-        for server in self.world.servers:
-            reading = await person.open_thread(server, "replay")
-            replays.append(reading.answers())
-            if not reading.is_whole:
-                wrong.append(f"server {server.number} breaks off: {reading.error}")
-        kept = replays[0]
-        for other in replays[1:]:
-            if other != kept:
-                wrong.append(f"{person.question.thread}: servers differ: {kept} and {other}")
+        kept = await self._read_everywhere(person)
         for reading in person.readings:
             out.readings += 1
             out.events += len(reading.frames)
@@ -287,6 +281,30 @@ class Scene:
             if run in person.stopped and answer.last != "RUN_ERROR":
                 wrong.append(f"{run} was stopped, and is {answer.last}")
         await self._check_freedom(person)
+
+    async def _read_everywhere(self, person: Person) -> Mapping[str, Answer]:
+        """Return what all servers have of a thread, once they agree.
+
+        The end of a run that its server could not store is there for seconds, in copies of its log.
+        """
+        give_up = monotonic() + _AGREEMENT
+        while True:
+            replays: list[dict[str, Answer]] = []
+            for server in self.world.servers:
+                reading = await person.open_thread(server, "replay")
+                replays.append(reading.answers())
+                if not reading.is_whole:
+                    error = f"server {server.number} breaks off: {reading.error}"
+                    self.outcome.wrong.append(error)
+            kept, *others = replays
+            different = [other for other in others if other != kept]
+            if not different:
+                return kept
+            if monotonic() > give_up:
+                found = f"{kept} and {different[0]}"
+                self.outcome.wrong.append(f"{person.question.thread}: servers differ: {found}")
+                return kept
+            await asyncio.sleep(_RETRY)
 
     def _check_answer(self, person: Person, run: str, seen: Answer, kept: Answer) -> None:
         order = person.runs[run]

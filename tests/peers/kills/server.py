@@ -17,8 +17,8 @@ from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.actions.functions import action
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.events import Event, Interrupt, RunFinished
-from copilot_runtime.interfaces import ChatRequest, Events, RunInput
+from copilot_runtime.events import Event, Events, Interrupt, RunFinished
+from copilot_runtime.interfaces import ChatRequest, RunInput
 from copilot_runtime.messages import Message, ResultMessage, TextMessage
 
 PATH = "/copilotkit"

@@ -3,11 +3,9 @@
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self
-from uuid import uuid4
 
 from copilot_runtime.threads.postgres.schema import LEASE
 from tests.peers.redis_server import RedisServer, redis_server
@@ -64,11 +62,7 @@ class Backends:
         """Return the settings of servers that share an empty store."""
         if self.cluster is None:
             return {"threads": f"sqlite:{folder / 'threads.db'}"}
-        name = f"kills_{uuid4().hex}"
-        connection: Any = await import_module("asyncpg").connect(self.cluster.url)
-        await connection.execute(f"CREATE SCHEMA {name}")
-        await connection.close()
-        settings = {"threads": f"{self.cluster.url}&search_path={name}"}
+        settings = {"threads": await self.cluster.make_schema()}
         return settings if self.redis is None else {**settings, "carrier": self.redis.url}
 
 

@@ -35,6 +35,14 @@ class Server:
         self._process = os.pidfd_open(self._pid)
         self.browser = Browser(path, PATH)
 
+    async def wait_until_ready(self) -> None:
+        """Return once the server answers. Raises `EOFError` or `OSError` if it ends before."""
+        await self.browser.ask("GET", "/info")
+
+    def has_ended(self) -> bool:
+        """Return whether the process has ended by itself."""
+        return self._process >= 0 and bool(select.select([self._process], [], [], 0)[0])
+
     def kill(self) -> None:
         """Kill the process if there is one, and return once it is dead."""
         if self._process < 0:

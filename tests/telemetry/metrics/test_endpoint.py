@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import Gate
-from copilot_runtime.config.sections import TelemetrySettings
+from copilot_runtime.config.telemetry import TelemetrySettings
 from copilot_runtime.telemetry.prometheus import render_metrics
 from copilot_runtime.testing import Client, say
 from tests.runs import Says, run_input
@@ -89,6 +89,7 @@ async def test_a_chat_is_counted_where_prometheus_looks(form: str) -> None:
     assert values["copilot_runs_open"] == values["copilot_readers_open"] == 0
     assert values["copilot_telemetry_dropped_total"] == 0
     assert 'target_info{deployment_environment_name="test",service_name="copilot-run' in text
+    assert "worker" not in text
     assert "Hello" not in text
 
 

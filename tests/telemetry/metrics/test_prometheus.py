@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.metrics import Metrics
-from copilot_runtime.telemetry.prometheus import name_metric, render_metrics
+from copilot_runtime.telemetry.prometheus import merge_pages, name_metric, render_metrics
 from copilot_runtime.telemetry.semconv import METRICS, Metric
 
 ODD = 'a "quoted" \\ path\nand a second line, \ud83c'
@@ -84,6 +84,24 @@ def test_the_resource_is_target_info_and_names_that_become_one_are_joined() -> N
     assert sample.value == 1
     assert sample.labels == {"service_name": "shop", "team_id": "b;a", "_1st": "true"}
     assert render_metrics([], {}) == ""
+
+
+def test_pages_of_several_workers_are_one_with_the_samples_of_a_family_together() -> None:
+    odd = "a\u2028# HELP b \x85"
+    pages = [page_of_worker(1, "a"), page_of_worker(2, odd), ""]
+    (runs, cost) = text_string_to_metric_families(merge_pages(pages))
+    assert [(it.labels["worker"], it.labels["gen_ai_agent_name"]) for it in runs.samples] == [
+        ("1", "a"),
+        ("2", odd),
+    ]
+    assert [(it.labels["worker"], it.value) for it in cost.samples] == [("1", 1.0), ("2", 2.0)]
+
+
+def page_of_worker(number: int, agent: str) -> str:
+    metrics = Metrics()
+    metrics.record(semconv.RUN_COUNT, 1, {semconv.AGENT_NAME: agent})
+    metrics.record(semconv.COST, number)
+    return render_metrics(metrics.collect(), {}, labels={"worker": number})
 
 
 def test_each_sample_says_who_measured_it() -> None:

@@ -21,7 +21,7 @@ from copilot_runtime.agents.planner.log import MemoryPlanLog
 from copilot_runtime.agents.planner.requests import PlanRequests
 from copilot_runtime.agents.planner.supervisor import ModelSupervisor
 from copilot_runtime.agents.planner.worker import AgentWorker
-from copilot_runtime.config.sections import KnowledgeSettings
+from copilot_runtime.config.knowledge import KnowledgeSettings
 from copilot_runtime.errors import NetworkError
 from copilot_runtime.interfaces import Action
 from copilot_runtime.knowledge import Knowledge

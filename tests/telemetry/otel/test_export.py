@@ -8,6 +8,7 @@ from pathlib import Path
 from socket import gethostname, socket
 from time import monotonic
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -68,6 +69,7 @@ async def test_a_run_reaches_a_receiver_as_one_tree(exporter: str, compression: 
     resource = read_attributes(inbox.messages[0].resource_spans[0].resource.attributes)
     assert resource["service.name"] == "copilot-runtime"
     assert resource["team"] == "blue"
+    assert UUID(resource["service.instance.id"])  # so that no two workers are taken for one
 
 
 @pytest.mark.parametrize("identity", [False, True])

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.cli.main import cli
 from copilot_runtime.config import load_settings
-from copilot_runtime.config.sections import TelemetrySettings
+from copilot_runtime.config.telemetry import TelemetrySettings
 from copilot_runtime.errors import ConfigurationFailed
 from tests.telemetry.otel.receivers import serve_http
 

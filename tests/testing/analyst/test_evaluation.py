@@ -10,8 +10,8 @@ import pytest
 
 from copilot_runtime.agents.analyst.results import Column, Table
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.events import Activity, TextMessageContent
-from copilot_runtime.interfaces import Adapter, Agent, ChatRequest, Events, RunInput
+from copilot_runtime.events import Activity, Events, TextMessageContent
+from copilot_runtime.interfaces import Adapter, Agent, ChatRequest, RunInput
 from copilot_runtime.testing.analyst.comparison import compare_tables
 from copilot_runtime.testing.analyst.definition import (
     EvaluationQuestion,

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from copilot_runtime.transports.a2a.task_ids import new_task_key, parse_task_id
+from copilot_runtime.transports.a2a.task_ids import TaskKey, derive_id, parse_task_id
 from tests.transports.a2a.clients import asking, at_a2a
 from tests.transports.served import at_work, by_token
 from tests.wire_agui.http import Browser
@@ -98,18 +98,69 @@ async def test_a_card_has_the_address_by_which_it_was_asked_for_or_that_of_the_s
         (b"{", -32700),
         (b"[]", -32600),
         (b"3", -32600),
-        (b"[" * 5_000, None),
+        (b"[" * 5_000, -32700),
+        (b"\xff\xfe", -32700),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": "\xff"}}', -32700),
+        ({"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "\ud800"}}, -32001),
+        ({"jsonrpc": "2.0", "id": "\udfff", "method": "GetTask", "params": {"id": "x"}}, -32001),
+        ({"jsonrpc": "2.0", "id": 1, "method": "\ud800"}, -32601),
+        ({}, -32600),
+        ({"jsonrpc": "2.0", "id": {}, "method": "GetTask"}, -32600),
         ({"jsonrpc": "2.0", "id": 1, "method": "Explode"}, -32601),
         ({"jsonrpc": "1.0", "id": 1, "method": "GetTask"}, -32600),
         ({"jsonrpc": "2.0", "id": 1, "method": "SendMessage"}, -32602),
+        ({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": 3}}, -32602),
         ({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": 3}, -32600),
+        ({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {}}, -32600),
     ],
 )
-async def test_what_is_no_request_is_an_error_of_the_protocol(body: Any, code: int | None) -> None:
+async def test_what_is_no_request_is_an_error_of_the_protocol(
+    body: Any, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
     async with at_work(settings={"serve_a2a": True}) as browser:
         answer = (await post(url_of(browser), body)).json()
-    assert code in (None, answer["error"]["code"]), answer
+    assert answer["error"]["code"] == code, answer
     assert "Traceback" not in str(answer)
+    assert "Traceback" not in caplog.text, "it is a mistake of the caller, who may make many"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"\xff\xfe", b'{"message": "\xff"}', b"[" * 5_000, b"3", b'{"message": 3}'],
+)
+@pytest.mark.parametrize(("path", "version"), [("", "1.0"), ("v1/", "0.3")])
+async def test_a_body_that_is_no_message_is_a_mistake_of_the_caller(
+    path: str, version: str, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with at_work(settings={"serve_a2a": True}) as browser:
+        for method in ("send", "stream"):
+            url = url_of(browser, f"echo/{path}message:{method}")
+            answer = await post(url, body, **{"a2a-version": version})
+            assert answer.status_code == 400, answer.text
+    assert "Traceback" not in caplog.text
+
+
+async def test_clients_of_0_3_are_told_that_half_a_character_names_no_task(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": "\ud800"}}
+    async with at_work(settings={"serve_a2a": True}) as browser:
+        answer = await post(url_of(browser), body, **{"a2a-version": "0.3"})
+    assert answer.json()["error"]["code"] == -32001
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("path", ["", "v1/"])
+async def test_half_a_character_is_no_reason_to_refuse_a_text(path: str) -> None:
+    older = {"role": "ROLE_USER", "content": [{"text": "Hi \ud83d"}], "messageId": "1"}
+    newer = {**HI, "parts": [{"text": "Hi \ud83d"}]}
+    async with at_work(settings={"serve_a2a": True}) as browser:
+        for method in ("send", "stream"):
+            body = {"message": older if path else newer}
+            version = "0.3" if path else "1.0"
+            url = url_of(browser, f"echo/{path}message:{method}")
+            answer = await post(url, body, **{"a2a-version": version})
+            assert "Hi \ufffd" in answer.text, answer.text
 
 
 @pytest.mark.parametrize(
@@ -180,7 +231,7 @@ async def test_an_agent_may_have_any_name() -> None:
 
 @pytest.mark.parametrize("thread", ["t", "a/b", "späh", "x" * 500])
 def test_an_id_of_a_task_says_its_thread(thread: str) -> None:
-    key = new_task_key(thread)
+    key = TaskKey(thread, derive_id("echo", "m-1"))
     assert parse_task_id(key.task_id) == key
 
 

@@ -30,6 +30,8 @@ from copilot_runtime.agents.a2a import A2aAgent
 from copilot_runtime.errors import Refused
 from copilot_runtime.events import Activity, Interrupt, RunFinished
 from copilot_runtime.messages import MediaPart, TextMessage
+from copilot_runtime.runtime.conversations import Conversations
+from copilot_runtime.runtime.run import Log, Run
 from tests.agents.a2a.remote import asked, hear, hear_failure
 from tests.agents.a2a.remote import text_of as text_heard
 from tests.transports.a2a.clients import (
@@ -74,7 +76,12 @@ async def test_an_agent_answers_with_its_text_as_an_artifact(way: dict[str, Any]
     assert [it.parts[0].text for it in task.history] == ["Hi"]
 
 
-async def test_a_text_is_streamed_as_it_is_written() -> None:
+@pytest.mark.parametrize("late", [False, True], ids=["at-once", "after-its-end"])
+async def test_a_text_is_streamed_as_it_is_written(
+    late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if late:
+        monkeypatch.setattr(Conversations, "start_once", _start_and_wait)
     async with at_a2a() as asker:
         responses = [it async for it in asker.stream("Hi")]
     assert [it.WhichOneof("payload") for it in responses] == [
@@ -90,6 +97,20 @@ async def test_a_text_is_streamed_as_it_is_written() -> None:
         ("Hi", True, False),
         ("", True, True),
     ]
+
+
+_start_once = Conversations.start_once
+
+
+async def _start_and_wait(
+    conversations: Conversations, request: RunInput
+) -> tuple[Run | None, Log]:
+    """Start a run, and tell its reader when it has ended."""
+    run, log = await _start_once(conversations, request)
+    assert run is not None
+    async for _ in run.follow():
+        pass
+    return run, log
 
 
 async def test_a_context_is_a_thread_whose_conversation_the_agent_has() -> None:

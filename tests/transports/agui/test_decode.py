@@ -15,6 +15,7 @@ from copilot_runtime.interfaces import (
     RunInput,
 )
 from copilot_runtime.messages import TextMessage
+from copilot_runtime.threads.log_ids import asks_same
 from copilot_runtime.transports.agui.decode import run_input
 from tests.wire_agui.http import run_input as body_of
 
@@ -36,6 +37,13 @@ def test_a_request_becomes_a_run_of_its_user() -> None:
 
 def test_two_runs_of_one_id_have_logs_of_their_own() -> None:
     assert decoded().log_id != decoded().log_id
+
+
+@pytest.mark.parametrize("name", ["run", "ask", "connect", "suggest"])
+def test_only_a_run_is_known_again_by_what_it_asks(name: str) -> None:
+    one, other = decoded(name=name), decoded(name=name)
+
+    assert asks_same(one.log_id, other.log_id) == (name == "run")
 
 
 def test_a_suggestion_is_not_kept_and_ends_with_its_reader() -> None:

@@ -14,7 +14,6 @@ from copilot_runtime.adapters.scripted import say
 from copilot_runtime.transports.agui.endpoint import AguiEndpoint
 from copilot_runtime.transports.agui.rest import (
     Info,
-    Problem,
     Resume,
     RunAgentInput,
     StopResult,
@@ -27,6 +26,7 @@ from copilot_runtime.transports.agui.rest import (
     ThreadState,
 )
 from copilot_runtime.transports.agui.routes import REST_ROUTES
+from copilot_runtime.transports.rest_route import Problem
 
 NOT_OFFERED = {"annotate", "inspect", "subscribe", "clear threads"}
 """Clients of CopilotKit ask for them; there is nothing to describe."""
@@ -190,7 +190,8 @@ def test_the_models_are_what_is_answered() -> None:
         archived = client.post("/graphql/threads/t/archive")
         deleted = client.delete("/graphql/threads/t")
         gone = client.delete("/graphql/threads/t")
-        wrong = client.get("/graphql/threads", params={"limit": "many"})
+        wrong = client.get("/graphql/threads", params={"limit": "many"}).json()
+        lost = client.get("/graphql/threads", params={"cursor": "there"}).json()
 
     assert Info.model_validate(info).agents.keys() == {"default"}
     assert [thread.id for thread in page.threads] == ["t"]
@@ -199,7 +200,10 @@ def test_the_models_are_what_is_answered() -> None:
     assert ThreadArchival.model_validate(archived.json()).archived
     assert ThreadDeletion.model_validate(deleted.json()).deleted
     assert Problem.model_validate(gone.json()).message == "There is no such thread."
-    assert Problem.model_validate(wrong.json()).details == "limit must be a number, not 'many'."
+    limit = "The query parameter limit must be a number, not 'many'."
+    cursor = "The query parameter cursor is wrong: 'there' is not a cursor of a list of threads."
+    assert Problem.model_validate(wrong) == Problem(error="invalid_request", message=limit)
+    assert Problem.model_validate(lost) == Problem(error="invalid_request", message=cursor)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +261,7 @@ def test_a_typed_route_reads_its_path_and_query_itself(monkeypatch: pytest.Monke
     with TestClient(runtime().app()) as client:
         answer = client.get("/graphql/threads", params={"limit": "x"})
 
-    assert answer.json()["details"] == "limit must be a number, not 'x'."
+    assert answer.json()["message"].endswith(" limit must be a number, not 'x'.")
 
 
 def test_a_route_of_ones_own_comes_before_a_typed_one() -> None:

@@ -11,7 +11,8 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.scripted import ScriptedAdapter
-from copilot_runtime.config.sections import AnalystSettings, TelemetrySettings
+from copilot_runtime.config.analyst import AnalystSettings
+from copilot_runtime.config.telemetry import TelemetrySettings
 from copilot_runtime.telemetry.telemetry import Telemetry
 from tests.agents.analyst.analysts import ORDERS
 

@@ -88,3 +88,10 @@ def test_the_routes_are_described_with_what_they_take(tmp_path: Path) -> None:
     for path in ("stream/oai", "stream", "chat"):
         body = paths[f"/graphql/copilot/{path}"]["post"]["requestBody"]
         assert "message" in body["content"]["application/json"]["schema"]["properties"]
+
+
+def test_the_page_data_is_there_for_whatever_fetches_it(tmp_path: Path) -> None:
+    with serve(tmp_path) as client:
+        page = client.get("/data", headers={"accept": "*/*"})
+
+    assert (page.status_code, "<title>Data" in page.text) == (200, True)

@@ -5,7 +5,7 @@ import threading
 from time import process_time
 
 import pytest
-from graphql import GraphQLError
+from graphql import GraphQLError, get_introspection_query
 
 from copilot_runtime.transports.graphql import documents
 from copilot_runtime.transports.graphql.documents import Document, Documents
@@ -226,3 +226,91 @@ def test_introspection_can_be_forbidden() -> None:
     (error,) = read(Documents(SCHEMA, introspection=False), "{ __schema { __typename } }").errors
 
     assert "introspection" in error.message
+
+
+def introspect(fields: str) -> str:
+    return f"{{ {fields} }} fragment All on __Schema {{ types {{ name fields {{ name }} }} }}"
+
+
+ONCE = "The document asks for '__schema' 49 times; the limit is 1."
+TYPES = "The document asks for '__type' 9 times; the limit is 8."
+NO_ALIAS = "Nothing below '__schema' and '__type' has an alias."
+NO_PATCHES = "Nothing below '__schema' and '__type' has '@defer' or '@stream'."
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (introspect(" ".join(f"a{n}: __schema {{ ...All }}" for n in range(49))), ONCE),
+        (introspect("__schema { ...All } " * 49), ONCE),
+        (
+            introspect(" ".join(f"...F{n}" for n in range(49)))
+            + " ".join(
+                f"fragment F{n} on Query {{ a{n}: __schema {{ ...All }} }}" for n in range(49)
+            ),
+            ONCE,
+        ),
+        (
+            "{" + " ".join(f'a{n}: __type(name: "Query") {{ name }}' for n in range(9)) + "}",
+            TYPES,
+        ),
+        ("{ __schema { types { a: fields { name } b: fields { name } } } }", NO_ALIAS),
+        ("{ __schema { ...A } } fragment A on __Schema { a: types { name } }", NO_ALIAS),
+        ("{ __schema { types { ... { ... on __Type { a: fields { name } } } } } }", NO_ALIAS),
+        ("{ __schema { types @stream { name } } }", NO_PATCHES),
+        ("{ __schema { types { ... @defer { name } } } }", NO_PATCHES),
+        (
+            "{ __schema { types { ...A @defer } } } fragment A on __Type { name }",
+            NO_PATCHES,
+        ),
+    ],
+    ids=[
+        *("aliases", "the same", "fragments", "types", "alias", "alias in a fragment"),
+        *("alias in inline fragments", "stream", "defer", "defer of a fragment"),
+    ],
+)
+def test_the_schema_is_told_once_and_whole(text: str, reason: str) -> None:
+    assert reasons(text) == [reason]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{ __schema { types { fields { type { fields { type { fields { name } } } } } } } }",
+        "{ __schema { types { ...A } } } fragment A on __Type { fields { type { ...B } } } "
+        "fragment B on __Type { fields { type { interfaces { name } } } }",
+    ],
+    ids=["fields", "fragments"],
+)
+def test_lists_of_the_schema_are_not_nested_without_end(text: str) -> None:
+    assert reasons(text) == ["Maximum introspection depth exceeded"]
+
+
+PRE_INTROSPECTION = " ".join(
+    f'a{n}: __type(name: "__Type") {{ name fields {{ name args {{ name }} }} }}' for n in range(8)
+)
+"""As Apollo Kotlin and Strawberry Shake ask first what a server can be asked."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        get_introspection_query(),
+        get_introspection_query(
+            descriptions=True,
+            specified_by_url=True,
+            directive_is_repeatable=True,
+            schema_description=True,
+            input_value_deprecation=True,
+            experimental_directive_deprecation=True,
+            one_of=True,
+            type_depth=9,
+        ),
+        "{" + PRE_INTROSPECTION + "}",
+    ],
+    ids=["as it was", "with all options", "types of introspection"],
+)
+def test_tools_may_ask_for_the_schema(text: str) -> None:
+    known = Documents(SCHEMA)
+
+    assert read(known, text).errors == []

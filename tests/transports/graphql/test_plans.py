@@ -10,8 +10,8 @@ from graphql import build_schema, find_breaking_changes
 from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, Settings
-from copilot_runtime.events import Event, Interrupt, Usage
-from copilot_runtime.interfaces import Adapter, Agent, ChatRequest, Events, RunInput
+from copilot_runtime.events import Event, Events, Interrupt, Usage
+from copilot_runtime.interfaces import Adapter, Agent, ChatRequest, RunInput
 from copilot_runtime.testing import call, say
 from copilot_runtime.transports.graphql.schema import sdl
 from tests.transports.traces.spans import LOCAL, sign_in

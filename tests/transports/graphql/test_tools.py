@@ -10,7 +10,7 @@ from graphql import build_schema, find_breaking_changes
 from starlette.testclient import TestClient
 
 from copilot_runtime import ActionContext, CopilotRuntime, DemoAdapter, Settings
-from copilot_runtime.config.sections import KnowledgeSettings
+from copilot_runtime.config.knowledge import KnowledgeSettings
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.storage import MemoryStorage
 from copilot_runtime.transports.graphql.schema import sdl

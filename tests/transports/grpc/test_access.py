@@ -1,12 +1,13 @@
 """Who may call: tokens for one method, one message, once; users, scopes, limits, TLS."""
 
 import asyncio
+import json
 import logging
 import subprocess
 import sys
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,14 @@ from copilot_runtime.adapters.scripted import say
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.rpc.client import ServiceChannel, Tls, connect
 from copilot_runtime.rpc.names import CODE, name_operation
-from copilot_runtime.rpc.protos import tool_pb2
+from copilot_runtime.rpc.protos import event_pb2, tool_pb2
+from copilot_runtime.rpc.protos.event_pb2_grpc import EventStub
 from copilot_runtime.rpc.protos.tool_pb2_grpc import ToolStub
+from copilot_runtime.security.api_keys.store import build_key_store
 from copilot_runtime.security.service_tokens import ServiceTokenSigner
+from copilot_runtime.transports.grpc.service import Call, RpcMethod, RpcService
+from copilot_runtime.transports.transport import Services
+from tests.access.credentials import issue_key
 from tests.transports.grpc.servers import SECRET, Served, build_settings, serve
 
 pytestmark = pytest.mark.anyio
@@ -32,6 +38,7 @@ pytestmark = pytest.mark.anyio
 LIST = "/copilot.tool.v1.Tool/ListTools"
 CALL = "/copilot.tool.v1.Tool/CallTool"
 OTHER_SECRET = SECRET[::-1]
+FOR_ANOTHER = "signed with another secret, or for another method than"
 NOTHING = tool_pb2.ListToolsRequest()
 
 
@@ -76,7 +83,8 @@ def tamper(token: str) -> str:
         (lambda: "nonsense", "This token is of no kind that is accepted here."),
         (lambda: tamper(sign()), "Invalid token signature"),
         (lambda: sign(secret=OTHER_SECRET), "Invalid token signature"),
-        (lambda: sign(path=CALL), "Invalid token signature"),
+        (lambda: sign(path=CALL), f"Invalid token signature: {FOR_ANOTHER} '{LIST}'"),
+        (lambda: sign(path=LIST[1:]), f"Invalid token signature: {FOR_ANOTHER} '{LIST}'"),
         (lambda: sign(body=b"another"), "Token is for another body"),
         (lambda: sign(ago=61), "Token has expired"),
         (lambda: sign(ago=-60), "Token is from the future"),
@@ -114,7 +122,21 @@ async def test_a_token_for_one_user_is_none_for_another() -> None:
     async with serve(build_settings("tool", roles=["operator"])) as served:
         code, details = await call(served, sign(), copilot_user="ann")
 
-    assert (code, details) == (grpc.StatusCode.UNAUTHENTICATED, "Invalid token signature")
+    assert (code, details) == (
+        grpc.StatusCode.UNAUTHENTICATED,
+        f"Invalid token signature: {FOR_ANOTHER} '{LIST}?user=ann&tenant='",
+    )
+
+
+async def test_a_token_that_is_sent_without_its_scheme_says_so() -> None:
+    async with serve(build_settings("tool")) as served:
+        code, details = await call(served, "", authorization=sign())
+
+    assert code is grpc.StatusCode.UNAUTHENTICATED
+    assert details == (
+        "This token is of no kind that is accepted here: the header authorization has to begin "
+        "with 'Bearer '."
+    )
 
 
 async def test_the_form_of_copilot_ld_is_a_setting() -> None:
@@ -141,10 +163,15 @@ async def test_a_service_without_the_scope_asks_for_nobody_else() -> None:
             await ToolStub(channel).ListTools(NOTHING)
 
     assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
-    assert "it needs the scope 'operate'" in (caught.value.details() or "")
+    assert caught.value.details() == (
+        "'service:shop' may not ask for a user: it needs the scope 'operate'. "
+        "Services have it by service_tokens.roles: [operator] at this server."
+    )
 
 
-@pytest.mark.parametrize("user", ["service:shop", "tenant:acme/ann", "key:k1", "a" * 2000])
+@pytest.mark.parametrize(
+    "user", ["service:shop", "tenant:acme/ann", "key:k1", "a" * 2000, "ann\ufffd"]
+)
 async def test_a_name_that_nobody_may_have_is_refused(user: str) -> None:
     settings = build_settings("tool", roles=["operator"])
     async with serve(settings) as served, served.connect(user=user) as channel:
@@ -191,6 +218,72 @@ async def test_calls_are_limited_and_told_when_to_come_again() -> None:
     trailer = dict(caught.value.trailing_metadata() or ())
     assert trailer[CODE] == "LIMIT_EXCEEDED"
     assert 0 < int(str(trailer["retry-after"])) <= 60
+
+
+async def test_a_call_for_somebody_names_who_asked_in_the_audit_log(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    settings = build_settings("tool", roles=["operator"], audit={"file": str(file)})
+    async with (
+        serve(settings, actions=[whoami]) as served,
+        served.connect(user="jörg %") as channel,
+    ):
+        await ToolStub(channel).CallTool(tool_pb2.CallToolRequest(name="whoami"))
+
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(line["user"], line["actor"], line["method"]) for line in lines] == [
+        ("jörg %", "service:shop", "service")
+    ] * 2
+
+
+class SlowEvents(RpcService):
+    """A service that has done what it is asked for before it answers."""
+
+    descriptor = event_pb2.DESCRIPTOR.services_by_name["Event"]
+    published: asyncio.Event
+
+    def __init__(self, services: Services) -> None:
+        del services
+
+    def list_methods(self) -> Mapping[str, RpcMethod]:
+        return {"Publish": RpcMethod(run=self.publish, scope="data:write")}
+
+    async def publish(self, request: Any, call: Call) -> event_pb2.PublishResponse:
+        self.published.set()
+        await asyncio.Event().wait()
+        return event_pb2.PublishResponse()
+
+
+async def test_a_call_whose_client_has_left_is_in_the_audit_log(tmp_path: Path) -> None:
+    file, SlowEvents.published = tmp_path / "audit.jsonl", asyncio.Event()
+    settings = build_settings(f"{__name__}:SlowEvents", audit={"file": str(file)})
+    async with serve(settings) as served, served.connect() as channel:
+        publishing = EventStub(channel).Publish(event_pb2.PublishRequest())
+        left = asyncio.ensure_future(publishing)
+        await SlowEvents.published.wait()
+        publishing.cancel()
+        await asyncio.wait((left,))
+
+    (line,) = map(json.loads, file.read_text().splitlines())
+    assert (line["action"], line["outcome"]) == ("/copilot.event.v1.Event/Publish", "allowed")
+    assert line["user"] == "service:shop"
+
+
+async def test_a_limit_by_key_counts_what_is_asked_for_others(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path}/access.db"
+    settings = build_settings(
+        "tool",
+        access={"authenticate": ["api_keys"]},
+        api_keys={"store": store},
+        limits={"requests_per_key": "1/day"},
+    )
+    keys = build_key_store(store)
+    text = await issue_key(keys, "ci", roles=["operator"])
+    await keys.aclose()
+    async with serve(settings) as served:
+        first, _ = await call(served, text, copilot_user="ann")
+        second, _ = await call(served, text, copilot_user="bob")
+
+    assert (first, second) == (grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
 async def test_refused_calls_are_in_the_audit_log(tmp_path: Path) -> None:
@@ -328,7 +421,7 @@ def test_services_that_there_are_not_are_named() -> None:
         ("vectors", "Did you mean 'vector'"),
         ("vector", "there is no knowledge"),
         ("plan", "no agent plans"),
-        ("nowhere:Service", "cannot be imported"),
+        ("nowhere:Service", "cannot be imported: No module .* and in "),
     ]:
         with pytest.raises(ConfigurationFailed, match=words):
             CopilotRuntime(ScriptedAdapter(say("")), settings=build_settings(name))

@@ -12,8 +12,14 @@ from grpc.aio import AioRpcError
 
 from copilot_runtime import ScriptedAdapter, action
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.events import TextMessageContent, TextMessageEnd, TextMessageStart, Usage
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events
+from copilot_runtime.events import (
+    Events,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+    Usage,
+)
+from copilot_runtime.interfaces import Adapter, ChatRequest
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.rpc.names import CODE
 from copilot_runtime.rpc.protos import agent_pb2, llm_pb2

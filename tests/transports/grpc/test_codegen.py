@@ -9,11 +9,14 @@ from typing import Any
 import grpc
 import pytest
 from grpc.aio import AioRpcError
+from typer.testing import CliRunner
 
 from copilot_runtime.actions.catalog import ToolCatalog
+from copilot_runtime.cli.main import cli
 from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.interfaces import ActionContext
 from copilot_runtime.rpc.codegen import Generation, generate
-from tests.transports.grpc.servers import build_settings, serve
+from tests.transports.grpc.servers import SECRET, build_settings, serve
 
 pytestmark = pytest.mark.anyio
 
@@ -62,6 +65,16 @@ def test_stubs_are_made(folder: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("option", ["--service", "--tools"])
+def test_a_method_that_takes_a_stream_is_named_as_left_out(folder: Path, option: str) -> None:
+    proto = str(folder / "book_shop.proto")
+    done = CliRunner().invoke(cli, ["codegen", proto, "--out", str(folder / "made"), option])
+
+    assert done.stderr == (
+        "left out shop.v1.BookShop.Upload: it takes a stream, and a call has one message\n"
+    )
+
+
 async def test_a_service_can_be_served_as_it_was_made(folder: Path) -> None:
     make(folder, service=True)
     from book_shop_pb2 import FindRequest  # type: ignore[import-not-found]
@@ -76,6 +89,42 @@ async def test_a_service_can_be_served_as_it_was_made(folder: Path) -> None:
     assert caught.value.details() == "This method is not there yet."
 
 
+def test_methods_may_be_called_as_words_of_python_or_functions_of_every_service(
+    folder: Path,
+) -> None:
+    methods = "rpc Import(A) returns (A); rpc ListMethods(A) returns (A);"
+    proto = folder / "market.proto"
+    proto.write_text('syntax = "proto3"; message A {} service Market {' + methods + "}")
+    assert [*generate(Generation(protos=[proto], out=folder / "made", service=True))]
+    from market_service import MarketService  # type: ignore[import-not-found]
+
+    service: Any = MarketService(None)
+    assert [*service.list_methods()] == ["Import", "ListMethods"]
+
+
+@pytest.mark.parametrize(
+    ("place", "out"), [("book_shop_service", "."), ("made/book_shop_service.py", "made")]
+)
+def test_a_service_is_found_in_the_folder_where_the_server_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, out: str
+) -> None:
+    (tmp_path / "book_shop.proto").write_text(PROTO)
+    monkeypatch.chdir(tmp_path)
+    list(generate(Generation(protos=[Path("book_shop.proto")], out=Path(out), service=True)))
+    assert (
+        f'services: ["{place}:BookShopService"]'
+        in (tmp_path / out / "book_shop_service.py").read_text()
+    )
+    code = (
+        "from copilot_runtime.transports.grpc.server import build_rpc_services\n"
+        f"[one] = build_rpc_services([{place!r} + ':BookShopService'], None)\n"
+        "print(one.descriptor.full_name)"
+    )
+    # -P: a script of an installed command has not its folder among those that are searched
+    done = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True)
+    assert done.stdout.decode().strip() == "shop.v1.BookShop"
+
+
 async def test_tools_can_be_loaded_as_they_were_made(folder: Path) -> None:
     make(folder, tools=True)
     catalog = ToolCatalog(folder / "made" / "tools.yml")
@@ -83,6 +132,34 @@ async def test_tools_can_be_loaded_as_they_were_made(folder: Path) -> None:
 
     assert [*catalog.definitions] == ["find_products", "watch_prices"]
     assert catalog.definitions["find_products"].purpose.strip() == "Finds products by words."
+
+
+@pytest.mark.parametrize(("has_token", "error"), [(False, "Sign in"), (True, "is not there yet")])
+async def test_a_tool_as_it_was_made_asks_a_service_as_it_was_made(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, error: str, *, has_token: bool
+) -> None:
+    make(folder, service=True, tools=True)
+    monkeypatch.setenv("SERVICE_SECRET", SECRET)
+    settings = build_settings("book_shop_service:BookShopService", roles=["operator"])
+    async with serve(settings) as served:
+        file = folder / "made" / "tools.yml"
+        text = file.read_text().replace("grpc://127.0.0.1:50051", served.server.address)
+        file.write_text(text.replace("# token", "token") if has_token else text)
+        catalog = ToolCatalog(file)
+        catalog.load()
+        context = ActionContext(
+            thread_id="t", run_id="r", call_id="c", properties={}, headers={}, user="ann"
+        )
+        result = await catalog.call("find_products", '{"words": "a"}', context)
+        await catalog.aclose()
+
+    assert error in (result.error or "")
+    assert result.hint == (
+        None
+        if has_token
+        else "No token was sent. Write services: {shop.v1: {token: {service: tools, form: bound}}} "
+        "into the file of tools; SERVICE_SECRET signs it."
+    )
 
 
 def test_what_somebody_may_have_changed_is_kept(folder: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import call, say
@@ -14,6 +15,7 @@ from copilot_runtime.knowledge.remote import RemoteRetriever
 from copilot_runtime.knowledge.resources import Resource
 from copilot_runtime.messages import ResultMessage, TextMessage
 from copilot_runtime.transports.grpc.runs import collect_run
+from tests.documents import blocks
 from tests.knowledge.library import library, write_pages
 from tests.transports.grpc.servers import SECRET, Served, build_settings, serve
 
@@ -37,14 +39,15 @@ search:
 async def vectors(tmp_path: Path) -> AsyncGenerator[Served]:
     """Serve the pages of a library, and a note of Ann's."""
     knowledge = library(write_pages(tmp_path))
-    settings = build_settings("vector", roles=["operator"])
-    async with serve(settings, knowledge=knowledge) as served:
+    page, *_ = blocks("yaml", "run/services")
+    roles = yaml.safe_load(page.code)["service_tokens"]["roles"]
+    async with serve(build_settings("vector", roles=roles), knowledge=knowledge) as served:
         await knowledge.resources.put(Resource(OF_ANN, "Ann keeps the key under the mat."))
         await knowledge.update()
         yield served
 
 
-async def ask(runtime: CopilotRuntime, user: str, question: str) -> None:
+async def ask(runtime: CopilotRuntime, user: str | None, question: str) -> None:
     message = TextMessage(id="q", role="user", content=question)
     runs = runtime.program_runs
     run: RunInput = runs.build_run(Caller(user=user), messages=[message])
@@ -83,6 +86,42 @@ async def test_a_chat_is_answered_from_knowledge_elsewhere(
 
     passages = [passage.id for passage in adapter.requests[0].passages]
     assert (str(OF_ANN) in passages) is finds
+
+
+async def test_a_service_that_may_not_ask_for_users_is_named_in_one_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    adapter = ScriptedAdapter(say("I do not know."))
+    settings = build_settings("vector", roles=["user"])
+    knowledge = library(write_pages(tmp_path))
+    async with serve(settings, knowledge=knowledge) as served, served.connect("chat") as channel:
+        agent = DirectAgent(adapter, retriever=RemoteRetriever(channel))
+        runtime = CopilotRuntime(agents={"only": agent}, settings=Settings(threads="memory"))
+        await ask(runtime, "ann", "Where is the key?")
+
+    [record] = [one for one in caplog.records if "nothing was retrieved" in one.message]
+    assert record.exc_info is None
+    assert record.message.endswith(
+        "The knowledge elsewhere says PERMISSION_DENIED: 'service:chat' may not ask for a user: it "
+        "needs the scope 'operate'. Services have it by service_tokens.roles: [operator] at this "
+        "server."
+    )
+
+
+@pytest.mark.parametrize(("user", "finds"), [(None, True), ("ann", False)])
+async def test_a_service_with_the_role_user_finds_passages_for_nobody_alone(
+    tmp_path: Path, user: str | None, *, finds: bool
+) -> None:
+    adapter = ScriptedAdapter(say("At nine."))
+    knowledge = library(write_pages(tmp_path))
+    settings = build_settings("vector", roles=["user"])
+    async with serve(settings, knowledge=knowledge) as served, served.connect("chat") as channel:
+        await knowledge.update()
+        agent = DirectAgent(adapter, retriever=RemoteRetriever(channel))
+        runtime = CopilotRuntime(agents={"only": agent}, settings=Settings(threads="memory"))
+        await ask(runtime, user, "When does the library open?")
+
+    assert bool(adapter.requests[0].passages) is finds
 
 
 async def test_a_chat_goes_on_without_a_machine_that_is_gone(vectors: Served) -> None:

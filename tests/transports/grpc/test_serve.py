@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from copilot_runtime import __version__
 from copilot_runtime.rpc.client import connect
 from copilot_runtime.rpc.protos import vector_pb2
 from copilot_runtime.rpc.protos.vector_pb2_grpc import VectorStub
@@ -50,6 +51,7 @@ async def test_a_machine_serves_vectors_and_a_graph_alone(tmp_path: Path) -> Non
         assert process.wait(30) == 0, process.stderr and process.stderr.read()
 
     assert [passage.title for passage in found.passages] == ["Hours"]
+    assert banner[0] == f"copilot-runtime {__version__} serves over gRPC\n"  # and no model
     assert [line.split()[-1] for line in banner[3:5]] == [
         "copilot.vector.v1.Vector",
         "copilot.graph.v1.Graph",

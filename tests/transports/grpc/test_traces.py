@@ -90,6 +90,7 @@ async def test_a_wrong_query_is_explained(served: Served) -> None:
             await TraceStub(channel).QuerySpans(trace_pb2.QuerySpansRequest(query="[?"))
 
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details() == 'query: Invalid token (EOF): ""'
 
 
 async def test_a_trace_goes_on_through_a_call(served: Served) -> None:

@@ -12,10 +12,10 @@ from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.agents.planner.events import PlanEntry
 from copilot_runtime.agents.planner.plan import TaskState
 from copilot_runtime.agents.planner.roles import TaskContext, Verdict
-from copilot_runtime.config.sections import PlannerSettings
+from copilot_runtime.config.planner import PlannerSettings
 from copilot_runtime.errors import StoreFailed
-from copilot_runtime.events import Interrupt
-from copilot_runtime.interfaces import Events, RunInput
+from copilot_runtime.events import Events, Interrupt
+from copilot_runtime.interfaces import RunInput
 from copilot_runtime.testing import call, say
 from copilot_runtime.transports.plans.endpoint import read_until_closing
 from tests.agents.planner.crew import Crew
@@ -121,15 +121,15 @@ def test_a_plan_is_followed_to_its_end_with_the_words_of_its_tasks() -> None:
 
 async def release_when_read(engine: Any, plan_id: str, go: asyncio.Event) -> None:
     """Let a task go on once somebody follows its plan."""
-    run = engine._runs[plan_id]
-    subscribe = run.subscribe
+    feed = engine._runs[plan_id].feed
+    subscribe = feed.subscribe
 
     def subscribe_and_go() -> Any:
         queue = subscribe()
         go.set()
         return queue
 
-    run.subscribe = subscribe_and_go
+    feed.subscribe = subscribe_and_go
 
 
 def test_who_comes_back_gets_what_they_have_not_seen() -> None:

@@ -8,21 +8,16 @@ import grpc
 from grpc.aio import AioRpcError, Channel
 
 from copilot_runtime.actions.catalog.grpc.options import Address
-from copilot_runtime.errors import (
-    AuthenticationFailed,
-    CopilotError,
-    LimitExceeded,
-    NetworkError,
-    RateLimited,
-    RunStalled,
-)
+from copilot_runtime.errors import CopilotError, LimitExceeded, NetworkError
+from copilot_runtime.rpc.errors import convert_rpc_error, read_details
 
-_MAX_WORDS = 500
 _KEEPALIVE_MS = 30_000
 _KEEPALIVE_TIMEOUT_MS = 10_000
 
-_TOO_LARGE = "message larger than max"
-"""What gRPC says, on this side or the other, of a message that is not sent or not taken."""
+_HEALTH = "/grpc.health.v1.Health/Check"
+
+_READY = grpc.ChannelConnectivity.READY
+_FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
 
 Metadata = Sequence[tuple[str, str | bytes]]
 
@@ -89,14 +84,18 @@ class Client:
 
     async def connect(self, timeout: float) -> None:
         """Wait until the server is reached. Raises `NetworkError` if it is not."""
-        channel = self._open()
+        channel, cause = self._open(), ""
         try:
             async with asyncio.timeout(timeout):
-                await channel.channel_ready()
+                while (state := channel.get_state(try_to_connect=True)) is not _READY:
+                    if state is _FAILED and (cause := await self._find_cause(timeout)):
+                        break
+                    await channel.wait_for_state_change(state)
+                else:
+                    return
         except TimeoutError:
-            raise NetworkError(
-                f"The gRPC server at {self.address.target!r} cannot be reached."
-            ) from None
+            pass
+        raise NetworkError(f"{self._name} cannot be reached.", hint=cause)
 
     async def aclose(self) -> None:
         """Close the connection; calls under way fail."""
@@ -113,25 +112,21 @@ class Client:
                 self._channel = grpc.aio.secure_channel(target, self._credentials, self._options)
         return self._channel
 
+    async def _find_cause(self, timeout: float) -> str:
+        """Return why the server is not reached: a call says so, and the state of a channel not."""
+        try:
+            await self._open().unary_unary(_HEALTH)(b"", timeout=timeout)
+        except AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                return read_details(error)
+        return ""
+
     def _convert(self, error: AioRpcError, timeout: float) -> CopilotError:
-        """Return our error for a status; its `kind` is the name of the status."""
-        status = error.code()
-        words = " ".join((error.details() or "").split())[:_MAX_WORDS]
-        where = f"The gRPC server at {self.address.target!r}"
-        sentence = f"{where} says {status.name}" + (f": {words}" if words else ".")
-        match status:
-            case grpc.StatusCode.UNAVAILABLE:
-                return NetworkError(f"{where} cannot be reached.", hint=words, kind=status.name)
-            case grpc.StatusCode.DEADLINE_EXCEEDED:
-                return RunStalled(f"{where} did not answer within {timeout:g} s.", kind=status.name)
-            case grpc.StatusCode.RESOURCE_EXHAUSTED if _TOO_LARGE in words:
-                return LimitExceeded(f"{where}: {words}.", kind=status.name)
-            case grpc.StatusCode.RESOURCE_EXHAUSTED:
-                return RateLimited(sentence, kind=status.name)
-            case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
-                return AuthenticationFailed(sentence, kind=status.name)
-            case _:
-                return CopilotError(sentence, kind=status.name)
+        return convert_rpc_error(error, self._name, timeout)
+
+    @property
+    def _name(self) -> str:
+        return f"The gRPC server at {self.address.target!r}"
 
 
 def build_metadata(headers: Mapping[str, str]) -> Metadata:

@@ -32,8 +32,9 @@ from copilot_runtime.errors import (
     MissingPackage,
 )
 from copilot_runtime.identity import split_owner
-from copilot_runtime.interfaces import ActionContext, RunInput
-from copilot_runtime.rpc.names import TENANT, USER, name_operation
+from copilot_runtime.interfaces.action import ActionContext
+from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.rpc.names import build_user_metadata, name_operation
 from copilot_runtime.security.service_tokens import ServiceTokenSigner
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.propagation import inject_context
@@ -240,6 +241,11 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
             except CopilotError as error:
                 if error.kind.isupper():  # a status of gRPC
                     span.set_attributes({semconv.RPC_RESPONSE_STATUS_CODE: error.kind})
+                if error.kind == "UNAUTHENTICATED" and "authorization" not in dict(metadata):
+                    error.hint = (
+                        f"No token was sent. Write services: {{{self._name}: {{token: {{service: "
+                        "tools, form: bound}}} into the file of tools; SERVICE_SECRET signs it."
+                    )
                 raise
 
     def _build_request(
@@ -281,8 +287,7 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
         tenant, user = split_owner(context.user if token.act_for_user else None)
         operation = name_operation(path, user or "", tenant)
         headers = {"authorization": f"Bearer {signer.sign(operation, data)}"}
-        names = {USER: user or "", TENANT: tenant}
-        return headers | {name: value for name, value in names.items() if value}
+        return {**headers, **build_user_metadata(user or "", tenant)}
 
     def _connect(self) -> "Client":
         if self._client is None:

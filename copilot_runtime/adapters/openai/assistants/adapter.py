@@ -22,7 +22,7 @@ from copilot_runtime.adapters.openai.options import OPENAI
 from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.http.sse import SSEDecoder
-from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.interfaces.adapter import ChatRequest
 
 NAME = "OpenAI Assistants"
 

@@ -11,7 +11,7 @@ from copilot_runtime.adapters.openai.assistants.request import ThreadPosition
 from copilot_runtime.adapters.openai.stream import build_usage
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.events import Custom, Event, Usage
-from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.interfaces.adapter import ChatRequest
 
 EXTENSION = "openaiAssistantAPI"
 """The extension by which CopilotKit v1 clients remember thread and run."""

@@ -15,7 +15,7 @@ from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.openai.stream import build_usage
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.interfaces.adapter import ChatRequest
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.telemetry.genai import describe_openai
 from copilot_runtime.telemetry.span import Span

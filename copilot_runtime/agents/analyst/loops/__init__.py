@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from copilot_runtime.config.sections import AnalystSettings
-from copilot_runtime.interfaces import Adapter, Events, RunInput
+from copilot_runtime.config.analyst import AnalystSettings
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces.adapter import Adapter
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.registry import Registry
 
 LOOPS = {

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from copilot_runtime.actions.execute import execute
 from copilot_runtime.agents.analyst.loops import LoopRequest
 from copilot_runtime.agents.openai_agents.agent import OpenAIAgentsAgent
+from copilot_runtime.dataclass_copy import copy_with
 from copilot_runtime.errors import MissingPackage
-from copilot_runtime.interfaces import Action, Events, copy_with
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces.action import Action
 from copilot_runtime.messages import new_id
 from copilot_runtime.telemetry.span import NO_SPAN
 

@@ -6,14 +6,9 @@ from dataclasses import replace
 
 from copilot_runtime.agents.analyst.loops import LoopRequest
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.interfaces import (
-    Adapter,
-    ChatRequest,
-    Events,
-    ModelEndpoint,
-    Parameters,
-    RunInput,
-)
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, ModelEndpoint
+from copilot_runtime.interfaces.run_input import Parameters, RunInput
 
 
 def run_loop(request: LoopRequest) -> Events:

@@ -8,7 +8,8 @@ from copilot_runtime.actions.execute import execute
 from copilot_runtime.agents.analyst.loops import LoopRequest
 from copilot_runtime.agents.pydantic_ai import PydanticAIAgent
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage
-from copilot_runtime.interfaces import Action, Events
+from copilot_runtime.events import Events
+from copilot_runtime.interfaces.action import Action
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import new_id
 

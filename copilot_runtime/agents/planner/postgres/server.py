@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import random
 from collections.abc import Sequence
 from time import monotonic
@@ -10,8 +9,6 @@ from typing import Any
 
 from copilot_runtime.agents.planner.postgres.schema import LOCKS
 from copilot_runtime.threads.postgres.pool import Pool
-
-logger = logging.getLogger(__name__)
 
 _BEATS = 5
 """How often a server says within its lease that it is alive."""
@@ -130,7 +127,6 @@ class Server:
 
     async def _keep_beating(self) -> None:
         """Renew the row, and come back as soon as the database does."""
-        is_away = False
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._lease / _BEATS):
@@ -138,10 +134,8 @@ class Server:
             try:
                 async with asyncio.timeout(self._lease):
                     await (self._connect() if self._connection.is_closed() else self._beat())
-                is_away = False
+                self._pool.note_write()
             except self._pool.errors as error:
                 self._connection.terminate()
-                if not is_away:
-                    logger.warning("%s cannot be reached: %s", self._pool.address, error)
-                is_away = True
+                self._pool.note_failure(error)
                 await asyncio.sleep(_PAUSE)

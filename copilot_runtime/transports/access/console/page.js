@@ -30,12 +30,13 @@ function showMe(me) {
     "signed in by": WAYS[me.method] ?? me.method,
     key: me.key && `cpk_${me.key}`,
     roles: me.roles.join(", "),
+    "roles that access.roles does not know": me.unknown_roles.join(", "),
     "you may": me.scopes.join(", ") || "nothing",
     operator: me.is_operator ? "yes" : "no",
   });
-  $("standings").hidden = !me.limits.length;
-  $("standing-rows").replaceChildren(...me.limits.map(({ level, kind, used, limit, seconds_left }) =>
-    row([`${kind} of the ${level}`, formatAmount(used), formatAmount(limit), used ? (seconds_left < 60 ? `${seconds_left} s` : formatTime(seconds_left * 1000)) : ""], used >= limit ? "warn" : "")));
+  $("my-limits").hidden = !me.limits.length;
+  $("my-limit-rows").replaceChildren(...me.limits.map(({ level, kind, used, limit, seconds, seconds_left }) =>
+    row([`${kind} of the ${level} in ${formatTime(seconds * 1000).replace(/ 0 \w+$/, "")}`, formatAmount(used), formatAmount(limit), used ? (seconds_left < 60 ? `${seconds_left} s` : formatTime(seconds_left * 1000)) : ""], used >= limit ? "warn" : "")));
 }
 
 function showServer(server) {
@@ -76,7 +77,7 @@ function showKeys() {
 function clear() {
   keys = [];
   for (const box of ["me-box", "hint", "server-box", "roles-box", "keys-box", "limits-box"]) $(box).hidden = true;
-  for (const part of ["me", "standing-rows", "server", "roles", "keys", "limits"]) $(part).replaceChildren();
+  for (const part of ["me", "my-limit-rows", "server", "roles", "keys", "limits"]) $(part).replaceChildren();
   $("status").textContent = "";
 }
 

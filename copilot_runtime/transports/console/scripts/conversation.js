@@ -207,8 +207,8 @@ const EVENTS = {
   },
 };
 
-function fail(thread, { code, message }) {
-  thread.run.error = { title: code ?? "Error", message };
+function fail(thread, { code, message, retryAt }) {
+  thread.run.error = { title: TITLES[code] ?? code ?? "Error", message, retryAt };
   for (const item of thread.run.items) {
     if (item.role === "assistant") item.broken = !item.toolCalls?.some((call) => call.result);
   }

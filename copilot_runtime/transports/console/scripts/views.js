@@ -263,6 +263,26 @@ function banner(error, ways = []) {
   node.setAttribute("role", "alert");
   const shown = ways.length ? ways : [["Try again", () => { node.remove(); answer(); }]];
   node.append(element("strong", "", error.title ?? error.name), element("p", "", error.message));
-  node.append(...shown.map(([label, act]) => button(label, act)), button("Dismiss", () => node.remove()));
+  const buttons = shown.map(([label, act]) => button(label, act));
+  if (error.retryAt) buttons.forEach((each) => holdBack(each, error.retryAt));
+  node.append(...buttons, button("Dismiss", () => node.remove()));
   return node;
+}
+
+function spellSeconds(seconds) {
+  if (seconds < 100) return `${seconds} s`;
+  return seconds < 6000 ? `${Math.ceil(seconds / 60)} min` : `${Math.ceil(seconds / 3600)} h`;
+}
+
+/* Lets a button be pressed once its time has come, and counts down to it. */
+function holdBack(node, until) {
+  const label = node.textContent;
+  node.setAttribute("aria-live", "off");  // else each second would be read aloud
+  const tick = () => {
+    const left = Math.ceil((until - Date.now()) / 1000);
+    node.disabled = left > 0;
+    node.textContent = left > 0 ? `${label} in ${spellSeconds(left)}` : label;
+    if (left > 0) setTimeout(() => node.isConnected && tick(), 1000);
+  };
+  tick();
 }

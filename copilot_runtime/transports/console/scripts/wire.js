@@ -7,12 +7,20 @@ const base = new URL(root.dataset.endpoint, location.href).href.replace(/\/$/, "
 const newId = crypto.randomUUID ? () => crypto.randomUUID() : () => `${Date.now()}-${Math.random()}`;
 
 class Problem extends Error {
-  /* `broken` says that an answer had begun: the server goes on with it. */
-  constructor(title, message, { broken = false } = {}) {
+  /* `broken` says that an answer had begun: the server goes on with it. Before `retryAt`, it is of no use to ask again. */
+  constructor(title, message, { broken = false, retryAt } = {}) {
     super(message);
     this.title = title;
     this.broken = broken;
+    this.retryAt = retryAt;
   }
+}
+
+const TITLES = { LIMIT_EXCEEDED: "Limit reached" };  // of errors that are nobody's fault
+
+function retryTimeOf(response) {
+  const seconds = Number(response.headers.get("retry-after"));
+  return seconds > 0 ? Date.now() + seconds * 1000 : undefined;
 }
 
 async function request(method, path, body, signal) {
@@ -47,7 +55,8 @@ async function refusal(response) {
   try { answer = JSON.parse(body); } catch { /* not JSON: shown as it is */ }
   const detail = answer?.message ?? answer?.details ?? answer?.detail ?? answer?.error ?? body.slice(0, 300);
   const way = response.status === 401 ? " The Authorization header can be set in the panel." : "";
-  return new Problem(`HTTP ${response.status}`, `${String(detail || response.statusText || "The answer was empty.")}${way}`);
+  const title = TITLES[answer?.errors?.[0]?.extensions?.code] ?? `HTTP ${response.status}`;
+  return new Problem(title, `${String(detail || response.statusText || "The answer was empty.")}${way}`, { retryAt: retryTimeOf(response) });
 }
 
 /* Yields the events of a stream, those together that came together. */
@@ -57,10 +66,11 @@ async function* events(path, body, signal) {
   const type = response.headers.get("content-type") ?? "";
   if (!type.startsWith("text/event-stream"))
     throw new Problem(`HTTP ${response.status}`, (await response.text()).slice(0, 300) || "The answer was empty.");
+  const retryAt = retryTimeOf(response);
   try {
     for await (const found of framesOf(response)) {
       found.forEach(watchWire);
-      yield found.map((data) => JSON.parse(data));
+      yield found.map((data) => ({ ...JSON.parse(data), ...(retryAt && { retryAt }) }));
     }
   } catch (error) {
     if (signal.aborted || error instanceof Problem) throw error;

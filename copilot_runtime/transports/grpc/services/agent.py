@@ -6,7 +6,7 @@ from typing import Any
 
 from copilot_runtime.batches import split_batches
 from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import TextMessage
 from copilot_runtime.rpc.protos import agent_pb2
 from copilot_runtime.transcript import fold_messages

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from copilot_runtime.interfaces import Passage
+from copilot_runtime.interfaces.retrieval import Passage
 from copilot_runtime.knowledge.policies import build_actor
 from copilot_runtime.rpc.protos import graph_pb2
 from copilot_runtime.transports.grpc.service import (

@@ -6,16 +6,12 @@ from typing import Any, get_args
 
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.errors import ConfigurationFailed, Misuse
-from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces import (
-    Action,
-    Adapter,
-    Agent,
-    Embedder,
-    Events,
-    Parameters,
-    RunInput,
-)
+from copilot_runtime.events import Event, Events, Usage
+from copilot_runtime.interfaces.action import Action
+from copilot_runtime.interfaces.adapter import Adapter
+from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.embedder import Embedder
+from copilot_runtime.interfaces.run_input import Parameters, RunInput
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     Message,

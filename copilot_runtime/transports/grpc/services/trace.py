@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from copilot_runtime.concurrency import call as call_in_thread
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.errors import ConfigurationFailed, Misuse
 from copilot_runtime.identity import Forbidden
 from copilot_runtime.rpc.protos import trace_pb2
 from copilot_runtime.telemetry.filters import parse_filter
-from copilot_runtime.telemetry.otlp import Batch, OtlpError, decode_spans
+from copilot_runtime.telemetry.otlp import Batch, OtlpError, decode_spans, encode_attributes
 from copilot_runtime.telemetry.store.records import Record
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.grpc.service import (
@@ -71,11 +71,13 @@ class TraceService(RpcService):
         self._access.require(call.scope, call.headers, call.caller)
         limit = request.limit if request.HasField("limit") else 20
         names = ("trace_id", "thread_id", "resource_id")
-        spans = await self._access.find_store().query_spans(
-            check_text("query", request.query),
-            parse_filter({name: getattr(request, name) for name in names}),
-            limit=check_number("limit", limit, _MOST_TRACES, least=1),
-        )
+        query = check_text("query", request.query)
+        filter = parse_filter({name: getattr(request, name) for name in names})
+        limit = check_number("limit", limit, _MOST_TRACES, least=1)
+        try:
+            spans = await self._access.find_store().query_spans(query, filter, limit=limit)
+        except Misuse as error:  # JMESPath names no field
+            raise Misuse(f"query: {error.message}", hint=error.hint) from error
         return await call_in_thread(_encode_all, spans) if len(spans) > _FEW else _encode_all(spans)
 
     async def flush_traces(
@@ -97,7 +99,7 @@ class TraceService(RpcService):
     def _decode(self, request: trace_pb2.RecordSpanRequest) -> Batch:
         spans = [
             {
-                "resource": {"attributes": _write_attributes(read_struct(one.resource))},
+                "resource": {"attributes": encode_attributes(read_struct(one.resource))},
                 "scopeSpans": [{"spans": [_write_span(one)]}],
             }
             for one in request.spans
@@ -115,39 +117,17 @@ def _write_span(span: trace_pb2.Span) -> dict[str, Any]:
         "kind": span.kind,
         "startTimeUnixNano": str(span.start_time_unix_nano),
         "endTimeUnixNano": str(span.end_time_unix_nano),
-        "attributes": _write_attributes(read_struct(span.attributes)),
+        "attributes": encode_attributes(read_struct(span.attributes)),
         "events": [
             {
                 "name": event.name,
                 "timeUnixNano": str(event.time_unix_nano),
-                "attributes": _write_attributes(read_struct(event.attributes)),
+                "attributes": encode_attributes(read_struct(event.attributes)),
             }
             for event in span.events
         ],
         "status": {"code": span.status.code, "message": span.status.message},
     }
-
-
-def _write_attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": name, "value": _write_value(value)} for name, value in values.items()]
-
-
-def _write_value(value: Any) -> dict[str, Any]:
-    match value:
-        case bool():
-            return {"boolValue": value}
-        case int():
-            return {"intValue": str(value)}
-        case float():
-            return {"doubleValue": value}
-        case str():
-            return {"stringValue": value}
-        case list():
-            return {"arrayValue": {"values": [*map(_write_value, value)]}}
-        case dict():
-            return {"kvlistValue": {"values": _write_attributes(value)}}
-        case _:
-            return {}
 
 
 def _encode_all(records: Iterable[Record]) -> trace_pb2.QuerySpansResponse:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from copilot_runtime.errors import Misuse
-from copilot_runtime.interfaces import Passage
+from copilot_runtime.interfaces.retrieval import Passage
 from copilot_runtime.knowledge.policies import build_actor
 from copilot_runtime.rpc.protos import vector_pb2
 from copilot_runtime.transports.grpc.service import (

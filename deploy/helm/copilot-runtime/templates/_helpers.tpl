@@ -50,6 +50,9 @@ volumes:
     emptyDir: {}
   - name: tmp
     emptyDir: {}
+  {{- with .Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end -}}
 
 {{- define "copilot.container" -}}
@@ -72,9 +75,17 @@ volumeMounts:
   - {name: settings, mountPath: /etc/copilot-runtime, readOnly: true}
   - {name: scratch, mountPath: /app/.copilot}
   - {name: tmp, mountPath: /tmp}
+  {{- with .Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- with .Values.resources }}
 resources: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{/* The secret with the token that Prometheus sends; empty for none */}}
+{{- define "copilot.metricsSecret" -}}
+{{ .Values.serviceMonitor.tokenSecret.name | default .Values.existingSecret }}
 {{- end -}}
 
 {{- define "copilot.spread" -}}

@@ -257,8 +257,14 @@ async def test_a_secret_that_services_would_refuse_is_an_error_here(make_tool: M
         (ORDER % "127.0.0.1:1").replace("proto:", "token: {}, proto:"),
         environ={"SERVICE_SECRET": "short"},
     )
-    with pytest.raises(CopilotError, match="has 32 characters or more"):
+    with pytest.raises(CopilotError, match="must have 32 characters or more"):
         await tool.call()
+
+
+async def test_check_says_why_a_server_is_not_reached(make_tool: MakeTool) -> None:
+    with pytest.raises(NetworkError, match=r"'127.0.0.1:1' cannot be reached") as caught:
+        await make_tool(ORDER % "127.0.0.1:1").endpoint.check(RUN)
+    assert "Connection refused" in (caught.value.hint or "")
 
 
 async def test_check_reaches_the_server_and_calls_nothing(make_tool: MakeTool) -> None:

@@ -1,12 +1,11 @@
 """Tables of PostgreSQL are copied with their types, and again when they change."""
 
-from collections.abc import Iterator
 from contextlib import aclosing
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from importlib import import_module
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
@@ -14,15 +13,9 @@ from copilot_runtime.agents.analyst.engine.engine import Engine
 from copilot_runtime.agents.analyst.engine.errors import DatasetRefused
 from copilot_runtime.agents.analyst.engine.options import EngineOptions
 from copilot_runtime.agents.analyst.engine.sources import parse_source
-from tests.threads.cluster import Cluster, running_cluster
+from tests.threads.cluster import Cluster
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with running_cluster() as cluster:
-        yield cluster
 
 
 async def execute(url: str, *statements: str) -> None:
@@ -30,13 +23,6 @@ async def execute(url: str, *statements: str) -> None:
     for statement in statements:
         await connection.execute(statement)
     await connection.close()
-
-
-@pytest.fixture
-async def database(anyio_backend: str, cluster: Cluster) -> str:
-    name = f"shop_{uuid4().hex}"
-    await execute(cluster.url, f"CREATE SCHEMA {name}")
-    return f"{cluster.url}&search_path={name}"
 
 
 async def test_values_of_all_types_arrive_as_they_are(

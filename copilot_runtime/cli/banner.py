@@ -1,0 +1,17 @@
+"""What `serve` prints when it listens: for people, or for programs that read the log."""
+
+import logging
+
+import typer
+
+from copilot_runtime.logs import is_json_log
+
+logger = logging.getLogger(__name__)
+
+
+def show_banner(text: str) -> None:
+    """Print lines, or log them as one record where all output is JSON."""
+    if is_json_log():
+        logger.info("%s", "; ".join(line.strip() for line in text.splitlines() if line))
+    else:
+        typer.echo(text)

@@ -1,0 +1,76 @@
+"""`--program main:runtime`: the settings of a command, which a program may have written."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from copilot_runtime.config import Settings
+    from copilot_runtime.config.problems import SettingOrigins
+
+ProgramOption = Annotated[
+    str | None,
+    typer.Option(
+        "--program",
+        metavar="MODULE:NAME",
+        help="Use the settings of this CopilotRuntime, named as for serve.",
+    ),
+]
+
+
+def load_command_settings(
+    program: str | None, config: Path | None, *, has_notice: bool = True
+) -> "Settings":
+    """Return the settings of a program, or else of file and environment, and say which on stderr.
+
+    Without `has_notice`, nothing is said: another option has named what the command works with.
+    Raises `ConfigurationFailed`.
+    """
+    return read_command_settings(program, config, has_notice=has_notice)[0]
+
+
+def read_command_settings(
+    program: str | None, config: Path | None, *, has_notice: bool = True
+) -> "tuple[Settings, SettingOrigins]":
+    """Return the settings as `load_command_settings` does, and where each one came from."""
+    from copilot_runtime.config.settings import read_settings
+
+    if config is not None and program is not None:
+        os.environ["COPILOT_CONFIG"] = str(config)  # which the program reads, too
+    settings, origins = read_settings(config)
+    if program is not None:
+        settings, origins = _import_settings(program, settings, origins)
+    if has_notice:
+        typer.echo(_describe_source(program, origins), err=True)
+    return settings, origins
+
+
+def _import_settings(
+    program: str, read: "Settings", origins: "SettingOrigins"
+) -> "tuple[Settings, SettingOrigins]":
+    """Return the settings of a program. `read` are those of file and environment."""
+    from copilot_runtime.cli.serve import find_runtime
+    from copilot_runtime.cli.target import find_target
+    from copilot_runtime.config.source import find_origins
+    from copilot_runtime.errors import ConfigurationFailed
+    from copilot_runtime.operation.places import name_stores
+
+    if (runtime := find_runtime(find_target(program))) is None:
+        raise ConfigurationFailed(
+            f"{program} is no CopilotRuntime, and no application with one.",
+            hint="Name the runtime, as in --program main:runtime.",
+        )
+    origins = find_origins(program, runtime.settings, read, origins)
+    return name_stores(runtime), origins
+
+
+def _describe_source(program: str | None, origins: "SettingOrigins") -> str:
+    if program is not None:
+        return f"Settings: those of {program}."
+    place = f"'{origins.path}'" if origins.path else "the defaults"
+    return (
+        f"Settings: {place} and the environment; what a program writes into Settings(...) "
+        "is read with --program MODULE:NAME."
+    )

@@ -1,0 +1,27 @@
+"""The section of the settings for what happens to resources, plans and runs."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from copilot_runtime.config.section import Count, Section, check_match
+
+
+class EventSettings(Section):
+    """What happened to resources, plans and runs, for those who come back to it."""
+
+    store: Annotated[
+        str, check_match(r"^(none|memory|sqlite:.+)?$", "sqlite:PATH, memory or none")
+    ] = Field(
+        default="",
+        description="Where events are kept: sqlite:PATH, memory, where they end with the server, "
+        "or none. Empty: memory if there is knowledge or an agent that plans, else none.",
+    )
+    max_events: Count = Field(
+        default=100_000,
+        description="Most events that are kept, the newest; in memory 10000 at most.",
+    )
+    max_bytes: Count = Field(
+        default=64 * 1024 * 1024,
+        description="Largest size of all events that are kept, in bytes: the oldest go first.",
+    )

@@ -1,0 +1,142 @@
+"""The section of the settings for resources that are searched."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+
+from copilot_runtime.config.section import Count, Section, Words, read_object
+from copilot_runtime.config.store_url import check_bucket_url, check_store_url
+
+KNOWLEDGE_TOOLS = ("search_content", "query_by_pattern", "get_ontology", "get_subjects", "recall")
+"""The actions by which models and agents use knowledge."""
+
+_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+$")
+
+
+class KnowledgeSettings(Section):
+    """Resources that models and agents may search. There is knowledge with a storage or sources."""
+
+    storage: Annotated[str, AfterValidator(check_bucket_url)] = Field(
+        default="",
+        description="Where knowledge is: local:PATH, memory, or s3://BUCKET/PREFIX. "
+        "Empty: local:.copilot/knowledge, if there are sources; else there is no knowledge.",
+    )
+    sources: Words = Field(
+        default=(),
+        description="Files and folders to take in when the server starts, from its working "
+        "directory: HTML, Markdown, PDF, CSV, text.",
+    )
+    base: str = Field(
+        default="https://example.invalid/",
+        description="IRI that relative names of things in HTML are resolved against.",
+    )
+    policy: str = Field(
+        default="",
+        description="File or folder with rules of who may do what: .yml, .cedar or .rego. Empty: "
+        "everybody may read what belongs to no user.",
+    )
+    embedder: str = Field(
+        default="hashing",
+        min_length=1,
+        description="What turns texts into vectors: a name, and a model behind a colon, as in "
+        "openai:text-embedding-3-small. hashing needs no model: it compares words.",
+    )
+    embedder_options: Annotated[Mapping[str, Any], BeforeValidator(read_object)] = Field(
+        default={},
+        description="Arguments of the embedder, such as model; as JSON in the environment.",
+        repr=False,  # it may hold a key
+    )
+    graph_options: Annotated[Mapping[str, Any], BeforeValidator(read_object)] = Field(
+        default={},
+        description="Options of the graph, such as prefixes and limits of SPARQL; as JSON in the "
+        "environment.",
+    )
+    vector_engine: Literal["exact", "faiss"] = Field(
+        default="exact",
+        description="How vectors are searched: exact compares all; faiss, an extra, only those in "
+        "the nearest clusters, for millions.",
+    )
+    vector_database: Annotated[str, AfterValidator(check_store_url)] = Field(
+        default="",
+        description="Where vectors are, if not with the resources: postgresql://..., a database "
+        "with the extension pgvector.",
+        repr=False,  # an address may hold a password
+    )
+    tools: Words = Field(
+        default=KNOWLEDGE_TOOLS,
+        description="Actions by which models and agents use knowledge; an empty list for none.",
+    )
+    tool_tokens: Count = Field(
+        default=2000, description="Largest result of one such call, in tokens."
+    )
+    retrieval: bool = Field(
+        default=True,
+        description="Whether each question in the plain chat is searched for, and what was found "
+        "is given to the model.",
+    )
+    retrieval_limit: Count = Field(default=5, description="Most passages given to the model.")
+    retrieval_tokens: Count = Field(
+        default=2000, description="Longest text of these passages, in tokens."
+    )
+    retrieval_threshold: float | None = Field(
+        default=0.15,
+        ge=-1,
+        le=1,
+        description="How like a question a passage is at least, from -1 to 1. Null: 0.",
+    )
+    uploads: Literal["thread", "owner", "off"] = Field(
+        default="thread",
+        description="Whether files that people attach to questions in the plain chat are stored, "
+        "and where they are found: in their thread, in all threads of their owner, or nowhere.",
+    )
+    upload_bytes: Count = Field(default=10 * 1024 * 1024, description="Largest such file.")
+    upload_files: Count = Field(default=20, description="Most files in a thread.")
+    upload_total: Count = Field(
+        default=200 * 1024 * 1024, description="Most bytes in all files of an owner."
+    )
+    upload_tokens: Count = Field(
+        default=4000, description="Longest text of files that is given to the model, in tokens."
+    )
+    context_tokens: Count = Field(
+        default=8000,
+        description="Tokens of a context window that is optimised, where no other number is given.",
+    )
+    link: str = Field(
+        default="",
+        description="Address of this server for readers of other pages, such as "
+        "https://chat.example.com: citations begin with it. Empty: they begin with the path.",
+    )
+
+    suggestions: Words = Field(
+        default=(), description="Questions about it that the page at / offers to ask."
+    )
+
+    @field_validator("base")
+    @classmethod
+    def _is_iri(cls, text: str) -> str:
+        if _IRI.match(text) is None:
+            raise ValueError("it is no IRI, such as https://example.com/")
+        return text
+
+    @field_validator("link")
+    @classmethod
+    def _is_origin(cls, text: str) -> str:
+        if text and not text.startswith(("http://", "https://")):
+            raise ValueError("it is no address, such as https://chat.example.com")
+        return text.rstrip("/")
+
+    @field_validator("tools")
+    @classmethod
+    def _are_tools(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [name for name in names if name not in KNOWLEDGE_TOOLS]:
+            raise ValueError(
+                f"there is no tool {unknown[0]!r}; there are {', '.join(KNOWLEDGE_TOOLS)}"
+            )
+        return names
+
+    @property
+    def address(self) -> str:
+        """Where knowledge is; empty if there is none."""
+        return self.storage or ("local:.copilot/knowledge" if self.sources else "")

@@ -1,0 +1,268 @@
+"""The section of the settings for what is kept of runs, and what is exported."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from copilot_runtime.config.published_secrets import check_secret
+from copilot_runtime.config.section import (
+    Count,
+    Seconds,
+    SecondsOrNone,
+    Section,
+    Words,
+    check_match,
+    read_object,
+)
+
+TELEMETRY_EXPORTERS = ("otlp-http", "otlp-grpc", "console", "file")
+TELEMETRY_SIGNALS = ("traces", "metrics", "logs")
+
+_ADDRESS = r"https?://[^\s@]+"
+_ADDRESS_RULE = (
+    "should begin with http:// or https://, and have no user or password in it: those are for "
+    "telemetry.headers."
+)
+
+
+class TelemetrySettings(Section):
+    """What is kept of runs, and what is exported. Runs are traced unless `enabled` is false."""
+
+    enabled: bool = Field(
+        default=True, description="Whether runs are traced, and what they do is counted."
+    )
+    store: Annotated[
+        str,
+        check_match(
+            r"^(memory|none|(sqlite|jsonl):.+)$", "memory, sqlite:PATH, jsonl:FOLDER or none"
+        ),
+    ] = Field(
+        default="memory",
+        description="Where traces are kept: memory, sqlite:PATH, jsonl:FOLDER with a file a day, "
+        "or none.",
+    )
+    retention: SecondsOrNone = Field(
+        default=7 * 86_400, description="Seconds after which a trace is deleted; 0 for never."
+    )
+    max_traces: Count = Field(
+        default=100_000, description="Most traces in a file; in memory, there are at most 1000."
+    )
+    content: Literal["none", "local", "export"] = Field(
+        default="none",
+        description="What becomes of what people and models write: nothing of it is traced, it is "
+        "kept where traces are kept, or it is exported as well.",
+    )
+    capture: Literal["span_only", "event_only", "span_and_event"] = Field(
+        default="span_only",
+        description="Where exported content stands. No hook of OpenTelemetry uploads it elsewhere: "
+        "OTEL_INSTRUMENTATION_GENAI_COMPLETION_HOOK is not read.",
+    )
+    inference_events: bool | None = Field(
+        default=None,
+        description="Whether a request to a model is an event as well. Empty: if capture has them.",
+    )
+    identity: bool = Field(
+        default=False, description="Whether exported spans say who asked, and on which machine."
+    )
+    semconv: Literal["released", "head", "dual"] = Field(
+        default="released",
+        description="Whose names of metrics: those that were released, those to come, or both.",
+    )
+    export: bool | None = Field(
+        default=None,
+        description="Whether telemetry is exported. Empty: if there is an exporter, an endpoint, "
+        "or a provider of OpenTelemetry in the host program.",
+    )
+    exporters: Words = Field(
+        default=(),
+        description="Where spans, metrics and events are sent: otlp-http, otlp-grpc, console, "
+        "file. Empty: OTLP by the protocol, if there is an endpoint.",
+    )
+    protocol: Literal["http/protobuf", "grpc", "http/json", "http"] = Field(
+        default="http/protobuf",
+        description="Protocol of OTLP where exporters is empty. Over HTTP, protobuf is sent.",
+    )
+    endpoint: str = Field(
+        default="",
+        pattern=f"^({_ADDRESS})?$",
+        description="Address of a receiver of OTLP, such as http://localhost:4318.",
+    )
+    endpoints: Annotated[Mapping[str, str], BeforeValidator(read_object)] = Field(
+        default={},
+        description="Whole addresses for traces, metrics or logs alone; JSON in the environment.",
+    )
+    headers: Annotated[Mapping[str, str], BeforeValidator(read_object)] = Field(
+        default={},
+        description="Headers for that receiver, such as a key; as JSON in the environment.",
+        repr=False,
+    )
+    compression: Literal["none", "gzip"] = Field(
+        default="none", description="How what is sent over OTLP is compressed."
+    )
+    signals: Words = Field(
+        default=("traces", "metrics", "logs"),
+        description="What is exported; logs are events. Langfuse and Phoenix take traces alone.",
+    )
+    bridge: bool = Field(
+        default=False,
+        description="Whether spans of frameworks in this process are traced as well where the host "
+        "program sets no provider: ours is then the one of the process.",
+    )
+    http_spans: bool = Field(
+        default=False,
+        description="Whether requests over HTTP are spans, too: with "
+        "opentelemetry-instrumentation-httpx.",
+    )
+    file: str = Field(
+        default="",
+        description="File for the exporter file: a line of OTLP's JSON for each batch. "
+        "Empty: .copilot/telemetry.jsonl.",
+    )
+    content_form: Literal["structured", "json"] = Field(
+        default="structured",
+        description="The form of content on exported spans: values with parts, or their JSON as a "
+        "text, which Arize Phoenix and others read.",
+    )
+    max_attribute_chars: int = Field(
+        default=0, ge=0, description="Longest text of an exported attribute; 0 for any."
+    )
+    max_queue: Count = Field(
+        default=2048, description="Most spans that wait for a receiver; more are left out."
+    )
+    export_interval: Seconds = Field(
+        default=5, description="Seconds after which spans and events are sent."
+    )
+    sampler: Literal[
+        "parentbased_always_on",
+        "parentbased_always_off",
+        "parentbased_traceidratio",
+        "always_on",
+        "always_off",
+        "traceidratio",
+    ] = Field(
+        default="parentbased_always_on",
+        description="Which traces are exported, as OTEL_TRACES_SAMPLER has it. All are kept here.",
+    )
+    sampler_argument: str = Field(
+        default="",
+        pattern=r"^(0|1|0?\.\d+|[01]\.0*|0\.\d+)?$",
+        description="Share of the traces for the samplers with a ratio, such as 0.1.",
+    )
+    service_name: str = Field(
+        default="copilot-runtime", min_length=1, description="What exported spans call this server."
+    )
+    resource_attributes: Annotated[Mapping[str, str], BeforeValidator(read_object)] = Field(
+        default={}, description="More about this server; as JSON in the environment."
+    )
+    log_level: Literal["critical", "error", "warning", "info", "debug"] | None = Field(
+        default=None, description="How much OpenTelemetry itself logs. Empty: as everything else."
+    )
+    metrics_endpoint: bool = Field(
+        default=True,
+        description="Whether Prometheus may read what is counted: at /metrics, from this machine.",
+    )
+    metrics_token: Annotated[str, AfterValidator(check_secret)] = Field(
+        default="",
+        description="With it, Prometheus reads from any machine: whoever sends it as a bearer.",
+        repr=False,
+    )
+    receive: Literal["off", "loopback", "token"] = Field(
+        default="loopback",
+        description="Who may send spans by OTLP to v1/traces: nobody, programs of this machine, or "
+        "whoever has the token.",
+    )
+    receive_token: Annotated[str, AfterValidator(check_secret)] = Field(
+        default="", description="That token, which programs send as a bearer.", repr=False
+    )
+    operators: Words = Field(
+        default=(),
+        description="Users who may read traces. Where nobody signs in: whoever is on this machine.",
+    )
+
+    _enabled_via: str = PrivateAttr(default="")
+
+    @property
+    def enabled_via(self) -> str:
+        """What enabled the export: envVar, setting or otlpEndpointEnvVar; storeOnly, disabled."""
+        return self._enabled_via
+
+    @property
+    def is_exported(self) -> bool:
+        """Whether telemetry is sent somewhere by exporters of ours."""
+        has_target = self.export or self.exporters or self.endpoint or self.endpoints
+        return self.enabled and self.export is not False and bool(has_target)
+
+    @field_validator("exporters")
+    @classmethod
+    def _are_exporters(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return _check_names(names, TELEMETRY_EXPORTERS, "an exporter")
+
+    @field_validator("signals")
+    @classmethod
+    def _are_signals(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return _check_names(names, TELEMETRY_SIGNALS, "a signal")
+
+    @field_validator("endpoints")
+    @classmethod
+    def _are_of_signals(cls, endpoints: Mapping[str, str]) -> Mapping[str, str]:
+        _check_names(tuple(endpoints), TELEMETRY_SIGNALS, "a signal")
+        for signal, address in endpoints.items():
+            if not re.fullmatch(_ADDRESS, address):
+                raise ValueError(f"The address for {signal} {_ADDRESS_RULE}")
+        return endpoints
+
+    @field_validator("endpoint", mode="before")
+    @classmethod
+    def _is_address(cls, endpoint: Any) -> Any:
+        if isinstance(endpoint, str) and endpoint and not re.fullmatch(_ADDRESS, endpoint):
+            raise ValueError(_ADDRESS_RULE)
+        return endpoint
+
+    @model_validator(mode="after")
+    def _find_origin(self, info: ValidationInfo) -> "TelemetrySettings":
+        """Note which kind of setting enabled the export, in the order of VS Code."""
+        if info.context is not None or not self._enabled_via:
+            self._enabled_via = self._describe_origin(getattr(info.context, "overrides", {}))
+        return self
+
+    def _describe_origin(self, overrides: Mapping[str, str]) -> str:
+        if not self.is_exported:
+            return "storeOnly" if self.enabled and self.store != "none" else "disabled"
+        switches = ("telemetry.export", "telemetry.exporters")
+        if any(name in overrides for name in switches):
+            return "envVar"
+        if self.export or self.exporters:
+            return "setting"
+        endpoint = overrides.get("telemetry.endpoint") or overrides.get("telemetry.endpoints")
+        if endpoint is None:
+            return "setting"
+        return "otlpEndpointEnvVar" if "OTEL" in endpoint else "envVar"
+
+    @property
+    def receives(self) -> bool:
+        """Whether spans of other processes are taken."""
+        return self.enabled and self.receive != "off"
+
+    @model_validator(mode="after")
+    def _check_token(self) -> Self:
+        if self.receive == "token" and not self.receive_token:
+            raise ValueError("receive is 'token', so receive_token must be set")
+        return self
+
+
+def _check_names(names: tuple[str, ...], choices: tuple[str, ...], noun: str) -> tuple[str, ...]:
+    """Return names. Raises `ValueError` for one that is none of the choices."""
+    for name in names:
+        if name not in choices:
+            raise ValueError(f"{name!r} is not {noun}: there are {', '.join(choices)}")
+    return names

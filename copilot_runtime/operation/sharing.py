@@ -1,0 +1,54 @@
+"""What several processes should share, and each of them has for itself."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from copilot_runtime.config.settings import Settings
+
+
+class PrivateState(NamedTuple):
+    """What each process has for itself: the part, what that does, and which setting changes it."""
+
+    name: str
+    text: str
+    hint: str
+
+
+def list_private_state(settings: Settings) -> Sequence[PrivateState]:
+    """Return what each process has for itself where several are, or may be, one service.
+
+    There are several with `workers`. Threads in PostgreSQL may be shared by other servers.
+    """
+    is_shared = settings.threads.startswith("postgres")
+    if settings.workers == 1 and not is_shared:
+        return []
+    return [*_find_limits(settings), *_find_plans(settings, is_shared=is_shared)]
+
+
+def _find_limits(settings: Settings) -> Iterator[PrivateState]:
+    own = {"store", "thread_streams_per_user"}  # the latter is meant for each process
+    names = [name for name, value in settings.limits.model_dump(exclude=own).items() if value]
+    if settings.limits.store != "memory" or not names:
+        return
+    limits = ", ".join(f"limits.{name}" for name in names)
+    text = (
+        f"Each of {settings.workers} workers counts for itself, so {settings.workers} times as "
+        f"much gets through: {limits}."
+        if settings.workers > 1
+        else "Servers that share these threads in PostgreSQL count each for itself, so as many "
+        f"times as much gets through: {limits}."
+    )
+    yield PrivateState("limits", text, "Set limits.store to redis://..., where all count together.")
+
+
+def _find_plans(settings: Settings, *, is_shared: bool) -> Iterator[PrivateState]:
+    kind = settings.planner.store.partition(":")[0]
+    if not settings.planner.name or kind not in ("sqlite", "memory"):
+        return
+    if kind == "sqlite" and not is_shared:  # workers of one machine share a file
+        return
+    place = "in a file of this machine" if kind == "sqlite" else "in the memory of each process"
+    hint = "Set planner.store to postgresql://..., such as the database of the threads."
+    if not is_shared:
+        hint = "Set planner.store to sqlite:PATH or postgresql://..."
+    yield PrivateState("plans", f"Plans are {place}: other servers cannot go on with them.", hint)

@@ -1,0 +1,1 @@
+"""Builds the parts of a runtime: what a program gave, or else what its settings say."""

@@ -1,0 +1,212 @@
+"""Let one run at a time into each thread, in whatever process it is; others wait or are refused."""
+
+import asyncio
+from collections.abc import Generator, Sequence
+from contextlib import aclosing, contextmanager
+from typing import Literal
+
+from copilot_runtime.errors import Cancelled, Interrupted, NotFound, ThreadBusy
+from copilot_runtime.runtime.interrupts import answers_same
+from copilot_runtime.runtime.peers import Peers
+from copilot_runtime.runtime.run import Log, Run
+from copilot_runtime.runtime.runtime import Runtime
+from copilot_runtime.threads.log_ids import build_duplicate_error
+from copilot_runtime.threads.store import ThreadKey
+
+WhenBusy = Literal["refuse", "supersede", "queue"]
+"""What happens to a request in a thread whose run goes on: an error, the end of that run, or a
+place in the queue. Requests of CopilotKit v1 always wait in the queue: a client that gives up an
+answer may send the next request before the server has noticed that it has left."""
+
+_MAX_QUEUE = 5
+"""Questions that wait for their turn in one thread; each holds a whole conversation."""
+
+
+class Admission:
+    """The run that each thread is answered with in this process, and those that wait."""
+
+    def __init__(self, runtime: Runtime, when_busy: WhenBusy) -> None:
+        self.peers: Peers | None = None
+        """The other processes that share the store, if they can be reached."""
+        self._runtime = runtime
+        self._when_busy: WhenBusy = when_busy
+        self._current: dict[ThreadKey, Run] = {}
+        """The run that each thread is answered with."""
+        self._queues: dict[ThreadKey, dict[str, Run]] = {}
+        """Runs that wait for their turn, by `log_id`."""
+        self._next: dict[ThreadKey, Run] = {}
+        """Of the current runs, those that wait for the run of another process."""
+        self._arriving: dict[ThreadKey, dict[str, Run]] = {}
+        """Runs of which it is not known yet whether the same request began one, by `log_id`."""
+        self._closed: set[ThreadKey] = set()
+        """Threads that are being deleted."""
+
+    async def admit(self, thread: ThreadKey, run: Run) -> None:
+        """Make this run the one its thread answers with. Raises `ThreadBusy` or `Cancelled`."""
+        if thread in self._current:
+            if any(other.is_repeated_by(run.request) for other in self.list_runs(thread)):
+                raise build_duplicate_error(run.request.run_id)
+            with self._queue(thread, run):
+                while (before := self._current.get(thread)) is not None:
+                    await self._wait_for_turn(before, run)
+        if self._runtime.is_closing:
+            raise Interrupted("The server stopped before it could answer.")
+        if thread in self._closed:
+            raise ThreadBusy("This conversation is being deleted.")
+        self._current[thread] = run
+        if self.peers is not None and await self.peers.has_others():
+            await self._wait_for_others(self.peers, thread, run)
+
+    async def wait_again(self, thread: ThreadKey, run: Run) -> bool:
+        """Wait for the run that another process began at the same moment, if this one may."""
+        if self.peers is None or (self._when_busy == "refuse" and not run.request.is_v1):
+            return False
+        await self._wait_for_others(self.peers, thread, run)
+        return True
+
+    def release(self, thread: ThreadKey, run: Run) -> None:
+        """Let the next run into a thread."""
+        if self._current.get(thread) is run:
+            del self._current[thread]
+
+    def find_current(self, thread: ThreadKey) -> Run | None:
+        """Return the run that a thread is answered with here; it waits for no other process."""
+        return None if thread in self._next else self._current.get(thread)
+
+    def list_runs(self, thread: ThreadKey) -> Sequence[Run]:
+        """Return the run that a thread is answered with here, and those that wait."""
+        current = self.find_current(thread)
+        return [*([current] if current else ()), *self._list_waiting(thread)]
+
+    def stop(self, thread: ThreadKey, run_id: str | None = None) -> bool:
+        """End the run that a thread is answered with here; those that wait go on.
+
+        With a `run_id`, end only that run, also while it waits. Returns whether there was one.
+        """
+        went_on = run_id is not None and self.stop_waiting(thread, run_id)
+        current = self.find_current(thread)
+        if current is not None and run_id in (None, current.request.run_id):
+            went_on = current.stop() or went_on
+        return went_on
+
+    def stop_waiting(self, thread: ThreadKey, run_id: str | None = None) -> bool:
+        """Stop a run that waits for its turn here, or all. Returns whether there was one."""
+        went_on = False
+        for run in self._list_waiting(thread):
+            if run_id in (None, run.request.run_id):
+                went_on |= not run.stop_requested.done()
+                run.stop()
+        return went_on
+
+    @contextmanager
+    def announce(self, thread: ThreadKey, run: Run) -> Generator[None]:
+        """Let a run be stopped before it is admitted."""
+        self._arriving.setdefault(thread, {})[run.log_id] = run
+        try:
+            yield
+        finally:
+            arriving = self._arriving[thread]
+            del arriving[run.log_id]
+            if not arriving:
+                del self._arriving[thread]
+
+    def stop_arriving(self, thread: ThreadKey, run_id: str | None = None) -> bool:
+        """Stop a run that is announced and not admitted yet, or all. Returns whether one was."""
+        arriving = self._arriving.get(thread, {}).values()
+        runs = [run for run in arriving if run_id in (None, run.request.run_id)]
+        for run in runs:
+            run.stop()
+        return bool(runs)
+
+    def stop_queues(self) -> None:
+        """Stop all runs that wait behind others."""
+        for queue in self._queues.values():
+            for run in queue.values():
+                run.stop()
+
+    @contextmanager
+    def close(self, thread: ThreadKey) -> Generator[None]:
+        """Let no run into a thread for a while. Raises `NotFound` if that is done already."""
+        if thread in self._closed:
+            raise NotFound("There is no such thread.")
+        self._closed.add(thread)
+        try:
+            yield
+        finally:
+            self._closed.discard(thread)
+
+    def _list_waiting(self, thread: ThreadKey) -> Sequence[Run]:
+        """Return the runs that wait for their turn in a thread."""
+        first = self._next.get(thread)
+        return [*([first] if first else ()), *self._queues.get(thread, {}).values()]
+
+    @contextmanager
+    def _queue(self, thread: ThreadKey, run: Run) -> Generator[None]:
+        """Add a run to the queue of a thread while it waits. Raises `ThreadBusy` for a full one."""
+        queue = self._queues.setdefault(thread, {})
+        if len(queue) >= _MAX_QUEUE:
+            raise ThreadBusy(
+                f"{_MAX_QUEUE} questions wait in this conversation already. "
+                "Wait for the answers, or stop them."
+            )
+        queue[run.log_id] = run
+        try:
+            yield
+        finally:
+            del queue[run.log_id]
+            if not queue:
+                del self._queues[thread]
+
+    async def _wait_for_turn(self, before: Run, run: Run) -> None:
+        """Wait for the end of a run, if this one may. Raises `Cancelled` or `ThreadBusy`."""
+        if answers_same(before.request, run.request):  # twice: it must not end the first, either
+            raise ThreadBusy("This answer has been given already, and the agent works on it.")
+        # a client may ask again as soon as it has seen the last event
+        when_busy = self._find_policy(run)
+        if when_busy == "refuse" and not before.is_ending:
+            raise ThreadBusy(
+                "This conversation is still being answered. Wait for the answer, or stop it.",
+                hint="Set when_busy to queue or supersede to have it otherwise.",
+            )
+        if when_busy == "supersede":
+            before.stop()
+        ends = (before.ended, run.stop_requested)
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if run.stop_requested.done() and not self._runtime.is_closing:
+            raise build_cancellation()
+        if self._runtime.is_closing:
+            raise Interrupted("The server stopped before it could answer.")
+
+    async def _wait_for_others(self, peers: Peers, thread: ThreadKey, run: Run) -> None:
+        """Wait for the run that another process has in a thread, if this one may."""
+        try:
+            while (before := await peers.find_run(thread)) is not None:
+                when_busy = self._find_policy(run)
+                if when_busy == "refuse" or before.run_id == run.request.run_id:
+                    return  # the store knows best whether it goes on, or is the same
+                self._next[thread] = run
+                if when_busy == "supersede":
+                    await peers.ask_owner(thread, "stop", run_id=before.run_id)
+                if (log := await peers.follow(thread, before)) is None:
+                    return
+                end = asyncio.ensure_future(_read_to_end(log))
+                await asyncio.wait((end, run.stop_requested), return_when=asyncio.FIRST_COMPLETED)
+                end.cancel()
+                if run.stop_requested.done():
+                    raise build_cancellation()
+        finally:
+            self._next.pop(thread, None)
+
+    def _find_policy(self, run: Run) -> WhenBusy:
+        return "queue" if run.request.is_v1 else self._when_busy
+
+
+def build_cancellation() -> Cancelled:
+    """Return the error of a run that was stopped while it waited."""
+    return Cancelled("The run was stopped before it began.")
+
+
+async def _read_to_end(log: Log) -> None:
+    async with aclosing(log) as batches:
+        async for _ in batches:
+            pass

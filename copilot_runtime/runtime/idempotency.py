@@ -1,0 +1,92 @@
+"""Run a request once that comes twice: the key is the client's id of the run, within a thread."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from copilot_runtime.concurrency import contain
+from copilot_runtime.errors import NotFound, ThreadBusy
+from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.runtime.admission import Admission, build_cancellation
+from copilot_runtime.runtime.interrupts import answers_question
+from copilot_runtime.runtime.reader import replay_run
+from copilot_runtime.runtime.run import Log, Run
+from copilot_runtime.threads.log_ids import LogStatus, asks_same
+from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
+
+ReadRuns = Callable[[ThreadKey], Awaitable[Sequence[StoredRun]]]
+FollowRun = Callable[[ThreadKey, str], Awaitable[Log]]
+"""Returns the log of a run of a thread, in whatever process it is. Raises `NotFound`."""
+
+_MAX_WITHDRAWN = 1_000
+"""Runs that were stopped before they began, of which it is known that they may not begin."""
+
+
+class Idempotency:
+    """Finds the run that the same request has begun before.
+
+    Another question with the same id is another run.
+    """
+
+    def __init__(
+        self, store: ThreadStore, admission: Admission, runs: ReadRuns, follow_run: FollowRun
+    ) -> None:
+        self._store = store
+        self._admission = admission
+        self._runs = runs
+        self._follow_run = follow_run
+        self._withdrawn: dict[tuple[ThreadKey, str], str] = {}
+        """The last runs that were stopped before they began, by thread and run: their logs."""
+
+    async def find_here(self, request: RunInput) -> Log | None:
+        """Return the log of such a run that goes on or waits in this process.
+
+        Raises `Cancelled` if it was stopped before it began.
+        """
+        thread = ThreadKey.of(request.user, request.thread_id)
+        for run in self._admission.list_runs(thread):
+            if run.is_repeated_by(request):
+                request.identity.require("runs:start")
+                if (log := await run.wait_for_log()) is not None:
+                    return log
+        withdrawn = self._withdrawn.get((thread, request.run_id))
+        if withdrawn is not None and asks_same(withdrawn, request.log_id):
+            raise build_cancellation()
+        return None
+
+    async def find_in_store(self, request: RunInput) -> Log | None:
+        """Return the log of such a run as the store knows it."""
+        logs = await contain(
+            self._store.find_logs(ThreadKey.of(request.user, request.thread_id), request.run_id)
+        )
+        same = [log for log in logs if asks_same(log.log_id, request.log_id)]
+        return await self._read_log(request, same[-1]) if same else None
+
+    def note_stop(self, thread: ThreadKey, run: Run) -> None:
+        """Remember a run if it was stopped before it began: the same request may come again."""
+        if run.state == "refused" and run.stop_requested.done():
+            self._withdrawn[thread, run.request.run_id] = run.log_id
+            if len(self._withdrawn) > _MAX_WITHDRAWN:
+                del self._withdrawn[next(iter(self._withdrawn))]
+
+    async def _read_log(self, request: RunInput, found: LogStatus) -> Log | None:
+        """Return the log of a run that the same request has begun.
+
+        None if the request has to be answered anew: it answers a question that is open again, or
+        the thread was deleted.
+        """
+        request.identity.require("runs:start")
+        thread = ThreadKey.of(request.user, request.thread_id)
+        if not found.ended:
+            with suppress(NotFound):
+                return await self._follow_run(thread, found.log_id)
+            await contain(self._store.end_dead_run(thread, found.log_id))
+        runs = await self._runs(thread)
+        if await answers_question(request.resume, runs):
+            return None
+        run = next((run for run in runs if run.log_id == found.log_id), None)
+        if run is not None and not run.ended:
+            raise ThreadBusy(
+                "This question is being answered by another server process, which cannot be "
+                "reached at the moment. Please try again."
+            )
+        return None if run is None else replay_run(run)

@@ -20,7 +20,7 @@ from copilot_runtime.errors import CopilotError, Interrupted, LimitExceeded
 from copilot_runtime.hooks import call as call_hook
 from copilot_runtime.jsonvalue import JsonValue, get_object, get_text
 from copilot_runtime.knowledge.access import Access, AccessDenied, Actor
-from copilot_runtime.knowledge.identifiers import Identifier
+from copilot_runtime.knowledge.identifiers import Identifier, parse_identifier
 from copilot_runtime.knowledge.ingestion.documents import (
     CSV,
     HTML,
@@ -31,7 +31,7 @@ from copilot_runtime.knowledge.ingestion.documents import (
     UnsupportedType,
     detect_media_type,
 )
-from copilot_runtime.knowledge.policies.ownership import UPLOAD, find_owner
+from copilot_runtime.knowledge.policies.ownership import UPLOAD, find_owner, is_shortened
 from copilot_runtime.knowledge.resources import PREFIX, Resource, VersionConflict
 from copilot_runtime.knowledge.uploads.attachments import (
     describe_limit,
@@ -110,6 +110,15 @@ class Upload:
         """Whether a model reads all of it."""
         return self.first == self.chunks
 
+    def find_thread(self) -> tuple[str, str] | None:
+        """Return the user and the id of its thread; None where a digest alone is known of one."""
+        if self.thread is not None:
+            return self.thread
+        owner = find_owner(self.uri)
+        user = owner.name if owner and owner.kind == "user" else ""
+        thread = user, parse_identifier(self.id.parent).name
+        return None if any(map(is_shortened, thread)) else thread
+
     def list_chunks(self) -> list[str]:
         """Return the URIs of its first chunks."""
         return [str(Identifier(CHUNK, str(at), self.uri)) for at in range(1, self.first + 1)]
@@ -161,6 +170,8 @@ class Uploads:
         self._refusals: OrderedDict[tuple[str, str], Upload] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._queue = FairQueue()
+        self._next_look: asyncio.Task[None] | None = None
+        """Looks again for what was on its way when this server started."""
 
     async def get(self, id: Identifier | str) -> Upload | None:
         """Return a file, or None without one."""
@@ -260,22 +271,41 @@ class Uploads:
         return gone
 
     async def resume(self) -> None:
-        """Begin to complete what a server that has ended could not; forget what has no bytes."""
+        """Begin to complete what a server that has ended could not; forget what has no bytes.
+
+        Bytes that another server may be storing get `_ARRIVAL` seconds, and then another look.
+        """
         knowledge = self._knowledge
+        is_expecting = False
         found = await knowledge.resources.find_by_type(UPLOAD)
         for upload in (await self.get_many(found)).values():
             if upload.state != "reading" or upload.uri in self._jobs:
                 continue
             if not await knowledge.storage.exists(_BYTES + upload.uri):
-                if upload.created < time.time() - _ARRIVAL:  # else another server may store it
+                if upload.created < time.time() - _ARRIVAL:
                     await knowledge.resources.delete(upload.id)
+                else:
+                    is_expecting = True
                 continue
             logger.info("The file %s was not read to its end: it is read again.", upload.uri)
             self._start(Job(upload), self._read)
+        if is_expecting and self._next_look is None:
+            self._next_look = asyncio.create_task(self._look_again(), name="look for files")
+
+    async def _look_again(self) -> None:
+        await asyncio.sleep(_ARRIVAL + 1)  # times of files have whole seconds
+        self._next_look = None
+        try:
+            await self.resume()
+        except CopilotError as error:
+            logger.warning("Files that did not arrive were not looked for: %s", error)
 
     async def aclose(self) -> None:
         """End what is on its way. The next start completes it."""
-        tasks = [job.task for job in self._jobs.values()]
+        tasks: list[asyncio.Task[Any]] = [job.task for job in self._jobs.values()]
+        if self._next_look is not None:
+            tasks.append(self._next_look)
+            self._next_look = None
         for task in tasks:
             task.cancel()
         if tasks:

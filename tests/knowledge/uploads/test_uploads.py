@@ -10,7 +10,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from copilot_runtime.config.sections import KnowledgeSettings
+from copilot_runtime.config.knowledge import KnowledgeSettings
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.access import AccessAction, Actor
@@ -257,6 +257,22 @@ async def test_a_file_that_another_server_is_storing_stays_when_one_starts() -> 
     await knowledge.aclose()
 
 
+async def test_a_file_that_no_server_stores_any_more_is_forgotten_without_another_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(uploads, "_ARRIVAL", 1)
+    storage = Stuck("uploads/")
+    storage.killed.set()
+    knowledge = knowledge_in(storage)
+    with pytest.raises(OSError, match="killed"):
+        await add(knowledge)
+    await knowledge.uploads.resume()
+    await wait_for(knowledge)
+
+    assert await list_stored(storage) == []
+    await knowledge.aclose()
+
+
 async def test_a_thread_that_is_deleted_while_its_file_is_stored_has_nothing_left() -> None:
     storage = Stuck("uploads/")
     knowledge = knowledge_in(storage)
@@ -396,20 +412,21 @@ def run_and_kill(folder: Path, delay: float) -> None:
 
 @pytest.mark.parametrize("delay", [0.0, 0.01, 0.03, 0.1, 0.3])
 async def test_a_killed_server_completes_or_forgets_with_its_next_start(
-    tmp_path: Path, delay: float
+    tmp_path: Path, delay: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(uploads, "_ARRIVAL", -1)  # nobody stores it any more
     await asyncio.to_thread(run_and_kill, tmp_path, delay)
     knowledge = knowledge_in(LocalStorage(tmp_path))
     knowledge.start()
-    uploads = await wait_for(knowledge)
+    files = await wait_for(knowledge)
     stored = await list_stored(knowledge.storage)
     await knowledge.update([])
     found = await knowledge.search("number 1999 of the long list", actor=ANN)
     await knowledge.aclose()
 
-    if uploads:
-        assert [it.state for it in uploads] == ["searchable"]
-        assert len(stored) == uploads[0].chunks + 2
+    if files:
+        assert [it.state for it in files] == ["searchable"]
+        assert len(stored) == files[0].chunks + 2
         assert found
     else:
         assert stored == []

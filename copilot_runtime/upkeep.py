@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from copilot_runtime.concurrency import contain
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, StoreReadOnly
+from copilot_runtime.formatting import count_words
 from copilot_runtime.interfaces.adapter import Adapter
 from copilot_runtime.outages import Outage
 from copilot_runtime.threads.store import ThreadsState, ThreadStore
@@ -49,8 +50,6 @@ async def delete_old_threads(
             logger.warning("Old threads were not deleted: %s", error, exc_info=not known)
         else:
             if count:
-                from copilot_runtime.telemetry.waterfall import count_words  # seldom needed
-
                 days = age / 86400
                 word = "day" if days == 1 else "days"
                 logger.info("Deleted %s unused for %g %s", count_words(count, "thread"), days, word)

@@ -28,6 +28,7 @@ LAYERS = [
         "messages",
         "errors",
         "jsontext",
+        "formatting",
         "concurrency",
         "dataclass_copy",
         "expiry",

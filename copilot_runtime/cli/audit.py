@@ -16,6 +16,7 @@ from copilot_runtime.cli.knowledge import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption, load_command_settings
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.errors import ConfigurationFailed, NotFound
+from copilot_runtime.formatting import count_words
 from copilot_runtime.jsontext import dumps_line
 
 if TYPE_CHECKING:
@@ -138,7 +139,6 @@ def verify(
     """
     from copilot_runtime.security.audit.verify import NO_KEY
     from copilot_runtime.security.audit.verify import verify as run
-    from copilot_runtime.telemetry.waterfall import count_words
 
     settings, path = _find(file, program, config)
     found = run(path, settings.audit.key, None if head is None else _read_head(head))

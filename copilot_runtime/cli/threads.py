@@ -12,6 +12,7 @@ import typer
 
 from copilot_runtime.cli.program import ProgramOption, load_command_settings
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.formatting import count_words
 
 if TYPE_CHECKING:
     from copilot_runtime.config import Settings
@@ -132,7 +133,7 @@ def write_out(
                 out.flush()
             finally:
                 record_command(settings, "threads.export", f"{count} to {_name_place(file)}")
-            _say(f"Exported {_count(count, 'thread')}.")
+            _say(f"Exported {count_words(count, 'thread')}.")
 
         _with_store(store or settings.threads, work)
 
@@ -228,7 +229,7 @@ def assign(
                 async for one in found:
                     lines.add(one)
             count = lines.finish()
-            _say(f"Would give {_count(count, 'thread')} to {plan.owner!r}.")
+            _say(f"Would give {count_words(count, 'thread')} to {plan.owner!r}.")
             return
         try:
             async with aclosing(plan.carry_out(threads_store)) as steps:
@@ -237,7 +238,7 @@ def assign(
         finally:
             for id in plan.conflicts:
                 _say(f"Left {id!r}: {plan.owner!r} has a thread with this id.")
-            _say(f"Gave {_count(plan.count, 'thread')} to {plan.owner!r}.")
+            _say(f"Gave {count_words(plan.count, 'thread')} to {plan.owner!r}.")
             if plan.count:
                 subject = f"{plan.count} of {source!r} to {plan.owner!r}"
                 record_command(settings, "threads.assign", subject)
@@ -274,15 +275,15 @@ def expire(
         before = datetime.now(UTC) - timedelta(days=days)
         if dry_run:
             count = await _show_older(threads_store, before)
-            _say(f"Would delete {_count(count, 'thread')}.")
+            _say(f"Would delete {count_words(count, 'thread')}.")
             return
         gone = await threads_store.expire(before)
         if gone:
             record_command(settings, "threads.expire", f"{gone} unused for {days:g} days")
-        _say(f"Deleted {_count(gone, 'thread')}.")
+        _say(f"Deleted {count_words(gone, 'thread')}.")
         files = await _forget_files(threads_store, before, store, settings)
         if files:
-            _say(f"Deleted {_count(files, 'file')} of threads that are no more.")
+            _say(f"Deleted {count_words(files, 'file')} of threads that are no more.")
 
     _with_store(store or settings.threads, work)
 
@@ -436,13 +437,8 @@ def _progress(count: int) -> None:
 
 
 def _describe(imported: "ImportProgress") -> str:
-    return f"Read {_count(imported.threads, 'thread')} with {_count(imported.runs, 'new run')}"
-
-
-def _count(count: int, word: str) -> str:
-    from copilot_runtime.telemetry.waterfall import count_words  # as every command imports
-
-    return count_words(count, word)
+    threads, runs = count_words(imported.threads, "thread"), count_words(imported.runs, "new run")
+    return f"Read {threads} with {runs}"
 
 
 def _say(text: str) -> None:

@@ -13,6 +13,14 @@ from copilot_runtime.cli.knowledge import JsonOption, show_json, show_table
 from copilot_runtime.cli.options import with_options
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.errors import ConfigurationFailed, Misuse
+from copilot_runtime.formatting import (
+    clean_text,
+    count_words,
+    format_dollars,
+    format_duration,
+    format_time,
+    format_tokens,
+)
 
 if TYPE_CHECKING:
     from copilot_runtime.cli.trace_sources import TraceSource
@@ -162,12 +170,6 @@ def show_list(
     copilot-runtime traces list --rating down --since 1d
     copilot-runtime traces list --errors --json | jq -r '.traces[].trace_id'
     """
-    from copilot_runtime.telemetry.waterfall import (
-        format_dollars,
-        format_duration,
-        format_time,
-        format_tokens,
-    )
 
     found = [*source.list_traces(values, limit)]
     if as_json:
@@ -267,7 +269,6 @@ def query(
         show_json({"traces": [{"spans": spans} for spans in found]})
         return
     from copilot_runtime.telemetry.store.traces import summarize_trace
-    from copilot_runtime.telemetry.waterfall import format_duration, format_time
 
     summaries = [it for spans in found if (it := summarize_trace(spans)) is not None]
     rows = [
@@ -303,7 +304,6 @@ def stats(
     P50 is a time that half of the calls did not exceed, P95 one that 95 of 100 did not. Tokens
     and cost are those of requests to models; a + means that some have no known price.
     """
-    from copilot_runtime.telemetry.waterfall import count_words
 
     found = source.stats(values, limit)
     if as_json:
@@ -340,7 +340,6 @@ def tail(
 
     A server tells them at once. A store is looked at once a second.
     """
-    from copilot_runtime.telemetry.waterfall import clean_text, format_duration, format_time
 
     try:
         for span in source.tail({"thread_id": thread}):
@@ -408,7 +407,6 @@ def delete(
 
     The setting telemetry.retention says after how many seconds they go by themselves.
     """
-    from copilot_runtime.telemetry.waterfall import count_words
 
     if not trace_ids and not user:
         raise Misuse("Name traces by their ids, or a person by --user.")
@@ -437,7 +435,6 @@ def write_out(
     copilot-runtime traces export --since 1d traces.jsonl
     copilot-runtime traces export --errors | gzip > errors.jsonl.gz
     """
-    from copilot_runtime.telemetry.waterfall import count_words
 
     count = 0
     is_file = file is not None and str(file) != "-"
@@ -475,7 +472,6 @@ def read_in(
     """
     from copilot_runtime.cli.trace_sources import StoreSource, find_address
     from copilot_runtime.config import load_settings
-    from copilot_runtime.telemetry.waterfall import count_words
 
     try:
         text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text("utf-8")
@@ -560,8 +556,6 @@ def _describe_end(trace: Mapping[str, Any]) -> str:
 
 
 def _describe_group(group: Mapping[str, Any]) -> Sequence[Any]:
-    from copilot_runtime.telemetry.waterfall import format_dollars, format_duration, format_tokens
-
     tokens = format_tokens(group["input_tokens"], group["output_tokens"])
     has_cost = group["dollars"] or group["unpriced"]
     return (
@@ -597,12 +591,8 @@ def _describe_change(step: "StepDiff", name: str) -> str:
 
 
 def _describe_time(step: "Step | None") -> str:
-    from copilot_runtime.telemetry.waterfall import format_duration
-
     return "" if step is None else format_duration(step.seconds)
 
 
 def _describe_tokens(step: "Step | None") -> str:
-    from copilot_runtime.telemetry.waterfall import format_tokens
-
     return "" if step is None else format_tokens(step.input_tokens or 0, step.output_tokens or 0)

@@ -13,8 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from copilot_runtime.config.published_secrets import check_secrets
-from copilot_runtime.config.secret_length import check_key
+from copilot_runtime.config.secret_checks import check_key, check_secrets
 from copilot_runtime.config.section import SecondsOrNone, Section, Words, read_object
 from copilot_runtime.config.store_url import check_store_url
 from copilot_runtime.identity import SCOPES

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from copilot_runtime.config.secret_length import check_key
+from copilot_runtime.config.secret_checks import check_key
 from copilot_runtime.config.section import Section
 
 

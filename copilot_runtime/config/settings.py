@@ -52,7 +52,7 @@ from copilot_runtime.config.mcp import McpSettings
 from copilot_runtime.config.origins import Hosts, Origins
 from copilot_runtime.config.planner import PlannerSettings
 from copilot_runtime.config.problems import SettingOrigins, explain, reject_misspelt_variable
-from copilot_runtime.config.published_secrets import check_secret
+from copilot_runtime.config.secret_checks import check_secret
 from copilot_runtime.config.section import (
     CarrierAddress,
     Count,

@@ -2,10 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
-from unicodedata import combining, east_asian_width
 
+from copilot_runtime.formatting import (
+    clean_text,
+    count_words,
+    fit_text,
+    format_dollars,
+    format_duration,
+    format_time,
+    format_tokens,
+    measure_text,
+)
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.store.records import Record
 from copilot_runtime.telemetry.store.traces import (
@@ -87,76 +95,6 @@ def draw_waterfall(
         text.translate(_PLAIN_CHARACTERS).encode("ascii", "replace").decode()
         if ascii_only
         else text
-    )
-
-
-def format_duration(seconds: float) -> str:
-    """Return a time as people read it: 850µs, 12ms, 2.31s, 3m05s, 2h10m."""
-    if seconds < 0.001:
-        return f"{seconds * 1e6:.0f}µs"
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f}ms"
-    if seconds < 59.995:
-        return f"{seconds:.2f}s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
-
-
-def format_dollars(dollars: float, unpriced: int = 0) -> str:
-    """Return a cost, with a `+` where requests without a known price come on top."""
-    if not dollars and unpriced:
-        return "unpriced"
-    more = "+" if unpriced else ""
-    return f"${dollars:.4f}{more}" if dollars < 1 else f"${dollars:.2f}{more}"
-
-
-def format_tokens(read: int, written: int) -> str:
-    """Return how many tokens were read and written; nothing for none."""
-    return f"{read:,}→{written:,}" if read or written else ""
-
-
-def format_time(nanoseconds: int) -> str:
-    """Return a time by ISO 8601, in UTC, to the millisecond."""
-    try:
-        moment = datetime.fromtimestamp(nanoseconds // 10**9, UTC)
-    except (OverflowError, ValueError, OSError):  # no calendar has it
-        return str(nanoseconds)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds // 10**6 % 1000:03}Z"
-
-
-def count_words(count: int, word: str) -> str:
-    """Return a number with what it counts: 1 span, 1,204 spans."""
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
-
-
-def clean_text(text: str) -> str:
-    """Return a text in one line, without what could command a terminal."""
-    return "".join(char if char.isprintable() else " " for char in text)
-
-
-def fit_text(text: str, width: int) -> str:
-    """Return a text that is exactly so many columns wide: cut, or filled with spaces."""
-    size = _measure_text(text)
-    if size <= width:
-        return text + " " * (width - size)
-    cut: list[str] = []
-    room = width - 1
-    for char in text:
-        room -= _measure_text(char)
-        if room < 0:
-            break
-        cut.append(char)
-    return fit_text("".join(cut) + "…", width)
-
-
-def _measure_text(text: str) -> int:
-    """Return how many columns of a terminal a text takes: a Chinese character takes two."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text
     )
 
 
@@ -250,7 +188,7 @@ def _measure(rows: Sequence[_Row], width: int) -> _Columns:
     right = duration + sum(size + 2 for size in (tokens, dollars) if size)
     if width - right < _NARROWEST:  # a narrow terminal has names and times
         right, tokens, dollars = duration, 0, 0
-    longest = max(2 * row.depth + _measure_text(row.label) for row in rows)
+    longest = max(2 * row.depth + measure_text(row.label) for row in rows)
     label = min(longest, width - right - 4 - max(12, width // 4))
     return _Columns(label, width - right - label - 4, duration, tokens, dollars)
 

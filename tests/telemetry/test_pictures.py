@@ -5,14 +5,10 @@ from typing import Any
 
 import pytest
 
+from copilot_runtime.formatting import format_dollars, format_duration, format_time
 from copilot_runtime.telemetry.mermaid import MOST_CALLS, NOTHING, draw_sequence
 from copilot_runtime.telemetry.store import Record
-from copilot_runtime.telemetry.waterfall import (
-    draw_waterfall,
-    format_dollars,
-    format_duration,
-    format_time,
-)
+from copilot_runtime.telemetry.waterfall import draw_waterfall
 from tests.transports.traces.spans import agent, chat, span, tool, trip
 
 RED = "\x1b[31m"

@@ -13,8 +13,8 @@ from copilot_runtime.cli.screen import Screen
 from copilot_runtime.cli.tables import format_table
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, TextMessageContent, TextMessageEnd
+from copilot_runtime.formatting import clean_text
 from copilot_runtime.jsonvalue import JsonObject, as_list, as_objects, get_text
-from copilot_runtime.telemetry.waterfall import clean_text
 
 _MARKS = {"tool_use": "→", "observation": "←", "error": "!", "success": "✓", "decision": "!"}
 _ROWS = 30

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from copilot_runtime.events import Interrupt
+from copilot_runtime.formatting import clean_text
 from copilot_runtime.interfaces.run_input import Resume
 from copilot_runtime.jsonvalue import (
     JsonObject,
@@ -20,7 +21,6 @@ from copilot_runtime.jsonvalue import (
     get_text,
     parse_text,
 )
-from copilot_runtime.telemetry.waterfall import clean_text
 
 _WITH_RESULT = "done"
 _WITHOUT_NOTE = ("approve", "retry")

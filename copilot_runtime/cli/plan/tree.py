@@ -3,19 +3,19 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from copilot_runtime.formatting import (
+    clean_text,
+    count_words,
+    fit_text,
+    format_dollars,
+    format_duration,
+)
 from copilot_runtime.jsonvalue import (
     JsonObject,
     as_count,
     as_objects,
     get_object,
     get_text,
-)
-from copilot_runtime.telemetry.waterfall import (
-    clean_text,
-    count_words,
-    fit_text,
-    format_dollars,
-    format_duration,
 )
 
 _ICONS: Mapping[str, str] = {

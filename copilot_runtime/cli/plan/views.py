@@ -20,9 +20,9 @@ from copilot_runtime.cli.plan.tree import (
 )
 from copilot_runtime.cli.screen import Screen
 from copilot_runtime.events import Event, TextMessageContent, TextMessageEnd
+from copilot_runtime.formatting import clean_text
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, as_list, as_objects, get_text
-from copilot_runtime.telemetry.waterfall import clean_text
 
 _TICK = 0.25
 """Seconds between two drawings of a tree in which only times change."""

@@ -10,6 +10,7 @@ from secrets import token_hex
 
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.errors import CopilotError, StoreFailed
+from copilot_runtime.formatting import count_words
 from copilot_runtime.operation.database import Place, check_writable, open_snapshot
 from copilot_runtime.operation.doctor.finding import Finding, good, problem, warning
 from copilot_runtime.operation.places import find_threads
@@ -181,7 +182,6 @@ async def check_audit(settings: Settings) -> Sequence[Finding]:
     if not settings.audit.file or not Path(settings.audit.file).exists():  # noqa: ASYNC240  # quick
         return []
     from copilot_runtime.security.audit.verify import NO_KEY, verify
-    from copilot_runtime.telemetry.waterfall import count_words
 
     # in a thread: of a large one, all other checks would wait until their time is over
     found = await asyncio.to_thread(verify, Path(settings.audit.file), settings.audit.key)

@@ -1,4 +1,4 @@
-"""Refuse secrets that everybody can read, for they stood in examples."""
+"""Refuse secrets that can be found by trying, or that everybody can read in an example."""
 
 _PUBLISHED = frozenset(
     {
@@ -7,6 +7,7 @@ _PUBLISHED = frozenset(
         "change-me-change-me-change-me-change-me",
     }
 )
+_SHORTEST = 32
 
 
 def check_secret(text: str) -> str:
@@ -22,3 +23,17 @@ def check_secret(text: str) -> str:
 def check_secrets(texts: tuple[str, ...]) -> tuple[str, ...]:
     """Return secrets. Raises `ValueError` as `check_secret` does."""
     return tuple(map(check_secret, texts))
+
+
+def check_key(text: str) -> str:
+    """Return the key of signatures or hashes, or an empty text for none.
+
+    Raises `ValueError` for one that is short, or of an example.
+    """
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if 0 < size < _SHORTEST:
+        raise ValueError(
+            f"it must have {_SHORTEST} bytes or more; it has {size}: `openssl rand -hex 32` prints "
+            "some"
+        )
+    return check_secret(text)

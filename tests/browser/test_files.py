@@ -20,6 +20,7 @@ from tests.browser.origin import one_origin
 from tests.browser.profile import keep_picture, new_profile
 from tests.knowledge.ingestion.pdf import make_pdf
 from tests.knowledge.uploads.chat import CSV, EXE
+from tests.knowledge.uploads.stored_files import find_files
 
 pytestmark = pytest.mark.anyio
 
@@ -63,17 +64,7 @@ class Site:
 
     async def list_stored(self) -> list[str]:
         """Return the files of the storage that have to do with an upload."""
-
-        def find() -> list[str]:
-            found: list[str] = []
-            for path in sorted(self.folder.rglob("*")):
-                if path.is_file() and (
-                    "file.Upload" in str(path) or b"flower pot" in path.read_bytes()
-                ):
-                    found.append(str(path.relative_to(self.folder)))
-            return found
-
-        return await asyncio.to_thread(find)
+        return await asyncio.to_thread(find_files, self.folder, b"flower pot")
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.storage import LocalStorage
 from tests.knowledge.test_served import sign_in, wait_until_ready
 from tests.knowledge.uploads.chat import CSV, ask, attach, question
+from tests.knowledge.uploads.stored_files import find_files
 
 LONG = "t" * 200
 
@@ -50,11 +51,7 @@ class Place:
 
     def stored(self) -> list[str]:
         """Return the names of files that say anything of an upload."""
-        return [
-            str(path.relative_to(self.folder))
-            for path in sorted((self.folder / "knowledge").rglob("*"))
-            if path.is_file() and ("file.Upload" in str(path) or b"41 crowns" in path.read_bytes())
-        ]
+        return find_files(self.folder / "knowledge", b"41 crowns")
 
     def fill(self, *names: str) -> None:
         with self.serve() as client:

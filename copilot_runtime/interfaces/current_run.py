@@ -8,6 +8,9 @@ from typing import Any
 from copilot_runtime.events import Event
 from copilot_runtime.interfaces.run_input import RunInput
 
+WaitForStorage = Callable[[], Coroutine[Any, Any, None]]
+"""Returns once another server would know of what is about to be done. Raises why it would not."""
+
 
 @dataclass(slots=True)
 class RunSlot:
@@ -20,9 +23,20 @@ class RunSlot:
     """Whether the agent makes spans of its tools itself, so that its events make none."""
     closing_events: Sequence[Event] = ()
     """What an agent that somebody stopped still has to show: states and activities."""
-    wait_for_storage: Callable[[], Coroutine[Any, Any, None]] | None = None
-    """Waits as `Bus.wait_for_storage` does, for the events of the run so far."""
+    wait_for_storage: WaitForStorage | None = None
+    """Waits before each effect: for the events of the run so far, as `Bus.wait_for_storage` does,
+    or for the word that the plan of a task is still carried out here."""
 
 
 CURRENT_RUN: ContextVar[RunSlot] = ContextVar("CURRENT_RUN")
 """The run in whose task, or in a task of that, code is called."""
+
+
+async def wait_for_storage() -> None:
+    """Return once what the current run is about to do may have effects outside.
+
+    Raises why it may not: other servers would not know of it, and might do it again.
+    """
+    slot = CURRENT_RUN.get(None)
+    if slot is not None and slot.wait_for_storage is not None:
+        await slot.wait_for_storage()

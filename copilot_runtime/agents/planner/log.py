@@ -163,6 +163,11 @@ class PlanLog(ABC):
         del leases
         return ()
 
+    async def check_lease(self, lease: Lease) -> None:
+        """Raise `LeaseLost` if another server has taken the plan over, as it is now."""
+        if await self.find_stale([lease]):
+            raise build_lost_error(lease.plan_id)
+
     async def delete_plans(self, *, before: float = inf, thread: ThreadKey | None = None) -> int:
         """Delete some plans that are over, and return how many: 0 if none of them is left.
 

@@ -70,6 +70,10 @@ class TaskContext(Protocol):
         """Make a call whose beginning and result are stored, and return its result."""
         ...
 
+    async def check_lease(self) -> None:
+        """Raise `LeaseLost` or `StoreFailed` unless this server still carries the plan out."""
+        ...
+
     async def add_usage(self, tokens: int, dollars: float | None = 0.0) -> None:
         """Count a request to a model; `dollars` is None if its price is not known."""
         ...

@@ -129,6 +129,14 @@ class PlanRun:
             future.add_done_callback(self._apply)
         return asyncio.shield(future)  # whoever waits may be cancelled; the events are stored
 
+    async def check_lease(self) -> None:
+        """Raise `LeaseLost` or `StoreFailed`, and end the run, if it cannot go on here."""
+        try:
+            await self._engine.log.check_lease(self.lease)
+        except (LeaseLost, StoreFailed) as error:
+            self.fail(error)
+            raise
+
     async def answer(self, event: QuestionAnswered) -> None:
         """Give a person's answer to an open question. Raises `NotFound` for any other."""
         id = event.question_id
@@ -498,6 +506,9 @@ class _TaskContext:
         result = await run()
         await self._run.append(CallFinished(task_id=self._state.id, call_id=call_id, result=result))
         return result
+
+    async def check_lease(self) -> None:
+        await self._run.check_lease()
 
     async def add_usage(self, tokens: int, dollars: float | None = 0.0) -> None:
         if dollars is None:

@@ -27,7 +27,7 @@ from copilot_runtime.events import (
 )
 from copilot_runtime.interfaces.action import Action, ActionContext
 from copilot_runtime.interfaces.agent import Agent
-from copilot_runtime.interfaces.current_run import CURRENT_RUN, RunSlot
+from copilot_runtime.interfaces.current_run import CURRENT_RUN, RunSlot, WaitForStorage
 from copilot_runtime.interfaces.retrieval import Passage
 from copilot_runtime.interfaces.run_input import Resume, RunInput
 from copilot_runtime.jsontext import dumps
@@ -121,7 +121,9 @@ class AgentWorker:
             ),
             span=span,
         )
-        with trace_block(span), _act_in(run):
+        # what is called beside the journal has to wait for the word that nobody else has the task
+        wait = context.check_lease if state.is_opaque else None
+        with trace_block(span), _act_in(run, wait):
             if state.replies:
                 run = replace(run, messages=decode_messages(as_list(state.messages)))
             else:
@@ -210,9 +212,9 @@ class AgentWorker:
 
 
 @contextmanager
-def _act_in(run: RunInput) -> Generator[None]:
+def _act_in(run: RunInput, wait_for_storage: WaitForStorage | None) -> Generator[None]:
     """Let what an agent calls see its own run: that of the request may be over."""
-    token = CURRENT_RUN.set(RunSlot(run))
+    token = CURRENT_RUN.set(RunSlot(run, wait_for_storage=wait_for_storage))
     try:
         yield
     finally:

@@ -130,6 +130,18 @@ async def test_an_answer_that_comes_too_late_does_not_count(database: str) -> No
             await write
 
 
+async def test_a_lease_that_is_found_too_late_is_looked_for_again(database: str) -> None:
+    async with join_wire(database) as wire, logs(wire.url, database, lease=0.4) as (one, other):
+        lease = await create(one)
+        await one.check_lease(lease)
+        wire.hold("answers")
+        check = asyncio.create_task(one.check_lease(lease))
+        await claim(other)
+        wire.release()
+        with pytest.raises(LeaseLost):
+            await check
+
+
 async def test_a_plan_goes_on_elsewhere_and_ends_here(database: str) -> None:
     started, ended = asyncio.Event(), asyncio.Event()
 

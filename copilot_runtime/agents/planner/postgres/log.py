@@ -302,8 +302,15 @@ class PostgresPlanLog(PlanLog):
                 [lease.plan_id for lease in leases],
             )
 
-        epochs: dict[str, int] = dict(await pool.do(select, reading=True))
+        epochs: dict[str, int] = dict(await pool.execute(select))
         return [lease for lease in leases if epochs.get(lease.plan_id) != lease.epoch]
+
+    async def check_lease(self, lease: Lease) -> None:
+        is_late = True
+        while is_late:  # another server may have taken the plan over since the database looked
+            began = monotonic()
+            await super().check_lease(lease)
+            is_late = monotonic() > began + self._lease / 2
 
     async def delete_plans(self, *, before: float = inf, thread: ThreadKey | None = None) -> int:
         pool, _ = await self._connect()

@@ -18,7 +18,7 @@ from copilot_runtime.concurrency import CallResult, call, capture
 from copilot_runtime.dataclass_copy import copy_with
 from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.interfaces.action import Action, ActionContext
-from copilot_runtime.interfaces.current_run import CURRENT_RUN
+from copilot_runtime.interfaces.current_run import wait_for_storage
 from copilot_runtime.jsontext import replace_surrogates
 from copilot_runtime.jsonvalue import as_optional_text
 from copilot_runtime.telemetry import semconv
@@ -116,12 +116,10 @@ async def _execute(
         values = _parse_arguments(arguments)
     except InvalidArguments as error:
         return _build_argument_failure(action, error)
-    slot = CURRENT_RUN.get(None)
-    if slot is not None and slot.wait_for_storage is not None:
-        # whoever takes over the thread of a server that is cut off has to see what was done
-        stored = await capture(slot.wait_for_storage())
-        if stored.error is not None:
-            return Outcome.failure("HANDLER_ERROR", _NOT_STORED, stored.error)
+    # whoever takes over the thread of a server that is cut off has to see what was done
+    stored = await capture(wait_for_storage())
+    if stored.error is not None:
+        return Outcome.failure("HANDLER_ERROR", _NOT_STORED, stored.error)
     limit = action.timeout or timeout
     task = asyncio.create_task(capture(_run(action, values, context)), name=f"run:{action.name}")
     try:

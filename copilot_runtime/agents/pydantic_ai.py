@@ -25,6 +25,7 @@ from copilot_runtime.errors import (
 )
 from copilot_runtime.events import Events
 from copilot_runtime.interfaces.agent import Agent
+from copilot_runtime.interfaces.current_run import wait_for_storage
 from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import Message, ResultMessage, TextMessage
 
@@ -52,6 +53,7 @@ class PydanticAIAgent(Agent):
     ) -> None:
         try:
             from pydantic_ai import DeferredToolRequests
+            from pydantic_ai.capabilities import Hooks
             from pydantic_ai.ui import ag_ui
         except ImportError as error:
             raise MissingPackage("A PydanticAIAgent", "ag-ui-protocol", "pydantic-ai") from error
@@ -61,6 +63,7 @@ class PydanticAIAgent(Agent):
         self.description = description or getattr(agent, "description", None) or ""
         self._protocol = ag_ui
         self._waits = DeferredToolRequests
+        self._hooks = Hooks[Any](before_tool_execute=_wait_for_storage)
 
     async def run(self, run: RunInput) -> Events:
         """Run the agent and yield our events.
@@ -115,6 +118,7 @@ class PydanticAIAgent(Agent):
                 usage_limits=self.usage_limits,
                 instructions=_instructions(run),
                 infer_name=False,
+                capabilities=[self._hooks],
             )
         except ValidationError as error:
             raise Misuse(
@@ -145,6 +149,13 @@ async def _record_failure(
         except Exception as error:
             failures.append(error)
             raise
+
+
+async def _wait_for_storage(context: Any, *, args: dict[str, Any], **call: Any) -> dict[str, Any]:
+    """Let a tool of the agent's own begin once another server would know of the call."""
+    del context, call
+    await wait_for_storage()
+    return args
 
 
 def _map_error(error: Exception, run: RunInput) -> Exception:

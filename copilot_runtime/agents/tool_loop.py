@@ -21,7 +21,7 @@ from copilot_runtime.events import (
 )
 from copilot_runtime.interfaces.action import Action
 from copilot_runtime.interfaces.agent import Agent, SupportsRun
-from copilot_runtime.interfaces.current_run import CURRENT_RUN
+from copilot_runtime.interfaces.current_run import CURRENT_RUN, wait_for_storage
 from copilot_runtime.interfaces.run_input import AgentInput, RunInput
 from copilot_runtime.messages import (
     ActionExecutionMessage,
@@ -138,6 +138,7 @@ async def hand_off(
         if (slot := CURRENT_RUN.get(None)) is not None:  # whoever hands off has nothing to add
             slot.run = sub_run
         try:
+            await wait_for_storage()  # as for any action: nobody knows what the agent will do
             stream = track_v1_state(agent.run(sub_run), sub_run, is_handoff=True)
             async with aclosing(stream) as events:
                 async for event in events:

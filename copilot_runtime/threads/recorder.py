@@ -3,7 +3,7 @@
 import logging
 from asyncio import get_running_loop
 from collections.abc import AsyncGenerator, Sequence
-from time import perf_counter
+from time import monotonic, perf_counter
 
 from copilot_runtime.concurrency import contain
 from copilot_runtime.errors import CopilotError, Misuse, StoreFailed
@@ -19,6 +19,9 @@ from copilot_runtime.threads.recovery import UnsavedEnds
 from copilot_runtime.threads.store import Segment, ThreadStore
 
 logger = logging.getLogger(__name__)
+
+_FRESH = 5.0
+"""Seconds for which a commit tells that no other server has taken this one for dead."""
 
 
 class Recorder(Bus):
@@ -91,8 +94,11 @@ class Recorder(Bus):
     async def wait_for_storage(self, log_id: str) -> None:
         """Return once the store has what was appended. Raises `StoreFailed` or `LimitExceeded`."""
         if (run := self._runs.get(log_id)) is not None:
+            is_stored, began = run.is_stored, monotonic()
             self._commits.flush()
             await run.wait_for_storage()
+            if is_stored or monotonic() > began + _FRESH:
+                await self.store.check_run(log_id)
 
     def read(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
         """Follow a log, as the inner bus does."""

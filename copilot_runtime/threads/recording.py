@@ -128,9 +128,14 @@ class Recording:
         self.log.extend(events)
         _set(self.first_published)
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether the store has all that has come."""
+        return self.stored_count >= self.event_count
+
     async def wait_for_storage(self) -> None:
         """Return once all that has come is stored. Raises why it could not be."""
-        if self.stored_count < self.event_count and self.error is None:
+        if not self.is_stored and self.error is None:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append((self.event_count, waiter))
             await waiter

@@ -183,6 +183,12 @@ class ThreadStore:
         """
         raise NotImplementedError
 
+    async def check_run(self, log_id: str) -> None:
+        """Raise `Interrupted` if others have ended a run of this server, which lives.
+
+        They never do where servers keep their runs until their processes end.
+        """
+
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""
         raise NotImplementedError

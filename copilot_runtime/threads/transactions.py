@@ -231,7 +231,11 @@ async def write_segments(
     db: Transaction, *, segments: Sequence[tuple[Place, Segment]], now: int
 ) -> None:
     """Add to logs, and end runs; what belongs to a deleted run goes nowhere."""
-    parts = [(place, segment.events) for place, segment in segments if segment.whole is None]
+    parts = [
+        (place, segment.events)
+        for place, segment in segments
+        if segment.whole is None and segment.events
+    ]
     ended = [
         EndedRun(place, compact(segment.whole), collect_names(segment.whole))
         for place, segment in segments

@@ -8,9 +8,10 @@ import pytest
 
 from copilot_runtime import McpServer, RunInput
 from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
-from copilot_runtime.errors import Refused
+from copilot_runtime.errors import Refused, StoreFailed
 from copilot_runtime.events import ActionExecutionResult, Event
 from copilot_runtime.generative_ui.options import McpApps, McpAppServer
+from copilot_runtime.interfaces.current_run import CURRENT_RUN
 from tests.generative_ui.apps import CARD, Weather, ask_server, call_tool, read_resource
 from tests.generative_ui.apps import serve_weather as serve
 from tests.wire_agui.server import browsing
@@ -81,6 +82,19 @@ async def test_what_the_agent_answered_itself_is_not_called(weather: Weather) ->
     events = await run(weather, Caller(*call("show_weather", {"city": "x"}, id="c1"), answered))
 
     assert [event["type"] for event in events] == ["TOOL_CALL_RESULT", "RUN_FINISHED"]
+    assert weather.calls == []
+
+
+async def test_a_call_that_cannot_be_stored_is_not_made(weather: Weather) -> None:
+    async def fail() -> None:
+        raise StoreFailed("The disk is full.")
+
+    async def ask(run: RunInput) -> AsyncGenerator[Event, None]:
+        CURRENT_RUN.get().wait_for_storage = fail
+        for event in call("show_weather", {"city": "Oslo"}):
+            yield event
+
+    assert [event["type"] for event in await run(weather, ask)] == ["RUN_ERROR"]
     assert weather.calls == []
 
 

@@ -73,6 +73,7 @@ class OpenAIAgentsAgent(interfaces.Agent):
             import agents as sdk
             from openai import OpenAIError
 
+            from copilot_runtime.agents.openai_agents.hooks import StorageHooks
             from copilot_runtime.agents.openai_agents.tracing import trace_run
         except ImportError as error:
             raise MissingPackage(
@@ -84,6 +85,7 @@ class OpenAIAgentsAgent(interfaces.Agent):
         self.description = description or agent.handoff_description or ""
         self._sdk = sdk
         self._trace_run = trace_run
+        self._hooks = StorageHooks()
         self._no_answer = OpenAIError
         self._checkpoints = AgentCheckpoints()
         self.config = replace(config or sdk.RunConfig(), tracing_disabled=not tracing)
@@ -109,7 +111,7 @@ class OpenAIAgentsAgent(interfaces.Agent):
                     start,
                     context=context,
                     max_turns=self.max_turns,
-                    hooks=hooks,
+                    hooks=hooks or self._hooks,
                     run_config=self.config,
                 )
                 async with closing(result.stream_events()) as stream, _stop_on_exit(result):

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from time import time_ns
 from typing import Any, cast
 
-from agents import RunHooks
-
 from copilot_runtime.adapters.cost import price_usage
+from copilot_runtime.agents.openai_agents.hooks import StorageHooks
 from copilot_runtime.events import Usage
 from copilot_runtime.interfaces.current_run import CURRENT_RUN
 from copilot_runtime.telemetry import semconv
@@ -30,7 +29,7 @@ _SDK_MODELS = "agents.models."
 """Where the SDK has the models that ask OpenAI, or what speaks its protocols."""
 
 
-class SpanHooks(RunHooks[Any]):
+class SpanHooks(StorageHooks):
     """Makes spans under the span of one run: of requests to models, tools, and other agents.
 
     An agent to which another one hands off has a span of its own. What an agent that is called as a
@@ -99,7 +98,7 @@ class SpanHooks(RunHooks[Any]):
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
         """Begin the span of a call of a tool of the agent's own."""
-        del agent
+        await super().on_tool_start(context, agent, tool)
         id = getattr(context, "tool_call_id", None)
         span = start_tool_span(
             self._agent_span,

@@ -25,6 +25,7 @@ from copilot_runtime.generative_ui.mcp_apps.tokens import LoadSecret
 from copilot_runtime.generative_ui.options import McpApps
 from copilot_runtime.interfaces.action import Action, ActionContext
 from copilot_runtime.interfaces.agent import Agent, Middleware
+from copilot_runtime.interfaces.current_run import wait_for_storage
 from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, as_list, as_objects, as_text
@@ -213,6 +214,7 @@ class _AppCalls:
             values = None
         if not isinstance(values, dict):
             return {"error": "The arguments of the call are no JSON object."}
+        await wait_for_storage()
         return await self._call(tool, call_id, cast(JsonObject, values), span)
 
     async def _call(

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from functools import partial
+from time import monotonic
 
 from copilot_runtime.threads.database import DatabaseThreads
 from copilot_runtime.threads.postgres.connection import Link
+from copilot_runtime.threads.postgres.schema import LEASE
 from copilot_runtime.threads.store import Segment
 from copilot_runtime.threads.transactions import Place, write_segments
 
@@ -29,6 +31,14 @@ class PostgresThreads(DatabaseThreads[Link]):
     async def check(self) -> None:
         """See whether threads can be read and written. Raises `StoreFailed`, or `StoreReadOnly`."""
         await (await self._connect()).check()
+
+    async def check_run(self, log_id: str) -> None:
+        """Write nothing to a log: that is refused if others have taken this server for dead."""
+        is_late = True
+        while is_late:  # they may have done so since the database looked
+            began = monotonic()
+            await self.write([Segment(log_id=log_id, events=())])
+            is_late = monotonic() > began + LEASE / 2
 
     async def _open_now(self) -> Link:
         link = self._make(on_renewal=self._report_renewal)

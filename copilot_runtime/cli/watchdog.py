@@ -2,7 +2,7 @@
 
 The event loop of each worker writes a byte into a pipe every second or so. A process that is
 stopped, or whose loop is held up, still has the socket that it listens at: the kernel goes on
-giving it connections until it dies.
+giving it connections until it dies. In its last second it prints where its threads are.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from time import monotonic
 
 logger = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class Heartbeat:
 class _Entry:
     name: str
     heartbeat: Heartbeat
+    print_stacks: Callable[[], None]
     kill: Callable[[], None]
     is_ready: bool = False
     """Whether its first byte has come: it takes as long as it likes to start."""
@@ -65,6 +67,8 @@ class _Entry:
     """Seconds since the last byte, as the watchdog counts them."""
     is_late: bool = False
     """Whether the log says that it does not answer."""
+    is_printed: bool = False
+    """Whether it was told to print its stacks since the last byte."""
 
 
 class Watchdog:
@@ -79,9 +83,19 @@ class Watchdog:
         self._timeout = timeout
         self._entries: list[_Entry] = []
 
-    def add(self, name: str, heartbeat: Heartbeat, kill: Callable[[], None]) -> None:
-        """Look at a worker from its first byte until it closes its pipe."""
-        self._entries.append(_Entry(name, heartbeat, kill))
+    def add(
+        self,
+        name: str,
+        heartbeat: Heartbeat,
+        *,
+        print_stacks: Callable[[], None],
+        kill: Callable[[], None],
+    ) -> None:
+        """Look at a worker from its first byte until it closes its pipe.
+
+        `print_stacks` is called one interval before `kill`, and returns at once, as that does.
+        """
+        self._entries.append(_Entry(name, heartbeat, print_stacks, kill))
 
     async def run(self) -> None:
         """Look at the workers again and again."""
@@ -99,10 +113,10 @@ class Watchdog:
         self._entries = [entry for entry in self._entries if entry.heartbeat.is_open]
         for entry in self._entries:
             if entry.heartbeat.take():
-                entry.is_ready, entry.silence = True, 0.0
-                if entry.is_late:
-                    entry.is_late = False
+                if entry.is_late or entry.is_printed:
                     logger.info("%s answers again", entry.name)
+                entry.is_ready, entry.silence = True, 0.0
+                entry.is_late = entry.is_printed = False
             elif elapsed > self.interval + _LATE:
                 entry.silence = 0.0
             elif entry.is_ready:
@@ -110,12 +124,18 @@ class Watchdog:
                 self._judge(entry)
 
     def _judge(self, entry: _Entry) -> None:
-        if self._timeout and entry.silence >= self._timeout:
-            logger.error(
-                "%s has not answered for %g seconds: it is killed", entry.name, self._timeout
-            )
+        rest = (self._timeout or inf) - entry.silence
+        if rest <= self.interval and not entry.is_printed:
+            entry.is_printed = True
+            entry.print_stacks()
+        elif rest <= 0:
             entry.heartbeat.close()
-            entry.kill()
+            entry.kill()  # before the log, which waits while nobody reads it
+            logger.error(
+                "%s has not answered for %g seconds: it is killed, and the stacks above show where "
+                "it hung, unless it was stopped",
+                *(entry.name, self._timeout),
+            )
         elif entry.silence >= _WARN_AFTER and not entry.is_late:
             entry.is_late = True
             logger.warning(

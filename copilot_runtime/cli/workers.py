@@ -8,6 +8,7 @@ makes, workers have sockets for questions about their metrics.
 """
 
 import asyncio
+import faulthandler
 import logging
 import os
 import signal
@@ -88,10 +89,13 @@ class WorkerPipe:
     async def report_ready(self) -> None:
         """Let the parent know that this process listens, and end with the parent from now on.
 
-        The event loop writes a byte every second or so until `close`.
+        The event loop writes a byte every second or so until `close`. SIGUSR1 prints the stacks of
+        all threads to stderr, and then does what the application has for it.
         """
         if self.metrics is not None:
             await self.metrics.open()
+        has_handler = signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL
+        faulthandler.register(signal.SIGUSR1, 2, chain=has_handler)
         loop = asyncio.get_running_loop()
         self._write(loop, b"ready\n")
         loop.add_reader(sys.stdin.fileno(), self._end_with_parent, loop)
@@ -180,8 +184,8 @@ class Workers:
 
     SIGTERM and SIGINT end them all, and SIGHUP replaces one after the other: each new one listens
     before the old one ends. `environ` is added to their environment. `grace` is how many seconds
-    one that ends has for its open answers. One whose event loop does not go on
-    for `timeout` seconds is killed; 0 kills none.
+    one that ends has for its open answers. One whose event loop does not go on for `timeout`
+    seconds prints its stacks and is killed; 0 kills none.
     """
 
     def __init__(
@@ -265,7 +269,11 @@ class Workers:
         worker = _Worker(number, process, Heartbeat(read), monotonic())
         self._workers[process.pid] = worker
         name = f"Worker {number} (process {process.pid})"
-        self._watchdog.add(name, worker.heartbeat, partial(worker.signal, signal.SIGKILL))
+        self._watchdog.add(
+            *(name, worker.heartbeat),
+            print_stacks=partial(worker.signal, signal.SIGUSR1),
+            kill=partial(worker.signal, signal.SIGKILL),
+        )
         return worker
 
     async def _keep(self, worker: _Worker) -> None:

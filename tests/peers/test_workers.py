@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from select import select
@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from copilot_runtime.cli import workers
 from copilot_runtime.cli.workers import set_port
-from tests.processes import Program, finished, running
+from tests.processes import Output, Program, finished, running
 from tests.wire_agui.http import Browser, text_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.whole]
@@ -99,7 +99,7 @@ async def test_a_worker_that_hangs_is_replaced_and_the_stream_of_the_other_goes_
         (other,) = {*list_workers(program)} - {own}
         os.kill(other, signal.SIGSTOP)
         found = program.errors.until(
-            rf"Worker (\d) \(process {other}\) has not answered for 3 seconds: it is killed\n"
+            rf"Worker (\d) \(process {other}\) has not answered for 3 seconds: it is killed, .*\n"
             r"(?:.*\n)*?.*Worker \1 \(process \d+\) ended with SIGKILL; another is started.*\n"
             r"(?:.*\n)*?.*Worker \1 is process (\d+) now"
         )
@@ -112,6 +112,113 @@ async def test_a_worker_that_hangs_is_replaced_and_the_stream_of_the_other_goes_
     assert {answer.status for answer in answers} == {200}
     assert {*after} == {own, int(found[2])}
     assert end["type"] == "RUN_ERROR"
+
+
+_HANGS = """
+import os, signal, time
+
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+{more}
+
+def wait_for_the_database():
+    print("hangs", os.getpid(), flush=True)
+    time.sleep(100)
+
+async def hang(request):
+    wait_for_the_database()
+
+app = Starlette(routes=[Route("/hang", hang)])
+"""
+"""A program with a function that waits without `await`."""
+
+
+@contextmanager
+def serve_by_workers(
+    folder: Path, *, more: str = "", log: str = "&2", **environ: str
+) -> Generator[tuple[Program, int]]:
+    """Serve a program that hangs when it is told, and return it with its port."""
+    (folder / "hangs.py").write_text(_HANGS.format(more=more))
+    serve = [sys.executable, "-m", "copilot_runtime", "serve", "hangs.py:app", "--workers", "2"]
+    words = ["sh", "-c", f'exec "$@" 2>{log}', "sh", *serve, "--port", "0"]
+    all_environ = {**os.environ, "COPILOT_THREADS": "sqlite:threads.db", **environ}
+    with running(words, cwd=folder, env=all_environ) as program:
+        yield program, int(program.until(r"http://127.0.0.1:(\d+)")[1])
+
+
+def ask(port: int, path: str) -> socket.socket:
+    """Send a request, over a connection of its own, that is not answered yet."""
+    client = socket.create_connection(("127.0.0.1", port))
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    return client
+
+
+def test_the_log_says_where_a_worker_hung(tmp_path: Path) -> None:
+    with (
+        serve_by_workers(tmp_path, COPILOT_WORKER_TIMEOUT="4") as (program, port),
+        ask(port, "/hang"),
+    ):
+        hung = program.until(r"hangs (\d+)")[1]
+        program.errors.until(
+            r'File ".*/hangs.py", line \d+ in wait_for_the_database\n'
+            r'  File ".*/hangs.py", line \d+ in hang\n(?:.*\n)*'
+            rf".*Worker \d \(process {hung}\) has not answered for 4 seconds: it is killed, and "
+            r"the stacks above show where it hung, unless it was stopped\n(?:.*\n)*"
+            rf".*\(process {hung}\) ended with SIGKILL; another is started"
+        )
+        program.errors.until(r"Worker \d is process \d+ now")
+
+
+def test_a_worker_that_hangs_is_killed_though_nobody_reads_its_stacks(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    reader = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
+    with (
+        serve_by_workers(tmp_path, log="log", COPILOT_WORKER_TIMEOUT="4") as (program, port),
+        ask(port, "/hang"),
+    ):
+        hung = os.pidfd_open(int(program.until(r"hangs (\d+)")[1]))
+        fill_pipe(tmp_path / "log")
+        dead, *_ = select([hung], [], [], 60)
+        os.close(hung)
+        os.set_blocking(reader, True)
+        log = Output(reader)
+        log.until("ended with SIGKILL; another is started")
+
+    log.drain()
+    os.close(reader)
+    assert dead
+
+
+def fill_pipe(path: Path) -> None:
+    """Write into a pipe until no byte more has room."""
+    writer = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    for size in (4096, 1):
+        with suppress(BlockingIOError):
+            while True:
+                os.write(writer, b"\n" * size)
+    os.close(writer)
+
+
+def test_sigusr1_prints_the_stacks_of_a_worker_which_goes_on(tmp_path: Path) -> None:
+    with serve_by_workers(tmp_path) as (program, _):
+        before = list_workers(program)
+        for worker in [*before, *before]:
+            os.kill(worker, signal.SIGUSR1)
+            program.errors.until(r"thread 0x.*(?:\n.*)* in _run_module_as_main\n")
+        after = list_workers(program)
+
+    assert before == after
+
+
+def test_sigusr1_of_a_worker_still_calls_the_handler_of_the_application(tmp_path: Path) -> None:
+    handler = "signal.signal(signal.SIGUSR1, lambda *_: print('handled', flush=True))"
+    with serve_by_workers(tmp_path, more=handler) as (program, _):
+        (worker, _) = list_workers(program)
+        for _ in range(2):
+            os.kill(worker, signal.SIGUSR1)
+            program.until("handled")
+            program.errors.until(" in _run_module_as_main\n")
 
 
 async def test_workers_are_replaced_one_after_the_other(program: Program, browser: Browser) -> None:

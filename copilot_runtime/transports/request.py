@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -265,6 +265,17 @@ class Request:
             yield stream
         finally:
             stream.close()
+
+    def stream_events(
+        self, *, keep_alive: float = 15.0, headers: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[Stream]:
+        """Answer with server-sent events: a silence of `keep_alive` seconds has comments."""
+        return self.stream(
+            "text/event-stream",
+            keep_alive=keep_alive,
+            comment=b":\n\n",
+            headers={"x-content-type-options": "nosniff", **(headers or {})},
+        )
 
 
 def decode_headers(scope: Scope) -> Mapping[str, str]:

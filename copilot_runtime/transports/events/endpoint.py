@@ -28,7 +28,6 @@ from copilot_runtime.transports.transport import (
     find_data_scope,
 )
 
-_KEEP_ALIVE = 15.0
 _HEADERS = {"cache-control": "private, no-cache", "x-content-type-options": "nosniff"}
 
 
@@ -94,9 +93,7 @@ class EventsEndpoint(Transport):
         self, first: EventPage, pages: AsyncGenerator[EventPage, None], request: Request
     ) -> None:
         """Write each event with its cursor; and a cursor alone where nothing is for this reader."""
-        async with request.stream(
-            "text/event-stream", keep_alive=_KEEP_ALIVE, comment=b":\n\n", headers=_HEADERS
-        ) as stream:
+        async with request.stream_events(headers=_HEADERS) as stream:
             await _write_page(stream, first)
             cursor = first.cursor
             try:

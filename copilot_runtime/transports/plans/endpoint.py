@@ -36,7 +36,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_KEEP_ALIVE = 15.0
 _WAKE_SECONDS = 1.0
 """How often a reader looks whether the server ends: nothing else would tell it in a silence."""
 _LARGEST_NUMBER = 2**53
@@ -178,12 +177,7 @@ class _View:
         async with (
             aclosing(entries),
             aclosing(items),
-            self._request.stream(
-                "text/event-stream",
-                keep_alive=_KEEP_ALIVE,
-                comment=b":\n\n",
-                headers={"x-content-type-options": "nosniff"},
-            ) as stream,
+            self._request.stream_events() as stream,
         ):
             await stream.write(b": what happens to a plan\n\n")
             last = b""

@@ -25,13 +25,11 @@ _LIFETIME = 15 * 60.0
 """Seconds after which a page has to come back, which browsers do by themselves: then it is found
 out anew who asks."""
 
-_KEEP_ALIVE = 15.0
-_HEADERS = {"x-content-type-options": "nosniff"}
 _RETRY = b"retry: 2000\n\n"
 
 
 async def answer_changes(
-    push: ThreadPush, query: ThreadQuery, request: Request, *, keep_alive: float = _KEEP_ALIVE
+    push: ThreadPush, query: ThreadQuery, request: Request, *, keep_alive: float
 ) -> None:
     """Answer as long as there is a reader. Raises `QuotaExceeded`, `Misuse`, `StoreFailed`."""
     async with AsyncExitStack() as stack:
@@ -52,9 +50,7 @@ async def _write(
     keep_alive: float,
 ) -> None:
     seconds = _find_lifetime(request.caller.identity.expires_at)
-    async with request.stream(
-        "text/event-stream", keep_alive=keep_alive, comment=b":\n\n", headers=_HEADERS
-    ) as stream:
+    async with request.stream_events(keep_alive=keep_alive) as stream:
         await stream.write(_RETRY + _frame("threads", threads.page(page)))
         ends_at = asyncio.get_running_loop().time() + seconds
         while not reader.is_closed:

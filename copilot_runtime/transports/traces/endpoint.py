@@ -35,7 +35,6 @@ MOST_TRACES = 1_000
 """Traces in one answer."""
 _MOST_COUNTED = 1_000
 """Traces that statistics are made of, unless more are asked for."""
-_KEEP_ALIVE = 15.0
 _PRIVATE = {"cache-control": "private, no-store", "x-content-type-options": "nosniff"}
 
 
@@ -225,12 +224,7 @@ class _View:
 
     async def _write_spans(self, reader: LiveReader) -> None:
         with reader:
-            async with self._request.stream(
-                "text/event-stream",
-                keep_alive=_KEEP_ALIVE,
-                comment=b":\n\n",
-                headers={"x-content-type-options": "nosniff"},
-            ) as stream:
+            async with self._request.stream_events() as stream:
                 await stream.write(b": spans as they begin and end\n\n")
                 try:
                     async for phase, record in reader.read():

@@ -35,7 +35,8 @@ from copilot_runtime.argument_checks import (
 )
 from copilot_runtime.concurrency import contain
 from copilot_runtime.config.credentials import list_unused_credentials
-from copilot_runtime.config.settings import Settings, load_settings
+from copilot_runtime.config.loader import load_settings
+from copilot_runtime.config.settings import Settings
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.event_order.verify import verify_events

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from copilot_runtime.cli.main import cli
 from copilot_runtime.config.access import JwtSettings
-from copilot_runtime.config.settings import Settings, adapter_name, load_settings
+from copilot_runtime.config.loader import adapter_name, load_settings
+from copilot_runtime.config.settings import Settings
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Parameters
 from tests.yaml_bombs import BOMBS

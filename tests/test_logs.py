@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime import CopilotRuntime, Settings, action
-from copilot_runtime.config.settings import load_settings
+from copilot_runtime.config.loader import load_settings
 from copilot_runtime.interfaces import ActionContext
 from copilot_runtime.logs import (
     DomainLogger,

@@ -59,7 +59,7 @@ def doctor(
     is a ✗.
     """
     from copilot_runtime.cli.services import explain_options
-    from copilot_runtime.config.settings import adapter_name, read_settings
+    from copilot_runtime.config.loader import adapter_name, read_settings
     from copilot_runtime.errors import CopilotError
     from copilot_runtime.operation.doctor import examine
     from copilot_runtime.operation.doctor.finding import explain_error

@@ -138,7 +138,7 @@ def serve(
     `copilot-runtime settings` lists everything that these can set.
     """
     from copilot_runtime.cli.serve import serve as run
-    from copilot_runtime.config.settings import read_settings
+    from copilot_runtime.config.loader import read_settings
 
     values = {"host": host, "port": port, "path": path, "workers": workers}
     options = {name: value for name, value in values.items() if value is not None}

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copilot_runtime.cli.target import find_folder
-from copilot_runtime.config.settings import DEFAULT_FILE, Settings, read_settings
+from copilot_runtime.config.loader import DEFAULT_FILE, read_settings
+from copilot_runtime.config.settings import Settings
 from copilot_runtime.config.source import is_independent
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.operation.places import describe_threads, name_stores

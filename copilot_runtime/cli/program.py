@@ -35,7 +35,7 @@ def read_command_settings(
     program: str | None, config: Path | None, *, has_notice: bool = True
 ) -> "tuple[Settings, SettingOrigins]":
     """Return the settings as `load_command_settings` does, and where each one came from."""
-    from copilot_runtime.config.settings import read_settings
+    from copilot_runtime.config.loader import read_settings
 
     if config is not None and program is not None:
         os.environ["COPILOT_CONFIG"] = str(config)  # which the program reads, too

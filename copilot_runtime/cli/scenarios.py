@@ -232,7 +232,7 @@ def _open_target(
     from copilot_runtime.cli.serve import build_runtime, find_runtime
     from copilot_runtime.cli.target import find_target
     from copilot_runtime.config import load_settings
-    from copilot_runtime.config.settings import adapter_name
+    from copilot_runtime.config.loader import adapter_name
     from copilot_runtime.logs import configure_logs
     from copilot_runtime.testing.scenarios.target import LocalTarget, UrlTarget
 
@@ -261,7 +261,7 @@ def _open_target(
 def _build_judge(settings: "Settings") -> "Adapter":
     """Return the model of the settings of this side."""
     from copilot_runtime.cli.serve import build_runtime
-    from copilot_runtime.config.settings import adapter_name
+    from copilot_runtime.config.loader import adapter_name
 
     return build_runtime(adapter_name(settings), settings).adapter
 

@@ -28,7 +28,8 @@ from copilot_runtime.cli.places import describe_file, list_places, warn_of_other
 from copilot_runtime.cli.target import find_target
 from copilot_runtime.cli.workers import WorkerPipe, Workers, check_workers, set_port
 from copilot_runtime.concurrency import is_being_cancelled
-from copilot_runtime.config.settings import Settings, adapter_name
+from copilot_runtime.config.loader import adapter_name
+from copilot_runtime.config.settings import Settings
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.logs import configure_logs
 from copilot_runtime.registry import Registry

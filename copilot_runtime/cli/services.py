@@ -11,7 +11,8 @@ from copilot_runtime.app import CopilotRuntime
 from copilot_runtime.cli.banner import show_banner
 from copilot_runtime.cli.serve import build_runtime, find_runtime
 from copilot_runtime.cli.target import find_target
-from copilot_runtime.config.settings import Settings, adapter_name
+from copilot_runtime.config.loader import adapter_name
+from copilot_runtime.config.settings import Settings
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.logs import configure_logs
 from copilot_runtime.transports.grpc import asks_model

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from copilot_runtime.adapters.parameters import ParametersLike, merge_parameters, parse_parameters
 from copilot_runtime.agents.instructions import Instructions
-from copilot_runtime.config.settings import Settings, has_transcription
+from copilot_runtime.config.loader import has_transcription
+from copilot_runtime.config.settings import Settings
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces.adapter import Adapter
 from copilot_runtime.interfaces.run_input import Parameters

@@ -7,7 +7,7 @@ import pytest
 
 from copilot_runtime import CopilotRuntime, McpServer, Settings
 from copilot_runtime.cli.tables import setting_rows
-from copilot_runtime.config.settings import load_settings, read_settings
+from copilot_runtime.config.loader import load_settings, read_settings
 from copilot_runtime.errors import ConfigurationFailed, UnknownName
 from copilot_runtime.generative_ui.options import McpApps, McpAppServer
 

@@ -7,7 +7,7 @@ import pytest
 
 from copilot_runtime import CopilotRuntime
 from copilot_runtime.agents.agui import AguiAgent
-from copilot_runtime.config.settings import load_settings
+from copilot_runtime.config.loader import load_settings
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.generative_ui.options import A2ui, A2uiRecovery, OpenGenerativeUi
 

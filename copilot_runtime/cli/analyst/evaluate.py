@@ -15,7 +15,7 @@ from copilot_runtime.agents.analyst.sql.guard import guard_sql
 from copilot_runtime.cli.analyst.local import read_local_settings
 from copilot_runtime.cli.serve import build_runtime
 from copilot_runtime.config import Settings
-from copilot_runtime.config.settings import adapter_name
+from copilot_runtime.config.loader import adapter_name
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.testing.analyst.definition import (

@@ -44,7 +44,7 @@ def read_local_settings(config: Path | None, data: Sequence[str], folder: Path) 
 async def serve_here(config: Path | None, data: Sequence[str]) -> AsyncGenerator[tuple[str, str]]:
     """Yield the URL of a server of this process, and the name of its analyst."""
     from copilot_runtime.cli.serve import build_runtime
-    from copilot_runtime.config.settings import adapter_name
+    from copilot_runtime.config.loader import adapter_name
 
     with _log_errors_only(), TemporaryDirectory(prefix="analyst-") as folder:
         settings = read_local_settings(config, data, Path(folder))

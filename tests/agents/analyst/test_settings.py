@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from copilot_runtime.config.settings import Settings, load_settings
+from copilot_runtime.config.loader import load_settings
+from copilot_runtime.config.settings import Settings
 from copilot_runtime.errors import ConfigurationFailed
 
 FILE = "analyst: {data: [data/*.csv], row_filters: {orders: owner = $user}}\n"

@@ -75,22 +75,15 @@ def show(
     without a head, with tabs.
     """
 
-    from copilot_runtime.threads.listing import list_threads, select_latest
+    from copilot_runtime.threads.listing import list_latest
 
     settings = load_command_settings(program, config, has_notice=store is None)
 
     async def work(threads_store: "ThreadStore") -> None:
         lines = _ThreadLines()
-        async with aclosing(list_threads(threads_store, owner, agent)) as found:
-            latest = await select_latest(
-                (
-                    thread
-                    async for thread in found
-                    if (archived or not thread.archived) and agent in (None, thread.agent)
-                ),
-                limit + 1,
-                is_sorted=owner is not None,
-            )
+        latest = await list_latest(
+            threads_store, limit + 1, owner=owner, agent=agent, archived=archived
+        )
         for thread in latest[:limit]:
             lines.add(thread)
         lines.finish()

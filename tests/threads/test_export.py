@@ -10,8 +10,10 @@ from pathlib import Path
 
 import orjson
 import pytest
+from typer.testing import CliRunner
 
 from copilot_runtime.adapters.scripted import call
+from copilot_runtime.cli.main import cli
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import AgentState, RunFailed
 from copilot_runtime.threads.export import ImportProgress, export_threads, import_threads
@@ -283,6 +285,21 @@ def test_the_latest_threads_are_listed_and_that_there_are_older_ones(command: Co
     assert done.stdout.split(b"\t")[1] == b"bob"
     assert done.stderr == b"There are older threads than these: --limit lists more.\n"
     assert whole.stderr == b""
+
+
+def test_a_list_of_the_latest_threads_does_not_read_all_of_them(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = command("list", "--archived", "--store", "sqlite:threads.db").stdout.decode()
+
+    def refuse(*_: object) -> None:
+        pytest.fail("The threads of everybody are read, page by page.")
+
+    monkeypatch.setattr(SqliteThreads, "everyones", refuse)
+    place = f"sqlite:{tmp_path / 'threads.db'}"
+    done = CliRunner().invoke(cli, ["threads", "list", "--archived", "--store", place])
+
+    assert done.stdout == listed
 
 
 def test_old_threads_expire_by_command(command: Command) -> None:

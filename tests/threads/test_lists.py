@@ -3,6 +3,7 @@
 import pytest
 
 from copilot_runtime.errors import Misuse
+from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.store import ThreadKey, ThreadQuery, ThreadStore
 from tests.threads.logs import listed, run_of, threads, told
 
@@ -64,3 +65,39 @@ async def test_a_list_is_of_one_agent_and_without_archived_ones(store: ThreadSto
     assert await listed(store, ThreadQuery(owner="ann", agent="x", archived=True)) == ["a", "c"]
     await store.update(ThreadKey("ann", "a"), archived=False)
     assert await listed(store) == ["a", "c", "b"]
+
+
+async def fill_for_all(store: ThreadStore) -> None:
+    """Store threads of two owners and two agents; "c" is archived, and "a" was used last."""
+    for owner, key, agent in [("ann", "a", "x"), ("bob", "b", "y"), ("", "c", "x"), ("", "d", "y")]:
+        await told(store, run_of(ThreadKey(owner, key), run_id=key, agent=agent))
+    await store.update(ThreadKey("", "c"), archived=True)
+    await told(store, run_of(ThreadKey("ann", "a"), run_id="again", agent="x"))
+
+
+async def list_ids(store: ThreadStore, limit: int, **wanted: str | bool) -> list[str]:
+    latest = await store.list_latest(limit, **wanted)  # pyright: ignore[reportArgumentType]
+    return [thread.key.id for thread in latest]
+
+
+async def check_the_latest_of_all(store: ThreadStore) -> None:
+    assert await list_ids(store, 9) == ["a", "d", "b"]
+    assert await list_ids(store, 2) == ["a", "d"]
+    assert await list_ids(store, 3, archived=True) == ["a", "c", "d"]
+    assert await list_ids(store, 9, agent="y") == ["d", "b"]
+    assert await list_ids(store, 9, agent="x", archived=True) == ["a", "c"]
+    assert await list_ids(store, 9, agent="\ud800") == []
+
+
+async def test_the_latest_threads_of_all_owners_are_listed(store: ThreadStore) -> None:
+    await fill_for_all(store)
+    await check_the_latest_of_all(store)
+
+
+async def test_a_store_of_a_plugin_that_only_pages_lists_the_latest_threads_as_well() -> None:
+    class Plugin(MemoryThreads):
+        list_latest = ThreadStore.list_latest
+
+    store = Plugin()
+    await fill_for_all(store)
+    await check_the_latest_of_all(store)

@@ -62,17 +62,21 @@ def backup(
     memory of a server is in no backup, and neither are copilot.yml and files of your own.
 
     Each part is as it was at one moment. The file has its name only once it is whole, and only its
-    owner may read it. A file that is there already is replaced by --force alone.
+    owner may read it. A file that is there already is replaced by --force alone. What a backup to
+    the same place has left that was killed (.monday.tar.gz.….part) is removed by the next one.
 
     --key-file signs it: who does not have the key can change nothing in it.
     """
     from copilot_runtime.operation.backup import write_backup
+    from copilot_runtime.operation.backup.new_file import remove_stale_parts
     from copilot_runtime.operation.backup.sources import select_sources
     from copilot_runtime.operation.places import list_memory
 
     settings = load_command_settings(program, config)
     sources = select_sources(settings, without or [])
     target = sys.stdout.buffer if str(file) == "-" else file
+    for part in remove_stale_parts(file):
+        typer.echo(f"Removed '{part}', which a backup that was killed had left.", err=True)
     with _show_progress() as show:
         report = asyncio.run(
             write_backup(sources, target, show, force=force, key=_read_key(key_file))

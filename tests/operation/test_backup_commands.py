@@ -1,7 +1,9 @@
 """`copilot-runtime backup` and `restore` say what they leave out, and what they did not check."""
 
 import json
+import os
 import socket
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typer.testing import CliRunner, Result
 from copilot_runtime.cli.main import cli
 from copilot_runtime.operation.places import WORKERS_EVENTS, WORKERS_TRACES
 from tests.operation.stores import build_settings, fill, make_settings
+from tests.processes import running
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +65,32 @@ def test_a_database_that_says_nothing_is_named_soon(
     text = str(done.exception) + str(getattr(done.exception, "hint", "")) + done.output
     assert done.exit_code != 0
     assert f"PostgreSQL ({place}) cannot be used: it does not answer in time." in text
+
+
+def test_a_backup_removes_what_a_killed_one_left_and_nothing_of_one_that_runs(
+    folder: Path,
+) -> None:
+    write_settings(
+        "copilot.yml", {"audit": {"file": "audit.jsonl"}, "telemetry": {"store": "jsonl:traces"}}
+    )
+    command("keys", "create", "ci")
+    Path("traces").mkdir()
+    pipe = Path("traces/2026-01-01.jsonl")
+    os.mkfifo(pipe)
+    others = [Path(".b.other"), Path(".b.other.12.part"), Path(".b.part")]
+    for other in others:
+        other.touch()
+    environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    slow = [sys.executable, "-m", "copilot_runtime", "backup", "b"]
+    with running(slow, cwd=folder, env=environ) as program, pipe.open("wb"):  # it reads there now
+        [part] = sorted({*folder.glob(".b.*.part")} - {folder / other for other in others})
+        command("backup", "b", "--without", "traces")
+        assert part.exists()
+        program.kill()
+        done = command("backup", "b", "--force", "--without", "traces")
+
+    assert f"Removed '{part.name}', which a backup that was killed had left." in done.stderr
+    assert sorted(folder.glob(".b.*")) == sorted(folder / other for other in others)
 
 
 def test_a_signature_that_was_not_checked_is_said(folder: Path) -> None:

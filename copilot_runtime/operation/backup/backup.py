@@ -12,19 +12,20 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from copilot_runtime.errors import ConfigurationFailed, StoreFailed
+from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.operation.backup.archive import (
     ArchiveHeader,
     ArchiveReader,
     ArchiveWriter,
     BackupRefused,
 )
+from copilot_runtime.operation.backup.new_file import NewFile, explain_error
 from copilot_runtime.operation.backup.record import (
     DamagedRecord,
     PackedObject,
@@ -96,7 +97,7 @@ async def write_backup(
             hint="Give --config, or run it where the server runs: `copilot-runtime settings`.",
         )
     async with AsyncExitStack() as stack:
-        out = stack.enter_context(_NewFile(file, force=force)) if isinstance(file, Path) else file
+        out = stack.enter_context(NewFile(file, force=force)) if isinstance(file, Path) else file
         # all at nearly the same moment, before the first is read
         snapshots = [await stack.enter_async_context(source.snapshot()) for source in present]
         with _explain_write(file):
@@ -273,80 +274,21 @@ async def _put_back(
     return counts
 
 
-class _NewFile:
-    """A file that only its owner may read, and that has its name only once it is whole."""
-
-    def __init__(self, path: Path, *, force: bool) -> None:
-        self._path = path
-        self._force = force
-        self._part = path.with_name(f".{path.name}.{os.getpid()}.part")
-
-    def __enter__(self) -> BinaryIO:
-        if not self._force and os.path.lexists(self._path):
-            raise _refuse_to_replace(self._path)
-        try:
-            descriptor = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except OSError as error:
-            raise _explain(self._path, error) from error
-        self._file = os.fdopen(descriptor, "wb")
-        return self._file
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        try:
-            with self._file:
-                if kind is None:
-                    self._file.flush()
-                    os.fsync(self._file.fileno())
-            if kind is None:
-                self._name()
-        except OSError as error:
-            raise _explain(self._path, error) from error
-        finally:
-            with suppress(OSError):
-                self._part.unlink(missing_ok=True)
-
-    def _name(self) -> None:
-        """Give the file its name, which another process may have taken meanwhile."""
-        if not self._force:
-            try:
-                os.link(self._part, self._path)
-                return
-            except FileExistsError:
-                raise _refuse_to_replace(self._path) from None
-            except OSError:
-                pass  # a file system without links
-        self._part.replace(self._path)
-
-
-def _refuse_to_replace(path: Path) -> ConfigurationFailed:
-    return ConfigurationFailed(
-        f"There is a file '{path}' already: nothing was backed up.",
-        hint="Name another one, or replace it by --force.",
-    )
-
-
 @contextmanager
 def _explain_write(file: Path | BinaryIO) -> Generator[None, None, None]:
     """Raise our error for one of the file, before anybody takes it for one of a store."""
     try:
         yield
     except OSError as error:
-        raise _explain(file if isinstance(file, Path) else Path("-"), error) from error
+        raise explain_error(file if isinstance(file, Path) else Path("-"), error) from error
 
 
 def _open(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:
-        raise _explain(path, error) from error
+        raise explain_error(path, error) from error
 
 
 def _measure(file: BinaryIO) -> int:
     return os.fstat(file.fileno()).st_size
-
-
-def _explain(path: Path, error: OSError) -> StoreFailed:
-    return StoreFailed(
-        f"The file '{path}' cannot be used: {error.strerror or error}.",
-        hint="See whether the disk has room, and whether this user may use it.",
-    )

@@ -22,6 +22,7 @@ from copilot_runtime.cli.main import cli
 from copilot_runtime.cli.trace_sources import ServerSource, StoreSource
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, Misuse, NetworkError
 from copilot_runtime.telemetry.store import Record
+from tests.commands import read_messages
 from tests.processes import in_terminal, running
 from tests.transports.traces.spans import agent, chat, tool, trip
 
@@ -197,7 +198,7 @@ def test_a_comparison_is_json_for_programs(run: Run) -> None:
 
 def test_what_was_exported_can_be_imported(run: Run, tmp_path: Path) -> None:
     file, other = tmp_path / "traces.jsonl", f"sqlite:{tmp_path / 'new' / 'other.db'}"
-    assert run("export", str(file)).stderr == "Exported 2 traces.\n"
+    assert read_messages(run("export", str(file))) == "Exported 2 traces.\n"
     assert len(file.read_text().splitlines()) == 11
     result = run("import", str(file), "--store", other)
     assert result.stderr == "Read 11 spans of 2 traces.\n"
@@ -232,7 +233,7 @@ def as_vs_code(record: Record) -> dict[str, Any]:
     ],
 )
 def test_spans_are_read_in_several_forms(run: Run, text: str) -> None:
-    assert run("import", input=text).stderr == "Read 5 spans of 1 trace.\n"
+    assert read_messages(run("import", input=text)) == "Read 5 spans of 1 trace.\n"
     assert "✗ execute_tool book" in run("show", "cccc").stdout.replace("x exec", "✗ exec")
 
 
@@ -245,7 +246,7 @@ def test_spans_are_read_as_otlp(run: Run) -> None:
         "endTimeUnixNano": "1767268801000000000",
     }
     export = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
-    assert run("import", input=json.dumps(export)).stderr == "Read 1 span of 1 trace.\n"
+    assert read_messages(run("import", input=json.dumps(export))) == "Read 1 span of 1 trace.\n"
     assert "chat gpt-4o" in run("show", "cccc").stdout
     error = problem(run("import", input=json.dumps({"resourceSpans": 7})))
     assert error.message == "Line 1 is no OTLP: resourceSpans is no list."
@@ -277,13 +278,13 @@ def test_what_is_no_span_is_named_and_nothing_is_written(run: Run, text: str, sa
 
 
 def test_traces_that_were_deleted_are_gone(run: Run) -> None:
-    assert run("delete", A).stderr == "Deleted 1 trace.\n"
+    assert read_messages(run("delete", A)) == "Deleted 1 trace.\n"
     assert [line.split()[1] for line in run("list").stdout.splitlines()[1:]] == [B]
 
 
 def test_all_traces_of_a_person_are_deleted(run: Run) -> None:
-    assert run("delete", "--user", "bob").stderr == "Deleted 0 traces.\n"
-    assert run("delete", "--user", "ann").stderr == "Deleted 1 trace.\n"
+    assert read_messages(run("delete", "--user", "bob")) == "Deleted 0 traces.\n"
+    assert read_messages(run("delete", "--user", "ann")) == "Deleted 1 trace.\n"
     assert [line.split()[1] for line in run("list").stdout.splitlines()[1:]] == [B]
     assert problem(run("delete")).message == "Name traces by their ids, or a person by --user."
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from copilot_runtime.cli.knowledge import ActorOption, JsonOption, PrefixOption, make_actor
+from copilot_runtime.cli.program import ProgramOption, read_command_settings
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.errors import ConfigurationFailed
 
 if TYPE_CHECKING:
+    from copilot_runtime.cli.program import CommandSettings
     from copilot_runtime.config import Settings
     from copilot_runtime.knowledge.access import Access
     from copilot_runtime.knowledge.events import EventFilter, ResourceEvent, ResourceEvents
@@ -47,6 +49,7 @@ def events(
     as_user: ActorOption = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Show events: what was done to resources, plans and runs, one a line, the oldest first.
@@ -55,15 +58,17 @@ def events(
     copilot-runtime events --source runs --type RUN_FAILED
     copilot-runtime events --prefix common.User.ann --follow
     copilot-runtime events --after 3f2a9c1b-42 --json
+    copilot-runtime events --program main:runtime
 
     Each line ends with the cursor of its event, behind which --after goes on. They are read where
-    the setting events.store keeps them, also while servers write there.
+    the setting events.store keeps them, also while servers write there: that of copilot.yml and the
+    environment, or of a program with Settings(...) of its own that --program names.
     """
-    from copilot_runtime.config import load_settings
     from copilot_runtime.knowledge.events import EventFilter, ResourceEvents, SqliteEventLog
     from copilot_runtime.knowledge.identifiers import parse_identifier
 
-    settings = load_settings(config)
+    found = read_command_settings(program, config, has_notice=store is None)
+    settings = found.settings
     path = _find_file(store, settings)
     if prefix:
         parse_identifier(prefix)
@@ -71,15 +76,15 @@ def events(
         sources=source or (),
         detail_types=type or (),
         prefix=prefix,
-        access=_find_access(settings, as_user),
+        access=_find_access(found, as_user),
     )
 
     async def show() -> None:
         log = SqliteEventLog(
             path, max_events=settings.events.max_events, max_bytes=settings.events.max_bytes
         )
-        async with aclosing(ResourceEvents(log)) as found:
-            reading = _read(found, filter, after, limit, follow=follow)
+        async with aclosing(ResourceEvents(log)) as feed:
+            reading = _read(feed, filter, after, limit, follow=follow)
             async with aclosing(reading) as stream:
                 async for event in stream:
                     typer.echo(_format_json(event) if as_json else _format_line(event))
@@ -137,7 +142,7 @@ def _find_file(store: str | None, settings: "Settings") -> Path:
     return Path(path)
 
 
-def _find_access(settings: "Settings", user: str | None) -> "Access":
+def _find_access(found: "CommandSettings", user: str | None) -> "Access":
     """Return what a user may read; without one, the operator reads everything."""
     from copilot_runtime.knowledge.access import FULL_ACCESS
     from copilot_runtime.knowledge.policies import OWNERS_ONLY, load_policy
@@ -145,7 +150,9 @@ def _find_access(settings: "Settings", user: str | None) -> "Access":
     actor = make_actor(user)
     if actor is None:
         return FULL_ACCESS
-    path = settings.knowledge.policy
+    if found.runtime is not None and found.runtime.knowledge is not None:
+        return found.runtime.knowledge.access(actor, "read")
+    path = found.settings.knowledge.policy
     return (load_policy(path) if path else OWNERS_ONLY).access(actor, "read")
 
 

@@ -11,6 +11,7 @@ from copilot_runtime.cli.knowledge import (
     show_json,
     show_table,
 )
+from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.progress import ProgressBar
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.errors import ConfigurationFailed
@@ -46,6 +47,7 @@ def ingest(
     ] = False,
     as_json: JsonOption = False,
     storage: StorageOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Take in documents: those that are new or changed are read, and those that vanished removed.
@@ -54,11 +56,14 @@ def ingest(
     copilot-runtime ingest pages
     copilot-runtime ingest 'docs/**/*.md' manual.pdf --dry-run
     copilot-runtime ingest pages --base https://intranet.example/kb/ --json
+    copilot-runtime ingest --program main:runtime
 
     HTML with annotations of Schema.org becomes things; other HTML, Markdown, PDF, CSV and text
     become pieces with their places. The exit status is 1 if a file could not be read, or a
     resource not embedded. What was interrupted is completed by the next time; servers may run
     meanwhile.
+
+    A program that makes its own Knowledge(...), or its own Settings(...), is named by --program.
     """
     failed = False
 
@@ -95,7 +100,7 @@ def ingest(
         else:
             _show_report(report, vectors)
 
-    run_with_knowledge(config, storage, work, with_sources=not paths)
+    run_with_knowledge(program, config, storage, work, with_sources=not paths)
     raise typer.Exit(1 if failed else 0)
 
 

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from copilot_runtime.cli.program import ProgramOption, read_command_settings
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, Misuse
 
 if TYPE_CHECKING:
     from copilot_runtime.config import Settings
+    from copilot_runtime.config.knowledge import KnowledgeSettings
     from copilot_runtime.interfaces.retrieval import Passage
     from copilot_runtime.knowledge import Knowledge
     from copilot_runtime.knowledge.access import Actor
@@ -71,6 +73,7 @@ def search(
     as_user: ActorOption = None,
     as_json: JsonOption = False,
     storage: StorageOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Search resources by meaning: one a line, with score, title, text and URI.
@@ -81,6 +84,8 @@ def search(
     copilot-runtime search budget --as ann --json
 
     Of several texts, the best match of any counts. `copilot-runtime ingest` takes documents in.
+    This, `graph`, `ontology` and `memory` look into the knowledge of copilot.yml and the
+    environment, or of a program that --program names.
     """
 
     async def work(knowledge: "Knowledge") -> None:
@@ -101,7 +106,7 @@ def search(
         head = ("SCORE", "TITLE", "TEXT", "RESOURCE")
         show_table(head, [_row(passage) for passage in found], "Nothing was found.")
 
-    run_with_knowledge(config, storage, work)
+    run_with_knowledge(program, config, storage, work)
 
 
 def graph(
@@ -118,6 +123,7 @@ def graph(
     as_user: ActorOption = None,
     as_json: JsonOption = False,
     storage: StorageOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Query the graph by a pattern of subject, predicate and object, or by SPARQL.
@@ -154,7 +160,7 @@ def graph(
             nothing = f"No triple fits the pattern. {guess}".strip()
             _show_terms(knowledge, ("SUBJECT", "PREDICATE", "OBJECT"), triples, nothing)
 
-    run_with_knowledge(config, storage, work)
+    run_with_knowledge(program, config, storage, work)
 
 
 def ontology(
@@ -163,6 +169,7 @@ def ontology(
     as_user: ActorOption = None,
     as_json: JsonOption = False,
     storage: StorageOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Show the vocabulary of the graph: its classes, and how many things are of each.
@@ -199,7 +206,7 @@ def ontology(
         ]
         show_table(("CLASS", "INSTANCES", "PROPERTIES"), rows, "There are no classes yet.")
 
-    run_with_knowledge(config, storage, work)
+    run_with_knowledge(program, config, storage, work)
 
 
 def memory(
@@ -215,6 +222,7 @@ def memory(
     as_user: ActorOption = None,
     as_json: JsonOption = False,
     storage: StorageOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Show what belongs to a conversation, and what of it a model would read.
@@ -248,24 +256,22 @@ def memory(
         else:
             await _show_memory(knowledge, conversation, budget, actor, as_json)
 
-    run_with_knowledge(config, storage, work)
+    run_with_knowledge(program, config, storage, work)
 
 
 def run_with_knowledge(
+    program: str | None,
     config: Path | None,
     storage: str | None,
     work: Callable[["Knowledge"], Awaitable[None]],
     *,
     with_sources: bool = False,
 ) -> None:
-    """Do work with the knowledge of the settings, or of a storage, and close it.
+    """Do work with the knowledge of the settings or of a program, or of a storage, and close it.
 
-    Its sources, which need not be where it is only asked, are those of the settings or none.
+    Its sources, which need not be where it is only asked, are those that are set, or none.
     """
-    from copilot_runtime.config import load_settings
-    from copilot_runtime.knowledge import Knowledge
-
-    every = load_settings(config)
+    every, _, runtime = read_command_settings(program, config, has_notice=storage is None)
     settings = every.knowledge
     if (storage or settings.storage).partition(":")[0] == "memory":
         raise ConfigurationFailed(
@@ -273,11 +279,9 @@ def run_with_knowledge(
             hint="Set knowledge.storage to local:PATH or s3://BUCKET, or give --storage.",
         )
 
-    if not with_sources:
-        settings = settings.model_copy(update={"sources": ()})
-
     async def open_and_work() -> None:
-        knowledge = Knowledge(storage, settings=settings)
+        written = None if runtime is None else runtime.knowledge
+        knowledge = _build_knowledge(settings, written, storage, with_sources=with_sources)
         keep_events(knowledge, every)
         try:
             await work(knowledge)
@@ -285,6 +289,30 @@ def run_with_knowledge(
             await knowledge.aclose()
 
     asyncio.run(open_and_work())
+
+
+def _build_knowledge(
+    settings: "KnowledgeSettings",
+    written: "Knowledge | None",
+    storage: str | None,
+    *,
+    with_sources: bool,
+) -> "Knowledge":
+    """Return knowledge with the parts that a program has given to its own, which has a runtime."""
+    from copilot_runtime.knowledge import Knowledge
+
+    sources = (settings.sources if written is None else written.sources) if with_sources else ()
+    settings = settings.model_copy(update={"sources": ()})
+    if written is None:
+        return Knowledge(storage, sources=sources, settings=settings)
+    return Knowledge(
+        storage or written.storage,
+        sources=sources,
+        embedder=written.embedder,
+        policy=written.policy,
+        base=written.base,
+        settings=settings,
+    )
 
 
 def keep_events(knowledge: "Knowledge", settings: "Settings") -> None:

@@ -339,7 +339,7 @@ def settings(program: ProgramOption = None, config: ConfigOption = None) -> None
     """
     from copilot_runtime.cli.tables import describe_export, format_table, setting_rows
 
-    settings, origins = read_command_settings(program, config)
+    settings, origins, _ = read_command_settings(program, config)
     typer.echo(format_table(setting_rows(settings, origins)))
     typer.echo(f"\n{describe_export(settings)}")
 

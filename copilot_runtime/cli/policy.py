@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 import typer
 
 from copilot_runtime.cli.knowledge import JsonOption, show_json, show_table
+from copilot_runtime.cli.program import ProgramOption, read_command_settings
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.errors import ConfigurationFailed, Misuse, UnknownName
 
@@ -92,6 +93,7 @@ def explain(
     thread: Annotated[str, typer.Option(help="The thread in which the actor is.")] = "",
     file: PolicyOption = None,
     as_json: JsonOption = False,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Say whether somebody may do something, which rule decides, and what would change that.
@@ -101,7 +103,8 @@ def explain(
     copilot-runtime policy explain - list cld:common.Message.m1 --policy policy.yml
     copilot-runtime policy explain bob write team.Space.ops --group ops --agent helper --json
 
-    The exit status is 0 if it is allowed and 1 if it is denied.
+    The exit status is 0 if it is allowed and 1 if it is denied. The policy is that of --policy, of
+    copilot.yml and the environment, or of a program that --program names.
     """
     from copilot_runtime.knowledge.access import AccessAction
     from copilot_runtime.knowledge.policies import build_actor
@@ -111,7 +114,7 @@ def explain(
     uri = _read_uri(urn)
     user = None if actor == "-" else actor
     who = build_actor(user, thread, groups=frozenset(group or ()), agent=agent)
-    rules = _load(file, config)
+    rules = _load(file, program, config)
     explanation = rules.explain(who, cast("AccessAction", action), uri)
     rules.close()
     if as_json:
@@ -139,11 +142,13 @@ def _read_uri(urn: str) -> str:
     return uri
 
 
-def _load(file: Path | None, config: Path | None) -> "Policy":
-    from copilot_runtime.config import load_settings
+def _load(file: Path | None, program: str | None, config: Path | None) -> "Policy":
     from copilot_runtime.knowledge.policies import OWNERS_ONLY, load_policy
 
-    path = file or load_settings(config).knowledge.policy
+    settings, _, runtime = read_command_settings(program, config, has_notice=file is None)
+    if file is None and runtime is not None and runtime.knowledge is not None:
+        return runtime.knowledge.policy
+    path = file or settings.knowledge.policy
     if not path:
         typer.echo("No policy is set: what applies without one is shown.", err=True)
         return OWNERS_ONLY

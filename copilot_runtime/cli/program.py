@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 if TYPE_CHECKING:
+    from copilot_runtime.app import CopilotRuntime
     from copilot_runtime.config import Settings
     from copilot_runtime.config.problems import SettingOrigins
 
@@ -20,6 +21,14 @@ ProgramOption = Annotated[
 ]
 
 
+class CommandSettings(NamedTuple):
+    """The settings of a command, where each one came from, and the runtime of a program."""
+
+    settings: "Settings"
+    origins: "SettingOrigins"
+    runtime: "CopilotRuntime | None" = None
+
+
 def load_command_settings(
     program: str | None, config: Path | None, *, has_notice: bool = True
 ) -> "Settings":
@@ -28,28 +37,26 @@ def load_command_settings(
     Without `has_notice`, nothing is said: another option has named what the command works with.
     Raises `ConfigurationFailed`.
     """
-    return read_command_settings(program, config, has_notice=has_notice)[0]
+    return read_command_settings(program, config, has_notice=has_notice).settings
 
 
 def read_command_settings(
     program: str | None, config: Path | None, *, has_notice: bool = True
-) -> "tuple[Settings, SettingOrigins]":
-    """Return the settings as `load_command_settings` does, and where each one came from."""
+) -> CommandSettings:
+    """Return the settings as `load_command_settings` does, and what else is known of them."""
     from copilot_runtime.config.loader import read_settings
 
     if config is not None and program is not None:
         os.environ["COPILOT_CONFIG"] = str(config)  # which the program reads, too
-    settings, origins = read_settings(config)
+    found = CommandSettings(*read_settings(config))
     if program is not None:
-        settings, origins = _import_settings(program, settings, origins)
+        found = _import_settings(program, found)
     if has_notice:
-        typer.echo(_describe_source(program, origins), err=True)
-    return settings, origins
+        typer.echo(_describe_source(program, found.origins), err=True)
+    return found
 
 
-def _import_settings(
-    program: str, read: "Settings", origins: "SettingOrigins"
-) -> "tuple[Settings, SettingOrigins]":
+def _import_settings(program: str, read: CommandSettings) -> CommandSettings:
     """Return the settings of a program. `read` are those of file and environment."""
     from copilot_runtime.cli.serve import find_runtime
     from copilot_runtime.cli.target import find_target
@@ -62,8 +69,8 @@ def _import_settings(
             f"{program} is no CopilotRuntime, and no application with one.",
             hint="Name the runtime, as in --program main:runtime.",
         )
-    origins = find_origins(program, runtime.settings, read, origins)
-    return name_stores(runtime), origins
+    origins = find_origins(program, runtime.settings, read.settings, read.origins)
+    return CommandSettings(name_stores(runtime), origins, runtime)
 
 
 def _describe_source(program: str | None, origins: "SettingOrigins") -> str:

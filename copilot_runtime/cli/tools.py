@@ -12,6 +12,7 @@ from uuid import uuid4
 import typer
 
 from copilot_runtime.cli.knowledge import JsonOption, show_json, show_table
+from copilot_runtime.cli.program import ProgramOption, read_command_settings
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.errors import ConfigurationFailed, Misuse, UnknownName
 
@@ -37,6 +38,10 @@ def explain_tools() -> None:
     \b
     copilot-runtime tools list --tools tools.yml
     copilot-runtime tools call weather '{"city": "Rome"}'
+    copilot-runtime tools list --program main:runtime
+
+    The setting tools names the file, unless --tools does: the setting of copilot.yml and the
+    environment, or of a program with Settings(...) of its own that --program names.
 
     A tool is what a model reads of it, and an endpoint:
 
@@ -52,7 +57,10 @@ def explain_tools() -> None:
 
 @tools.command("list")
 def list_tools(
-    path: ToolsOption = None, as_json: JsonOption = False, config: ConfigOption = None
+    path: ToolsOption = None,
+    as_json: JsonOption = False,
+    program: ProgramOption = None,
+    config: ConfigOption = None,
 ) -> None:
     """List tools: their names, what they call, and what for. Nothing is called.
 
@@ -60,7 +68,7 @@ def list_tools(
     copilot-runtime tools list
     copilot-runtime tools list --tools tools/ --json
     """
-    catalog = _load(path, config)
+    catalog = _load(path, program, config)
     purposes = catalog.list_purposes()
     rows = [
         {
@@ -85,6 +93,7 @@ def show(
     name: NameArgument,
     path: ToolsOption = None,
     as_json: JsonOption = False,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Show what a model reads of a tool: its description, and the schema of its parameters.
@@ -94,7 +103,7 @@ def show(
     """
 
     async def find() -> "list[Action]":
-        async with _open(path, config) as catalog:
+        async with _open(path, program, config) as catalog:
             _check_name(catalog, name)
             if name in catalog.problems:
                 raise ConfigurationFailed(catalog.problems[name])
@@ -118,6 +127,7 @@ def call_tool(
     user: UserOption = None,
     path: ToolsOption = None,
     as_json: JsonOption = False,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Call a tool as a model would, and print what the model would read.
@@ -135,7 +145,7 @@ def call_tool(
     )
 
     async def call() -> Any:
-        async with _open(path, config) as catalog:
+        async with _open(path, program, config) as catalog:
             if not catalog.has_tool(name):
                 raise UnknownName("tool", name, catalog.names)
             return await catalog.call(name, arguments, context)
@@ -157,6 +167,7 @@ def check(
     name: Annotated[str | None, typer.Argument(help="Name of a tool; default: all.")] = None,
     path: ToolsOption = None,
     as_json: JsonOption = False,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Reach the endpoint of each tool, without calling any tool.
@@ -169,7 +180,7 @@ def check(
     """
 
     async def reach() -> Any:
-        async with _open(path, config) as catalog:
+        async with _open(path, program, config) as catalog:
             if name is not None:
                 _check_name(catalog, name)
             return await catalog.check(_build_run(None), name)
@@ -188,29 +199,30 @@ def check(
 
 
 @asynccontextmanager
-async def _open(path: Path | None, config: Path | None) -> "AsyncGenerator[ToolCatalog]":
+async def _open(
+    path: Path | None, program: str | None, config: Path | None
+) -> "AsyncGenerator[ToolCatalog]":
     """Lend the tools, and close their connections."""
-    catalog = _load(path, config)
+    catalog = _load(path, program, config)
     try:
         yield catalog
     finally:
         await catalog.aclose()
 
 
-def _load(path: Path | None, config: Path | None) -> "ToolCatalog":
+def _load(path: Path | None, program: str | None, config: Path | None) -> "ToolCatalog":
     """Return the tools; those that can never work, such as without a secret, say why."""
     from copilot_runtime.actions.catalog import ToolCatalog
-    from copilot_runtime.config import load_settings
     from copilot_runtime.parts.knowledge import build_knowledge
 
-    settings = load_settings(config)
+    settings, _, runtime = read_command_settings(program, config, has_notice=path is None)
     place = path or settings.tools
     if not place:
         raise ConfigurationFailed(
             "There are no tools: no file of them is named.",
             hint="Name one with --tools, or by the setting tools.",
         )
-    knowledge = build_knowledge(settings)
+    knowledge = build_knowledge(settings) if runtime is None else runtime.knowledge
     catalog = ToolCatalog(place, read_resources=None if knowledge is None else knowledge.read_texts)
     catalog.load(is_strict=False)
     return catalog

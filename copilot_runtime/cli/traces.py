@@ -11,6 +11,7 @@ import typer
 
 from copilot_runtime.cli.knowledge import JsonOption, show_json, show_table
 from copilot_runtime.cli.options import with_options
+from copilot_runtime.cli.program import ProgramOption, load_command_settings
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.errors import ConfigurationFailed, Misuse
 from copilot_runtime.formatting import (
@@ -89,11 +90,13 @@ def look_at_traces() -> None:
     copilot-runtime traces stats --since 7d
     copilot-runtime traces query "[?attributes.\\"gen_ai.tool.name\\"=='get_time']"
     copilot-runtime traces tail --url http://127.0.0.1:8000/graphql
+    copilot-runtime traces list --program main:runtime
 
     They read the store of the setting telemetry.store, or of --store; or they ask a running
-    server, with --url. A server keeps traces in its memory unless telemetry.store is
-    sqlite:PATH: then only --url sees them. With --workers, they are in .copilot/traces.db, which is
-    read then. All may be used while servers run.
+    server, with --url. The setting is that of copilot.yml and the environment, or of a program with
+    Settings(...) of its own that --program names. A server keeps traces in its memory unless
+    telemetry.store is sqlite:PATH: then only --url sees them. With --workers, they are in
+    .copilot/traces.db, which is read then. All may be used while servers run.
     """
 
 
@@ -101,13 +104,13 @@ def open_source(
     store: StoreOption = None,
     url: UrlOption = None,
     header: HeaderOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> "TraceSource":
     """Return where traces are read: a store, or a running server."""
     from copilot_runtime.cli import trace_sources
-    from copilot_runtime.config import load_settings
 
-    settings = load_settings(config)
+    settings = load_command_settings(program, config, has_notice=not url and not store)
     found = trace_sources.open_source(settings, url, store, header or ())
     address = trace_sources.find_address(settings)
     if not url and not store and settings.workers == 1 and address != settings.telemetry.store:
@@ -458,6 +461,7 @@ def read_in(
         Path | None, typer.Argument(help="File to read; - or nothing is the standard input.")
     ] = None,
     store: StoreOption = None,
+    program: ProgramOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Read spans into a store: JSON Lines that `export` wrote, `show --json`, OTLP's JSON, or the
@@ -471,14 +475,14 @@ def read_in(
     are replaced.
     """
     from copilot_runtime.cli.trace_sources import StoreSource, find_address
-    from copilot_runtime.config import load_settings
 
     try:
         text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text("utf-8")
     except (OSError, UnicodeError) as error:
         raise ConfigurationFailed(f"{file} cannot be read: {error}.") from None
     spans = [*_parse_spans(text)]
-    address = store or find_address(load_settings(config))
+    settings = load_command_settings(program, config, has_notice=store is None)
+    address = store or find_address(settings)
     StoreSource(address, is_new=True).add_spans(spans)
     count = len({span["trace_id"] for span in spans})
     typer.echo(

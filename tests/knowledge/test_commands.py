@@ -13,6 +13,7 @@ from copilot_runtime.errors import CopilotError
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.resources import Resource
+from tests.commands import read_messages
 from tests.knowledge.library import ADA, LIBRARY, write_pages
 
 Run = Callable[..., Result]
@@ -90,7 +91,7 @@ def test_a_search_as_a_user_shows_what_this_user_may_read(run: Run) -> None:
 def test_nothing_found_is_said_where_no_pipe_reads_it(run: Run) -> None:
     found = run("search", "dogs", "--threshold", "0.99")
 
-    assert (found.stdout, found.stderr) == ("", "Nothing was found.\n")
+    assert (found.stdout, read_messages(found)) == ("", "Nothing was found.\n")
 
 
 def test_a_pattern_shows_triples(run: Run) -> None:
@@ -124,13 +125,13 @@ def test_a_pattern_may_be_in_one_argument(run: Run) -> None:
 def test_a_predicate_that_no_triple_has_is_guessed(run: Run, predicate: str, guess: str) -> None:
     found = run("graph", "?", predicate, '"nobody"')
 
-    assert found.stderr == f"No triple fits the pattern.{guess}\n"
+    assert read_messages(found) == f"No triple fits the pattern.{guess}\n"
 
 
 def test_a_prefix_that_there_is_not_is_named(run: Run) -> None:
     found = run("graph", "?", "foo:bar", "?")
 
-    assert found.stderr.startswith("No triple fits the pattern. There is no prefix 'foo'. ")
+    assert read_messages(found).startswith("No triple fits the pattern. There is no prefix 'foo'. ")
     assert "Known are dct, ex, foaf, owl, rdf, rdfs, schema" in found.stderr
 
 
@@ -156,7 +157,7 @@ def test_a_predicate_is_guessed_of_those_that_the_user_may_read(run: Run, tmp_pa
     (tmp_path / "copilot.yml").write_text("knowledge: {policy: policy.yml}\n", encoding="utf-8")
     found = run("graph", "?", "schema:nam", "?", "--as", "eve")
 
-    assert found.stderr == "No triple fits the pattern.\n"
+    assert read_messages(found) == "No triple fits the pattern.\n"
 
 
 def test_an_answer_that_is_too_large_says_so(run: Run, tmp_path: Path) -> None:
@@ -168,17 +169,17 @@ def test_an_answer_that_is_too_large_says_so(run: Run, tmp_path: Path) -> None:
     one = run(*query)
 
     assert nothing.stdout == ""
-    assert nothing.stderr.startswith("The first result alone is larger than the 5 bytes")
+    assert read_messages(nothing).startswith("The first result alone is larger than the 5 bytes")
     assert "sparql.bytes in the setting knowledge.graph_options" in nothing.stderr
     assert "Ada Byron" in one.stdout
-    assert one.stderr.startswith("There is more, and it is larger than the 12 bytes")
+    assert read_messages(one).startswith("There is more, and it is larger than the 12 bytes")
 
 
 def test_a_query_that_takes_too_long_is_no_guess(run: Run, tmp_path: Path) -> None:
     options = "knowledge: {graph_options: {sparql: {length: 5}}}\n"
     (tmp_path / "copilot.yml").write_text(options, encoding="utf-8")
 
-    assert run("graph", "?", "schema:nam", "?").stderr == "No triple fits the pattern.\n"
+    assert read_messages(run("graph", "?", "schema:nam", "?")) == "No triple fits the pattern.\n"
 
 
 def test_terms_are_as_short_as_a_pattern_may_have_them(run: Run) -> None:
@@ -302,13 +303,15 @@ def test_classes_that_somebody_may_not_read_are_none_and_no_error(run: Run, tmp_
     (tmp_path / "policy.yml").write_text("default: deny\n", encoding="utf-8")
     (tmp_path / "copilot.yml").write_text("knowledge: {policy: policy.yml}\n", encoding="utf-8")
 
-    assert run("ontology", "--as", "eve").stderr == "There are no classes yet.\n"
-    assert run("graph", "?", "?", "?", "--as", "eve").stderr == "No triple fits the pattern.\n"
+    assert read_messages(run("ontology", "--as", "eve")) == "There are no classes yet.\n"
+    assert (
+        read_messages(run("graph", "?", "?", "?", "--as", "eve")) == "No triple fits the pattern.\n"
+    )
 
 
 def test_memories_are_listed_shown_and_cut_to_a_budget(run: Run) -> None:
     assert run("memory").stdout.split() == ["CONVERSATION", CHAT]
-    nothing = " ".join(run("memory", "--as", "eve").stderr.split())
+    nothing = " ".join(read_messages(run("memory", "--as", "eve")).split())
     threads = "Chats are not stored there by themselves: they are threads, see `copilot-runtime"
     assert nothing.startswith(f"There are no memories. {threads} threads list`")
     assert threads in " ".join(run("memory", "--help").stdout.split())
@@ -332,7 +335,7 @@ def test_a_memory_can_be_removed(run: Run) -> None:
     other = "common.Conversation.other"
 
     assert "Removed 0 memories" in run("memory", other, "--forget").stderr
-    assert run("memory", other).stderr == "This memory is empty.\n"
+    assert read_messages(run("memory", other)) == "This memory is empty.\n"
 
 
 def test_what_is_for_one_conversation_needs_one(run: Run) -> None:

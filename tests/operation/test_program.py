@@ -9,6 +9,10 @@ from anyio import run
 from typer.testing import CliRunner, Result
 
 from copilot_runtime.cli.main import cli
+from copilot_runtime.knowledge import Knowledge
+from copilot_runtime.knowledge.events import ResourceEvent, SqliteEventLog
+from copilot_runtime.knowledge.identifiers import Identifier
+from tests.knowledge.library import write_pages
 from tests.operation.stores import build_settings, fill
 
 _PROGRAM = """
@@ -27,6 +31,17 @@ from copilot_runtime import CopilotRuntime, DemoAdapter
 
 runtime = CopilotRuntime(adapter=DemoAdapter())
 """
+_OF_KNOWLEDGE = """
+from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
+from copilot_runtime.knowledge import Knowledge
+
+runtime = CopilotRuntime(
+    adapter=DemoAdapter(),
+    knowledge=Knowledge("local:learned", sources=["pages"], policy="own.yml"),
+    settings=Settings(tools="own-tools.yml"),
+)
+"""
+_CHAT = "common.User.ann/common.Conversation.t1"
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +97,97 @@ def test_threads_the_audit_log_and_tables_are_those_of_the_program(folder: Path)
     assert json.loads(command("audit", "list", "--json", *program).stdout)
     [threads, *_] = json.loads(command("migrate", "--json", *program).stdout)
     assert threads["address"] == f"sqlite:{folder}/own/threads.db"
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("events --json", "T2"),
+        ("traces list --json", "a" * 32),
+        ("traces show bbbb --json", "b" * 32),
+    ],
+)
+def test_events_and_traces_are_those_of_the_program(words: str, shown: str) -> None:
+    done = command(*words.split(), "--program", "chats:runtime")
+
+    assert shown in done.stdout
+    assert done.stderr == "Settings: those of chats:runtime.\n"
+
+
+def test_traces_are_imported_where_the_program_keeps_them() -> None:
+    program = ("--program", "chats:runtime")
+    command("traces", "export", "t.jsonl", *program)
+    command("traces", "delete", "a" * 32, *program)
+    assert "Read 2 spans of 2 traces." in command("traces", "import", "t.jsonl", *program).stderr
+    assert len(json.loads(command("traces", "list", "--json", *program).stdout)["traces"]) == 2
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with knowledge of a program: pages, and a memory."""
+    folder = tmp_path_factory.mktemp("learned")
+    write_pages(folder)
+
+    async def remember() -> None:
+        knowledge = Knowledge(f"local:{folder / 'learned'}")
+        await knowledge.memory.append(_CHAT, Identifier("common.Message", "m1", _CHAT, tokens=12))
+        await knowledge.aclose()
+
+    run(remember)
+    (folder / "copilot.yml").write_text("knowledge: {storage: 'local:other'}\n")
+    (folder / "own.yml").write_text(
+        "rules: [{name: mine, allow: read, resources: common.Note.*}]\n"
+    )
+    (folder / "own-tools.yml").write_text(
+        "greet: {purpose: Greet., endpoint: {function: 'tests.actions.catalog.functions:greet'}}\n"
+    )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("search books", "House rules"),
+        ("graph ? schema:name ?", "Ada Byron"),
+        ("ontology", "Person"),
+        ("memory", _CHAT),
+        ("memory " + _CHAT, "m1"),
+        ("tools list", "greet"),
+        ("policy explain ann read common.Note.n", "The rule 'mine'"),
+    ],
+)
+def test_knowledge_tools_and_the_policy_are_those_of_the_program(
+    learned: Path, monkeypatch: pytest.MonkeyPatch, words: str, shown: str
+) -> None:
+    monkeypatch.chdir(learned)
+    write_program("learns.py", _OF_KNOWLEDGE)
+    program = ("--program", "learns:runtime")
+    command("ingest", *program)
+    done = command(*words.split(), *program)
+
+    assert shown in done.stdout
+    assert done.stderr.splitlines()[0] == "Settings: those of learns:runtime."
+
+
+def test_the_policy_of_a_program_says_which_events_a_user_reads(
+    learned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(learned)
+    write_program("learns.py", _OF_KNOWLEDGE)
+    store = f"sqlite:{learned / 'events.db'}"
+    run(publish, learned / "events.db")
+    events = ("events", "--json", "--as", "eve", "--store", store)
+
+    assert "common.Note.n" in command(*events, "--program", "learns:runtime").stdout
+    assert "common.Task.t" not in command(*events, "--program", "learns:runtime").stdout
+    assert "common.Task.t" in command(*events).stdout
+
+
+async def publish(path: Path) -> None:
+    log = SqliteEventLog(path)
+    for identifier in (Identifier("common.Note", "n"), Identifier("common.Task", "t")):
+        await log.append(ResourceEvent(detail_type="RESOURCE_PUT", resources=(identifier,)))
+    await log.aclose()
 
 
 def test_settings_show_which_ones_the_program_writes() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from copilot_runtime.errors import CopilotError
+from copilot_runtime.operation.connection_watch import ConnectionWatch
 from copilot_runtime.threads.postgres.pool import Pool, is_read_only
 from copilot_runtime.threads.postgres.transaction import PostgresTransaction
 from copilot_runtime.threads.sqlite.file import build_failure
@@ -104,9 +105,16 @@ def open_file(path: Path, *, is_read: bool = False) -> Generator[sqlite3.Connect
 
 @asynccontextmanager
 async def _connect(place: Place) -> AsyncGenerator[Any, None]:
-    connection = await Pool(place.url, 1, content=place.content).connect()
+    pool = Pool(place.url, 1, content=place.content)
+    connection = await pool.connect()
+    watch = ConnectionWatch(connection)
     try:
-        yield connection
+        async with watch.hold():
+            yield connection
+    except pool.errors as error:
+        if watch.is_silent:
+            raise watch.build_failure(pool.address) from error
+        raise
     finally:
         connection.terminate()
 

@@ -20,6 +20,9 @@ _PATIENCE = 10.0
 _CONNECT_TIMEOUT = 5.0
 """Seconds that the database gets to accept a connection: two attempts fit into the patience."""
 
+_FIRST_ANSWER_TIMEOUT = 5.0
+"""Seconds that it gets then to answer the first question, which costs it nothing."""
+
 _FAREWELL = 1.0
 """Seconds that the database gets to end a statement whose result nobody waits for any more."""
 
@@ -107,10 +110,25 @@ class Pool:
             connection.terminate()
 
     async def connect(self) -> Any:
-        """Return a connection beside the pool, whose end the database notices soon."""
-        return await self._asyncpg.connect(
+        """Return a connection beside the pool, whose end the database notices soon.
+
+        The database has answered on it. Raises one of `errors`.
+        """
+        connection = await self._asyncpg.connect(
             self._url, timeout=_CONNECT_TIMEOUT, server_settings=_KEEP_ALIVE
         )
+        try:
+            await connection.execute("SELECT 1", timeout=_FIRST_ANSWER_TIMEOUT)
+        except TimeoutError:
+            connection.terminate()
+            raise TimeoutError(
+                f"it took the login, and no question in {_FIRST_ANSWER_TIMEOUT:g} seconds. It "
+                "hangs, or a pooler before it has no connection to spare"
+            ) from None
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
 
     async def execute(self, work: Callable[[Any], Awaitable[T]]) -> T:
         """Do work whose statements are a transaction each, as `do` does."""

@@ -14,11 +14,13 @@ class Proxy:
     """Passes on what comes to a socket of its own, in both directions.
 
     `delay` is how many seconds each piece is under way. While it is `stalled`, nothing arrives and
-    nobody learns why; while it is `broken`, all connections end and new ones are refused.
+    nobody learns why; while it is `broken`, all connections end and new ones are refused. It stalls
+    by itself when the bytes `stall_at` come.
     """
 
     def __init__(self, target: Path) -> None:
         self.delay = 0.0
+        self.stall_at = b""
         self._target = target
         self._state: WayState = "open"
         self._open = asyncio.Event()
@@ -84,6 +86,8 @@ class Proxy:
         try:
             with suppress(OSError):
                 while piece := await reader.read(65536):
+                    if self.stall_at and self.stall_at in piece:
+                        self.state = "stalled"
                     await pieces.put((monotonic() + self.delay, piece))
             await pieces.put((monotonic() + self.delay, b""))
             await sending

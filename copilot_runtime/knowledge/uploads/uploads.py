@@ -277,6 +277,8 @@ class Uploads:
         """
         knowledge = self._knowledge
         is_expecting = False
+        if not knowledge.resources.is_reconciled:  # who was killed may not have told of its file
+            await knowledge.resources.reconcile()
         found = await knowledge.resources.find_by_type(UPLOAD)
         for upload in (await self.get_many(found)).values():
             if upload.state != "reading" or upload.uri in self._jobs:

@@ -245,6 +245,30 @@ async def test_a_file_whose_bytes_did_not_arrive_is_forgotten_by_the_next_start(
     await knowledge.aclose()
 
 
+class Torn(MemoryStorage):
+    """A storage whose server is killed when it has written a resource, and no catalog of it."""
+
+    async def append(self, key: str, data: bytes) -> None:
+        raise OSError("killed")
+
+
+async def test_a_file_that_only_its_own_record_tells_of_is_forgotten_by_the_next_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(uploads, "_ARRIVAL", -1)  # long ago
+    torn = Torn()
+    with pytest.raises(OSError, match="killed"):
+        await add(knowledge_in(torn))
+    assert len(await list_stored(torn)) == 1
+    storage = MemoryStorage()
+    await storage.put_many({key: await torn.get(key) for key in await torn.list()})
+    knowledge = knowledge_in(storage)
+    await knowledge.uploads.resume()
+
+    assert await list_stored(storage) == []
+    await knowledge.aclose()
+
+
 async def test_a_file_that_another_server_is_storing_stays_when_one_starts() -> None:
     storage = Stuck("uploads/")
     storage.killed.set()

@@ -2,16 +2,16 @@
 
 import asyncio
 from collections.abc import Generator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, nullcontext
 from typing import Literal
 
-from copilot_runtime.errors import Cancelled, Interrupted, NotFound, ThreadBusy
+from copilot_runtime.errors import Cancelled, CopilotError, Interrupted, NotFound, ThreadBusy
 from copilot_runtime.runtime.interrupts import answers_same
 from copilot_runtime.runtime.peers import Peers
 from copilot_runtime.runtime.run import Log, Run
 from copilot_runtime.runtime.runtime import Runtime
 from copilot_runtime.threads.log_ids import build_duplicate_error
-from copilot_runtime.threads.store import ThreadKey
+from copilot_runtime.threads.store import RunningRun, ThreadKey
 
 WhenBusy = Literal["refuse", "supersede", "queue"]
 """What happens to a request in a thread whose run goes on: an error, the end of that run, or a
@@ -20,6 +20,9 @@ answer may send the next request before the server has noticed that it has left.
 
 _MAX_QUEUE = 5
 """Questions that wait for their turn in one thread; each holds a whole conversation."""
+
+_PAUSE = 1.0
+"""Seconds between two attempts to stop a run of a process that cannot be reached."""
 
 
 class Admission:
@@ -120,9 +123,9 @@ class Admission:
 
     def stop_queues(self) -> None:
         """Stop all runs that wait behind others."""
-        for queue in self._queues.values():
-            for run in queue.values():
-                run.stop()
+        queued = (run for queue in self._queues.values() for run in queue.values())
+        for run in [*self._next.values(), *queued]:
+            run.stop()
 
     @contextmanager
     def close(self, thread: ThreadKey) -> Generator[None]:
@@ -172,10 +175,7 @@ class Admission:
             before.stop()
         ends = (before.ended, run.stop_requested)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if run.stop_requested.done() and not self._runtime.is_closing:
-            raise build_cancellation()
-        if self._runtime.is_closing:
-            raise Interrupted("The server stopped before it could answer.")
+        self._check_stop(run)
 
     async def _wait_for_others(self, peers: Peers, thread: ThreadKey, run: Run) -> None:
         """Wait for the run that another process has in a thread, if this one may."""
@@ -185,17 +185,28 @@ class Admission:
                 if when_busy == "refuse" or before.run_id == run.request.run_id:
                     return  # the store knows best whether it goes on, or is the same
                 self._next[thread] = run
-                if when_busy == "supersede":
-                    await peers.ask_owner(thread, "stop", run_id=before.run_id)
-                if (log := await peers.follow(thread, before)) is None:
-                    return
-                end = asyncio.ensure_future(_read_to_end(log))
-                await asyncio.wait((end, run.stop_requested), return_when=asyncio.FIRST_COMPLETED)
-                end.cancel()
-                if run.stop_requested.done():
-                    raise build_cancellation()
+                with (
+                    _supersede(peers, thread, before) if when_busy == "supersede" else nullcontext()
+                ):
+                    if (log := await peers.follow(thread, before)) is None:
+                        return
+                    await self._wait_for_end(log, run)
         finally:
             self._next.pop(thread, None)
+
+    async def _wait_for_end(self, log: Log, run: Run) -> None:
+        """Wait for the end of a log. Raises `Cancelled` or `Interrupted`."""
+        end = asyncio.ensure_future(_read_to_end(log))
+        await asyncio.wait((end, run.stop_requested), return_when=asyncio.FIRST_COMPLETED)
+        end.cancel()
+        self._check_stop(run)
+
+    def _check_stop(self, run: Run) -> None:
+        """Raise `Interrupted` if the server ends, and `Cancelled` if a run was stopped."""
+        if self._runtime.is_closing:
+            raise Interrupted("The server stopped before it could answer.")
+        if run.stop_requested.done():
+            raise build_cancellation()
 
     def _find_policy(self, run: Run) -> WhenBusy:
         return "queue" if run.request.is_v1 else self._when_busy
@@ -204,6 +215,25 @@ class Admission:
 def build_cancellation() -> Cancelled:
     """Return the error of a run that was stopped while it waited."""
     return Cancelled("The run was stopped before it began.")
+
+
+@contextmanager
+def _supersede(peers: Peers, thread: ThreadKey, run: RunningRun) -> Generator[None]:
+    """Stop the run of another process meanwhile, as soon as that can be reached."""
+    task = asyncio.create_task(_stop(peers, thread, run), name="supersede")
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def _stop(peers: Peers, thread: ThreadKey, run: RunningRun) -> None:
+    while True:
+        try:
+            await peers.ask_owner(thread, "stop", run_id=run.run_id)
+            return
+        except CopilotError:  # nobody knows whether it ended: that is seen in the log
+            await asyncio.sleep(_PAUSE)
 
 
 async def _read_to_end(log: Log) -> None:

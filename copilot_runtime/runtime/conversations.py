@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from typing import Any
 
+from copilot_runtime.bus.carrier import PeerLost
 from copilot_runtime.concurrency import contain
 from copilot_runtime.dataclass_copy import copy_with
 from copilot_runtime.errors import Misuse, NotFound, ThreadBusy
@@ -316,7 +317,13 @@ class Conversations:
         if not is_elsewhere and run_id is None:
             return False
         arrives = self._admission.stop_arriving(thread, run_id)
-        return await self._ask_others("stop new", thread, run_id=run_id) is not None or arrives
+        try:
+            found = await self._ask_others("stop new", thread, run_id=run_id)
+        except PeerLost:
+            if not arrives:
+                raise
+            return True
+        return arrives or found is not None
 
     async def _ask_others(self, question: str, thread: ThreadKey, **values: Any) -> Any:
         """Ask all processes about a thread whose run, if it has one, is not in the store yet.
@@ -384,7 +391,8 @@ class Conversations:
         """Delete a thread, ending its run. Raises `NotFound`, or `ThreadBusy` if it goes on."""
         with self._admission.close(thread):
             self._admission.stop_waiting(thread)
-            await self._ask_others("clear", thread)
+            with suppress(PeerLost):  # a run that goes on there is asked for once more
+                await self._ask_others("clear", thread)
             if not await self._end(thread):
                 raise ThreadBusy(
                     "This conversation is still being answered, and the answer does not end. "

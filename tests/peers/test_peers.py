@@ -305,7 +305,10 @@ async def test_a_question_is_asked_again_of_a_server_that_did_not_listen_yet(
     assert other.heard == [other.heard[0]] * 2
 
 
-async def test_a_question_that_comes_again_is_worked_on_once_and_has_the_same_answer() -> None:
+@pytest.mark.parametrize("reply", [True, None], ids=["now", "earlier version"])
+async def test_a_question_that_comes_again_is_worked_on_once_and_has_the_same_answer(
+    reply: bool | None,
+) -> None:
     worked_on: list[object] = []
     given: asyncio.Queue[bytes] = asyncio.Queue()
 
@@ -315,7 +318,11 @@ async def test_a_question_that_comes_again_is_worked_on_once_and_has_the_same_an
 
     class Asker(OtherServer):
         async def send(self, to: str, message: bytes) -> None:
-            given.put_nowait(message)
+            match decode_message(message):
+                case "ask", [number, "waits", {"number": 7}], _:
+                    self.receive(to, encode_message("answer", number, reply))
+                case _:
+                    given.put_nowait(message)
 
     other = Asker()
     found = await open_peers(Store(), other)
@@ -328,3 +335,51 @@ async def test_a_question_that_comes_again_is_worked_on_once_and_has_the_same_an
     await found.aclose()
 
     assert worked_on == [{"log_id": "log"}]
+
+
+async def test_a_question_that_nobody_waits_for_is_not_worked_on_until_somebody_does() -> None:
+    worked_on: list[object] = []
+    is_wanted = False
+
+    async def stop(values: object) -> bool:
+        worked_on.append(values)
+        return True
+
+    class Asker(AskingServer):
+        async def send(self, to: str, message: bytes) -> None:
+            match decode_message(message):
+                case "ask", [number, "waits", {"number": 7}], _:
+                    self.receive(to, encode_message("answer", number, is_wanted))
+                    asked_back.set()
+                case _:
+                    await super().send(to, message)
+
+    other, asked_back = Asker(), asyncio.Event()
+    found = await open_peers(Store(), other)
+    found.add_answer("stop", stop)
+    question = encode_message("ask", 7, "stop", {"log_id": "log"})
+    other.receive("other", question)
+    await asked_back.wait()
+    before = [*worked_on]
+    is_wanted = True
+    while other.sent.empty():
+        other.receive("other", question)
+        await asyncio.sleep(0)
+    answer = decode_message(await other.sent.get())
+    await found.aclose()
+
+    assert (before, answer.fields, worked_on) == ([], [7, True], [{"log_id": "log"}])
+
+
+async def test_an_answer_that_was_lost_is_not_missed_when_the_run_has_ended() -> None:
+    store = Store()
+    whole = await begin_elsewhere(store)
+
+    class LosingServer(OtherServer):
+        async def send(self, to: str, message: bytes) -> None:
+            await store.write([Segment(log_id="log-0", events=whole[3:], whole=whole)])
+            raise PeerLost(f"{to} cannot be reached.")
+
+    found = await open_peers(store, LosingServer())
+    assert await found.ask_owner(KEY, "end") is None
+    await found.aclose()

@@ -9,6 +9,7 @@ import pytest
 
 from copilot_runtime import RunInput, Settings
 from copilot_runtime.adapters.scripted import Gate
+from copilot_runtime.runtime.conversations import OPENED, Conversations
 from copilot_runtime.threads.database import DatabaseThreads
 from tests.peers.sharing import sharing
 from tests.wire_agui.http import text_of, user
@@ -298,6 +299,32 @@ async def test_a_question_that_waits_at_another_server_is_taken_away(
 
     assert stopped["stopped"] is True
     assert ([event["type"] for event in refused], text_of(answered)) == (["RUN_ERROR"], "one")
+
+
+async def test_a_question_that_waits_for_another_server_is_told_when_its_own_one_ends(
+    shared: Mapping[str, Any],
+) -> None:
+    gate = Gate()
+    settings = Settings(**shared, when_busy="queue")
+    opened: list[Conversations] = []
+    async with (
+        browsing(Parrot("one", gate=gate), settings=settings) as first,
+        first.running(run="r1") as asked,
+    ):
+        await asked.next()
+        OPENED.set(opened)
+        async with (
+            browsing(Parrot("two"), settings=settings) as second,
+            second.running(run="r2", messages=[user("Next", "user-2")]) as waiting,
+        ):
+            await waiting.to_comment()
+            await opened[0].aclose()  # as `copilot-runtime serve` does
+            refused = await waiting.rest()
+        gate.release(9)
+        answer = await asked.rest()
+
+    assert [event["code"] for event in refused] == ["RUN_INTERRUPTED"]
+    assert text_of(answer) == "one"
 
 
 async def test_deleting_a_thread_takes_away_what_waits_at_another_server(

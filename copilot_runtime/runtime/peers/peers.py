@@ -32,6 +32,13 @@ _MOST_ANSWERS = 1000
 _PATIENCE = 5.0
 """Seconds to wait for an answer, and for the beginning of a log."""
 
+_WAITS = "waits"
+"""What whoever is asked asks back, before it does anything: whether its answer is waited for. A
+question may have been under way for long, and who gave it up was told that nothing is known."""
+
+_FRESH = 2.0
+"""Seconds to wait for the answer to that."""
+
 _CHECKED = "checked"
 """What a process tells another one that has asked whether anything is missing."""
 
@@ -67,7 +74,7 @@ class Peers:
     ) -> None:
         self._carrier = carrier
         self._store = store
-        self._answers = {**answers}
+        self._answers = {**answers, _WAITS: self._answer_waits}
         self._notices = notices or {}
         self._copies = MemoryBus(max_events=2**31, max_bytes=256 * 1024 * 1024, ttl=_LINGER)
         self._mirrors: dict[tuple[str, str], Mirror] = {}
@@ -212,7 +219,8 @@ class Peers:
     ) -> tuple[str, Any] | None:
         """Ask all other processes. Returns the first answer that is not null, and its address.
 
-        None if nobody has one.
+        None if nobody has one. Raises `PeerLost` if none of those that answer has one, and another
+        one lives and does not answer.
         """
         if not self._address:
             return None
@@ -220,13 +228,21 @@ class Peers:
             asyncio.create_task(self._try_to_ask(server, question, timeout, values))
             for server in await self._store.list_other_servers()
         ]
+        for task in tasks:
+            task.add_done_callback(retrieve_exception)
+        lost: PeerLost | None = None
         try:
             for answer in asyncio.as_completed(tasks):
-                if (found := await answer) is not None:
-                    return found
+                try:
+                    if (found := await answer) is not None:
+                        return found
+                except PeerLost as error:
+                    lost = error
         finally:
             for task in tasks:
                 task.cancel()
+        if lost is not None:
+            raise lost
         return None
 
     async def _try_to_ask(
@@ -234,7 +250,9 @@ class Peers:
     ) -> tuple[str, Any] | None:
         try:
             answer = await self.ask(server, question, timeout=timeout, **values)
-        except PeerLost:  # it has ended, or has nothing to say at the moment
+        except PeerLost:
+            if await contain(self._store.is_alive(server)):
+                raise
             return None
         return None if answer is None else (server, answer)
 
@@ -243,7 +261,8 @@ class Peers:
     ) -> Any:
         """Ask the process that answers in a thread. Returns None if there is none, or none lives.
 
-        Raises `PeerLost` if it lives and does not answer.
+        Raises `PeerLost` if it lives and does not answer, and its run goes on: where that has ended
+        meanwhile, only the answer was lost.
         """
         run = await self.find_run(thread)
         if run is None:
@@ -251,9 +270,10 @@ class Peers:
         try:
             return await self.ask(run.server, question, timeout=timeout, thread=[*thread], **values)
         except PeerLost:
-            if await contain(self._store.is_alive(run.server)):
+            if not await contain(self._store.is_alive(run.server)):
+                await contain(self._store.end_dead_run(thread, run.log_id))
+            elif await self.find_run(thread) == run:
                 raise
-            await contain(self._store.end_dead_run(thread, run.log_id))
             return None
 
     def tell(self, server: str, name: str, **values: Any) -> None:
@@ -351,7 +371,7 @@ class Peers:
         answer = self._last_answers.get((sender, number))
         if answer is None:
             answer = asyncio.create_task(
-                self._find_answer(sender, question, values), context=Context()
+                self._find_answer(sender, number, question, values), context=Context()
             )
             self._last_answers[sender, number] = answer
             if len(self._last_answers) > _MOST_ANSWERS:
@@ -360,17 +380,38 @@ class Peers:
             return
         self._start(self._give_answer(sender, number, answer))
 
-    async def _find_answer(self, sender: str, question: str, values: Mapping[str, Any]) -> Any:
+    async def _find_answer(
+        self, sender: str, number: int, question: str, values: Mapping[str, Any]
+    ) -> Any:
+        """Return an answer. Raises `PeerLost`, and does nothing, if nobody is known to wait for it.
+
+        Where somebody does, the question comes again.
+        """
+        if question != _WAITS:
+            try:
+                await self._confirm(sender, number)
+            except BaseException:
+                self._last_answers.pop((sender, number), None)
+                raise
         answer = self._answers.get(question)
         result = None if answer is None else await capture(_call(answer, values))
         if result is not None and result.error is not None:
             logger.error("%r of %s has no answer", question, sender, exc_info=result.error)
         return None if result is None else result.value
 
+    async def _confirm(self, sender: str, number: int) -> None:
+        """Raise `PeerLost` unless a process still waits for the answer to a question."""
+        waits = await self.ask(sender, _WAITS, timeout=_FRESH, number=number)
+        if waits is False:  # an earlier version does not know
+            raise PeerLost(f"The server process {sender} waits for no answer any more.")
+
+    async def _answer_waits(self, values: Mapping[str, Any]) -> bool:
+        """Return whether this process waits for the answer to a question, for the one asked."""
+        return values["number"] in self._questions
+
     async def _give_answer(self, sender: str, number: int, answer: asyncio.Task[Any]) -> None:
-        value = await answer
         try:
-            await self._send(sender, encode_message("answer", number, value))
+            await self._send(sender, encode_message("answer", number, await answer))
         except PeerLost:
             logger.info("The server process %s does not wait for its answer", sender)
 

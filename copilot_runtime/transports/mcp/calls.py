@@ -5,10 +5,12 @@ another request over HTTP, and so to any process that shares the store of thread
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
+from copilot_runtime.bus.carrier import PeerLost
 from copilot_runtime.runtime.conversations import Conversations
 
 if TYPE_CHECKING:
@@ -61,9 +63,10 @@ class Calls:
         """End a call of a user, or all of a session, in whatever process."""
         values = {"user": user, "session": session, "request_id": request_id}
         if not await self._answer(values) and self._runs.peers is not None:
-            await self._runs.peers.ask_all(
-                QUESTION, user=user, session=session, request_id=request_id
-            )
+            with suppress(PeerLost):  # the call ends with its connection as well
+                await self._runs.peers.ask_all(
+                    QUESTION, user=user, session=session, request_id=request_id
+                )
 
     async def _call(
         self, key: CallKey, ctx: "ServerRequestContext[Any, Any]", call_next: "CallNext"

@@ -1,7 +1,9 @@
 """What receivers of OTLP get of a run, in each form, and what becomes of ones that fail."""
 
+import asyncio
 import json
 import logging
+from collections.abc import Sequence
 from getpass import getuser
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -228,13 +230,23 @@ def answer_much(request: BaseHTTPRequestHandler) -> None:
     request.wfile.write(b"x" * 10_000_000)
 
 
+async def wait_for_warnings(caplog: pytest.LogCaptureFixture) -> Sequence[logging.LogRecord]:
+    """Return the warnings once there are some: who closes does not wait for a slow sender."""
+    deadline = monotonic() + 60
+    while monotonic() < deadline:
+        if found := [record for record in caplog.records if record.levelno >= logging.WARNING]:
+            return found
+        await asyncio.sleep(0.02)
+    return []
+
+
 @pytest.mark.parametrize("answer", [answer_500, answer_garbage, answer_much])
 async def test_a_receiver_that_answers_nonsense_is_told_of_once(
     answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serve_http(answer) as inbox:
         await export_run(endpoint=inbox.url)
-    records = [record for record in caplog.records if record.levelno >= logging.WARNING]
+        records = await wait_for_warnings(caplog)
     assert len(records) == 1
     assert records[0].name == "copilot_runtime.telemetry.otel.receiver"
     assert inbox.url in records[0].getMessage()
@@ -246,7 +258,7 @@ async def test_a_warning_does_not_quote_the_password_of_an_address(
     with serve_http(answer_500) as inbox:
         endpoint = inbox.url.replace("//", "//me:secret@")
         await export_run(endpoint=endpoint, signals=("traces",))
-    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+        (record,) = await wait_for_warnings(caplog)
     assert record.getMessage().startswith(f"{inbox.url} does not take spans")
 
 

@@ -1,6 +1,7 @@
-"""Two servers behind a real nginx, configured as the page about several machines says."""
+"""Two servers behind a real nginx, configured as the page says, or as the balancer of compose."""
 
 import asyncio
+import json
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
@@ -10,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from copilot_runtime import Settings
 from copilot_runtime.adapters.scripted import Gate
 from tests.documents import ROOT, blocks
 from tests.peers.machines import Machine, running_machines
 from tests.peers.sharing import sharing
 from tests.wire import test_nginx as proxy
-from tests.wire_agui.http import Browser, text_of
+from tests.wire_agui.http import Browser, run_input, text_of
 from tests.wire_agui.server import PATH, Parrot
 
 pytestmark = pytest.mark.anyio
@@ -117,6 +119,20 @@ async def test_no_request_fails_while_two_servers_are_replaced_one_after_the_oth
             statuses = await ask_until(replace(machines), browser)
 
     assert {*statuses} == {200}, statuses
+
+
+@pytest.mark.parametrize("write", [write_configuration, write_balancer])
+async def test_a_request_passes_that_is_as_large_as_a_server_takes(
+    shared: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch, write: Callable[..., str]
+) -> None:
+    body = json.dumps(run_input()).encode().ljust(Settings().max_body_bytes)
+    async with (
+        sharing(shared, Parrot()) as servers,
+        behind_nginx(monkeypatch, int(str(servers[0].where)), write=write) as browser,
+    ):
+        answer = await browser.ask("POST", "/agent/default/run", body)
+
+    assert answer.types()[-1] == "RUN_FINISHED"
 
 
 async def replace(machines: Sequence[Machine]) -> None:

@@ -1,9 +1,11 @@
 """The commands and settings of the documents exist, and the configuration of nginx works."""
 
 import asyncio
+import json
 import re
 import shlex
 from argparse import ArgumentParser
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,6 +24,7 @@ from tests.wire import test_nginx as proxy
 from tests.wire.client import PATH
 from tests.wire.documents import chat, user
 from tests.wire.server import listening as serving
+from tests.wire_agui.http import Browser, run_input
 
 PROTOCOL = Subprotocol("graphql-transport-ws")
 
@@ -130,14 +133,29 @@ def test_every_file_of_settings_is_valid(block: Block, tmp_path: Path) -> None:
     assert load_settings(file, variables) != Settings()
 
 
-@pytest.mark.anyio
-async def test_nginx_passes_chats_and_sockets_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def write_endpoint() -> str:
+    """Return the first configuration of the page about nginx, as a template."""
     block, _ = blocks("nginx", "run/nginx")
     location = block.code.replace("{", "{{").replace("}", "}}")
     location = location.replace("8000/graphql", f"{{port}}{PATH}")
     theirs = "location / {{ proxy_pass http://127.0.0.1:{port}; }}"
     assert theirs in proxy.CONFIGURATION
-    monkeypatch.setattr(proxy, "CONFIGURATION", proxy.CONFIGURATION.replace(theirs, location))
+    return proxy.CONFIGURATION.replace(theirs, location)
+
+
+def write_pages() -> str:
+    """Return its second configuration, that for operators."""
+    _, block = blocks("nginx", "run/nginx")
+    server = block.code.replace("{", "{{").replace("}", "}}").replace(":8000", ":{port}")
+    server = server.replace("listen 80", "listen unix:{folder}/nginx.sock")
+    server = server.replace("allow 10.0.0.0/8", "allow unix:")
+    start, _, _ = proxy.CONFIGURATION.partition("  server {{")
+    return f"{start}{server}}}}}"
+
+
+@pytest.mark.anyio
+async def test_nginx_passes_chats_and_sockets_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "CONFIGURATION", write_endpoint())
     async with (
         serving(CopilotRuntime(adapter=DemoAdapter(pace=0))) as port,
         proxy.nginx(port) as listener,
@@ -163,12 +181,7 @@ async def test_nginx_passes_chats_and_sockets_on(monkeypatch: pytest.MonkeyPatch
 async def test_nginx_passes_the_pages_of_operators_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, block = blocks("nginx", "run/nginx")
-    server = block.code.replace("{", "{{").replace("}", "}}").replace(":8000", ":{port}")
-    server = server.replace("listen 80", "listen unix:{folder}/nginx.sock")
-    server = server.replace("allow 10.0.0.0/8", "allow unix:")
-    start, _, _ = proxy.CONFIGURATION.partition("  server {{")
-    monkeypatch.setattr(proxy, "CONFIGURATION", f"{start}{server}}}}}")
+    monkeypatch.setattr(proxy, "CONFIGURATION", write_pages())
     sections: dict[str, Any] = {
         "access": {"authenticate": ["api_keys"]},
         "api_keys": {"store": f"sqlite:{tmp_path}/access.db"},
@@ -179,6 +192,24 @@ async def test_nginx_passes_the_pages_of_operators_on(
         pages = [await fetch(listener, path) for path in ("/access", "/traces", "/health/ready")]
 
     assert [page.partition(b"\r\n")[0] for page in pages] == [b"HTTP/1.1 200 OK"] * 3
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("write", "base"),
+    [(write_endpoint, "/api/copilotkit"), (write_pages, PATH)],
+)
+async def test_nginx_passes_a_request_on_that_is_as_large_as_the_runtime_takes(
+    monkeypatch: pytest.MonkeyPatch, write: Callable[[], str], base: str
+) -> None:
+    monkeypatch.setattr(proxy, "CONFIGURATION", write())
+    settings = Settings(threads="memory")
+    body = json.dumps(run_input()).encode().ljust(settings.max_body_bytes)
+    runtime = CopilotRuntime(adapter=DemoAdapter(pace=0), settings=settings)
+    async with serving(runtime) as port, proxy.nginx(port) as listener:
+        answer = await Browser(listener, base).ask("POST", "/agent/default/run", body)
+
+    assert answer.types()[-1] == "RUN_FINISHED"
 
 
 async def fetch(listener: Path, path: str) -> bytes:

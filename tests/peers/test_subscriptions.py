@@ -85,6 +85,30 @@ async def test_a_run_without_a_thread_goes_on_at_another_server_and_is_stopped_a
     assert ends == ["FailedResponseStatus"] * 2
 
 
+@pytest.mark.parametrize("at", [0, 1], ids=["its own server", "another server"])
+async def test_a_stop_looks_alike_wherever_it_was_asked_for(
+    shared: Mapping[str, Any], at: int
+) -> None:
+    gate = Gate()
+    async with (
+        sharing(shared, Parrot(*WORDS, gate=gate), Parrot()) as servers,
+        opened(port(servers[0])) as socket,
+        opened(port(servers[1])) as elsewhere,
+    ):
+        await socket.subscribe(data=data())
+        gate.release(2)
+        run = (await read_until(socket, "one"))[-1]["runId"]
+        await elsewhere.subscribe(runId=run)
+        await read_until(elsewhere, "one")
+        stopped = await stop(servers[at], run)
+        ends = [(await one.rest())[-1]["status"] for one in (socket, elsewhere)]
+
+    assert stopped is True
+    assert ends[0] == ends[1]
+    assert ends[0].pop("details")["originalError"]["code"] == "CANCELLED"
+    assert ends[0] == {"__typename": "FailedResponseStatus", "reason": "UNKNOWN_ERROR"}
+
+
 async def test_nobody_follows_or_stops_the_run_of_another_person_at_another_server(
     shared: Mapping[str, Any],
 ) -> None:

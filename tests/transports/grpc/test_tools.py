@@ -14,6 +14,7 @@ from copilot_runtime import action
 from copilot_runtime.interfaces import ActionContext
 from copilot_runtime.rpc.protos import tool_pb2
 from copilot_runtime.rpc.protos.tool_pb2_grpc import ToolStub
+from tests.documents import blocks
 from tests.transports.grpc.servers import Served, build_settings, serve
 
 pytestmark = pytest.mark.anyio
@@ -109,6 +110,22 @@ async def test_a_failure_of_a_tool_is_its_result(served: Served) -> None:
         found = await ToolStub(channel).CallTool(ask("fail"))
 
     assert "no such book" in found.content
+
+
+async def test_wrong_arguments_are_a_result_as_the_page_shows_it() -> None:
+    @action
+    def get_hours(day: str) -> str:
+        """Say when the library opens."""
+        return day
+
+    [shown] = [it.code for it in blocks("json", "run/services") if "INVALID_ARGUMENTS" in it.code]
+    async with (
+        serve(build_settings("tool"), actions=[get_hours]) as served,
+        served.connect() as channel,
+    ):
+        found = await ToolStub(channel).CallTool(ask("get_hours"))
+
+    assert found.content == shown.strip()
 
 
 async def test_a_tool_that_there_is_not_is_not_found(served: Served) -> None:

@@ -1,11 +1,12 @@
 """The page *Access* in Chromium: nobody, a user, and an operator."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tests.access.credentials import issue_key
+from tests.access.credentials import FAR, issue_key
 from tests.access.server import Entrance, entering, settings_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.whole]
@@ -55,3 +56,21 @@ async def test_the_page_fits_a_phone(browser: Browser, tmp_path: Path) -> None:
         await page.close()
 
     assert width <= 390
+
+
+async def test_every_column_of_the_keys_is_there_on_a_tablet(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with entering(tmp_path) as server:
+        text = await issue_key(server.keys, "root", roles=["operator"])
+        fields: Any = {"expires_at": FAR, "scopes": ["threads:read", "threads:write"]}
+        for user in ("ann.of.the.library@example.com", "bob"):
+            await issue_key(server.keys, user, "acme", roles=["reader"], **fields)
+        page = await open_page(browser, server, 765)
+        await sign_in(page, text)
+        await expect(page.locator("#keys tr")).to_have_count(3)
+        table = page.locator(".wide", has=page.locator("#key-table"))
+        hidden = await table.evaluate("it => it.scrollWidth - it.clientWidth")
+        await page.close()
+
+    assert hidden == 0

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from copilot_runtime.security.authentication.chain import SchemeChain
     from copilot_runtime.security.limits.counters import Counters
     from copilot_runtime.security.limits.limiter import Limiter
+    from copilot_runtime.security.limits.redis import RedisCounters
 
 
 def build_audit_log(settings: Settings) -> "AuditLog | None":
@@ -42,7 +43,7 @@ def build_request_audit(settings: Settings, log: "AuditLog | None") -> RequestAu
     return RequestAudit(log, reads=settings.audit.reads, proxies=settings.proxy.forwarders)
 
 
-def build_counters(settings: Settings) -> "Counters | None":
+def build_counters(settings: Settings) -> "RedisCounters | None":
     """Return where all processes count together, if the settings name it; else each by itself.
 
     Raises `MissingPackage`.
@@ -68,7 +69,7 @@ def build_limiter(settings: Settings, counters: "Counters | None") -> "Limiter |
     return limiter if limiter.has_limits else None
 
 
-def build_schemes(settings: Settings, counters: "Counters | None") -> "SchemeChain | None":
+def build_schemes(settings: Settings, counters: "RedisCounters | None") -> "SchemeChain | None":
     """Return how people and programs sign in by the settings, if they say so.
 
     Raises `ConfigurationFailed`.

@@ -35,6 +35,10 @@ _PURPOSE = b"copilot-runtime service token 1\n"
 """Begins what is signed in a bound token: no signature of another form can be one of this form."""
 
 
+FORGOTTEN = "Token may have been used before: used tokens were forgotten. Sign a new one"
+"""Of a token that was signed before the memory of used ones began."""
+
+
 class ServiceTokenInvalid(AuthenticationFailed):
     """A service token is wrong, late, or was used before."""
 
@@ -61,21 +65,30 @@ class ServiceClaims(NamedTuple):
 class ReplayStore(Protocol):
     """Remembers which tokens were used."""
 
-    async def add(self, nonce: str, expires_at: float) -> bool:
-        """Remember a nonce until a time, in seconds since 1970. Returns whether it is new."""
+    async def add(self, nonce: str, signed_at: float, expires_at: float) -> bool:
+        """Remember a nonce until a time, in seconds since 1970. Returns whether it is new.
+
+        Raises `ServiceTokenInvalid` for one that was signed before what is remembered begins.
+        """
         ...
 
 
 class MemoryReplays:
-    """Nonces of this process. One that is full refuses: it must not forget what may come again."""
+    """Nonces of this process. One that is full refuses: it must not forget what may come again.
+
+    Which tokens an earlier process has seen is not known: those that were signed then are refused.
+    """
 
     def __init__(self, most: int = 200_000, clock: Callable[[], float] = time.time) -> None:
         self._most = most
         self._clock = clock
+        self._began_at = round(clock(), 3)
         self._ends: dict[str, float] = {}
 
-    async def add(self, nonce: str, expires_at: float) -> bool:
-        """Remember a nonce. Raises `ServiceTokenInvalid` if there is no room for it."""
+    async def add(self, nonce: str, signed_at: float, expires_at: float) -> bool:
+        """Remember a nonce. Raises `ServiceTokenInvalid` if there is no room for it, too."""
+        if signed_at < self._began_at:
+            raise ServiceTokenInvalid(FORGOTTEN)
         now = self._clock()
         while self._ends and self._ends[first := next(iter(self._ends))] < now:
             del self._ends[first]
@@ -172,8 +185,10 @@ class ServiceTokenVerifier:
         """Note that a token was used. Raises `ServiceTokenInvalid` if it was used before."""
         if not claims.is_bound:
             return
-        expires_at = (claims.milliseconds + self._lifetime) / 1000 + _AHEAD
-        if not await self.replays.add(f"{claims.service}:{claims.nonce}", expires_at):
+        signed_at = claims.milliseconds / 1000
+        expires_at = signed_at + self._lifetime / 1000 + _AHEAD
+        nonce = f"{claims.service}:{claims.nonce}"
+        if not await self.replays.add(nonce, signed_at, expires_at):
             raise ServiceTokenInvalid("Token was used before")
 
 

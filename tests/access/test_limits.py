@@ -4,7 +4,7 @@ import asyncio
 import tracemalloc
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
 from time import monotonic, time
@@ -30,8 +30,8 @@ from copilot_runtime.security.limits.limiter import Limiter, QuotaExceeded
 from copilot_runtime.security.limits.redis import RedisReplays
 from copilot_runtime.security.service_tokens import ServiceTokenSigner
 from tests.access.credentials import SECRET, issue_key
-from tests.access.server import entering, settings_of
-from tests.peers.redis_server import redis_server
+from tests.access.server import Entrance, entering, settings_of
+from tests.peers.redis_server import RedisServer, redis_server
 from tests.wire.documents import WHEN, chat, user
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import Parrot
@@ -215,28 +215,69 @@ async def test_every_counter_has_places(counters: Counters) -> None:
     assert await counters.enter("p", "d", 2, 100), "the place of a process that died is free again"
 
 
-async def test_a_nonce_is_new_once(counters: Counters) -> None:
-    replays = RedisReplays(counters)
-
-    assert await replays.add("n", time() + 60)
-    assert not await replays.add("n", time() + 60)
-
-
 async def test_a_token_is_good_once_on_all_servers_that_share_redis(tmp_path: Path) -> None:
     pytest.importorskip("limits")
     pytest.importorskip("redis")
     with redis_server() as redis, redis.running():
-        tokens = {"secrets": [SECRET]}
-        settings = settings_of(tmp_path, limits={"store": redis.url}, service_tokens=tokens)
-        token = ServiceTokenSigner("agent", [SECRET]).sign("GET info")
+        settings = remembering(tmp_path, redis)
         async with (
             entering(tmp_path, settings=settings) as one,
             entering(tmp_path, settings=settings) as other,
         ):
-            found = [await one.bearer(token).ask("GET", "/info")]
-            found.append(await other.bearer(token).ask("GET", "/info"))
+            token = await use_token(one)
+            answer = await other.bearer(token).ask("GET", "/info")
 
-    assert [answer.status for answer in found] == [200, 401]
+    assert (answer.status, answer.json()["message"]) == (401, "Token was used before")
+
+
+@pytest.mark.parametrize("loss", ["restart", "restart with a file", "flush"])
+async def test_a_token_of_before_redis_forgot_which_ones_were_used_is_refused(
+    tmp_path: Path, loss: str
+) -> None:
+    pytest.importorskip("limits")
+    from redis.asyncio import Redis
+
+    with redis_server() as redis, ExitStack() as stack:
+        process = stack.enter_context(ExitStack())
+        process.enter_context(redis.running())
+        async with entering(tmp_path, settings=remembering(tmp_path, redis)) as server:
+            async with Redis.from_url(redis.url) as client:
+                if loss == "restart with a file":
+                    await use_token(server)
+                    await client.save()
+                token = await use_token(server, ahead=0.5)
+                if loss == "flush":
+                    await client.flushall()
+            if loss != "flush":
+                process.close()
+                stack.enter_context(redis.running())
+            answers = [await server.bearer(token).ask("GET", "/info") for _ in range(2)]
+            await use_token(server)
+
+    assert [answer.status for answer in answers] == [401, 401]
+    assert answers[0].json()["message"] == (
+        "Token may have been used before: used tokens were forgotten. Sign a new one"
+    )
+
+
+def remembering(path: Path, redis: RedisServer) -> Settings:
+    """Return settings with which Redis remembers the tokens that were used."""
+    tokens = {"secrets": [SECRET]}
+    return settings_of(path, limits={"store": redis.url}, service_tokens=tokens)
+
+
+async def use_token(server: Entrance, ahead: float = 0.0) -> str:
+    """Sign a token until one is good, as a client does, and return it.
+
+    One of the first milliseconds after Redis forgot is not. `ahead` is by how many seconds the
+    clock of who signs it is.
+    """
+    signer = ServiceTokenSigner("agent", [SECRET], clock=lambda: time() + ahead)
+    async with asyncio.timeout(20):
+        while True:
+            token = signer.sign("GET info")
+            if (await server.bearer(token).ask("GET", "/info")).status == 200:
+                return token
 
 
 async def test_more_requests_at_once_than_redis_has_connections_are_all_counted(
@@ -253,19 +294,20 @@ async def test_more_requests_at_once_than_redis_has_connections_are_all_counted(
     assert Counter(answer.status for answer in found) == {200: 50, 429: 250}
 
 
-async def test_redis_that_restarted_while_nobody_asked_refuses_no_token(tmp_path: Path) -> None:
+async def test_redis_that_restarted_while_nobody_asked_is_not_taken_for_one_that_is_away(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("limits")
     pytest.importorskip("redis")
     signer = ServiceTokenSigner("agent", [SECRET])
     with redis_server(over_tcp=True) as redis:  # over Unix, redis-py notices it in any case
-        tokens = {"secrets": [SECRET]}
-        settings = settings_of(tmp_path, limits={"store": redis.url}, service_tokens=tokens)
-        async with entering(tmp_path, settings=settings) as server:
+        async with entering(tmp_path, settings=remembering(tmp_path, redis)) as server:
             for _ in range(2):
                 with redis.running():
                     browsers = [server.bearer(signer.sign("GET info")) for _ in range(20)]
                     found = await asyncio.gather(*(one.ask("GET", "/info") for one in browsers))
-                    assert Counter(answer.status for answer in found) == {200: 20}
+                    assert {answer.status for answer in found} <= {200, 401}, "and no 503"
+                    await use_token(server)
 
 
 async def test_a_token_is_good_though_redis_closed_the_connection_before_it_answered(
@@ -278,7 +320,9 @@ async def test_a_token_is_good_though_redis_closed_the_connection_before_it_answ
     with redis_server() as redis, redis.running():
         async with hanging_up(redis.url, tmp_path / "redis.sock", after=b"nonce:n") as url:
             counters = RedisCounters(url)
-            found = [await RedisReplays(counters).add("n", time() + 60) for _ in range(2)]
+            await counters.open()
+            now, replays = time(), RedisReplays(counters)
+            found = [await replays.add("n", now, now + 60) for _ in range(2)]
             problems = counters.find_problems()
             await counters.aclose()
 

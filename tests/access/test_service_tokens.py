@@ -164,14 +164,26 @@ def test_a_service_without_a_name_is_refused(clock: Clock, name: str) -> None:
 async def test_nonces_are_forgotten_in_time_and_never_before(clock: Clock) -> None:
     replays = MemoryReplays(most=2, clock=clock)
 
-    assert await replays.add("a", clock.now + 10)
-    assert await replays.add("b", clock.now + 20)
-    assert not await replays.add("a", clock.now + 10)
+    assert await replays.add("a", clock.now, clock.now + 10)
+    assert await replays.add("b", clock.now, clock.now + 20)
+    assert not await replays.add("a", clock.now, clock.now + 10)
     with pytest.raises(ServiceTokenInvalid, match="Too many"):
-        await replays.add("c", clock.now + 10)
+        await replays.add("c", clock.now, clock.now + 10)
     clock.now += 11
-    assert await replays.add("c", clock.now + 10)
-    assert not await replays.add("b", clock.now + 9)
+    assert await replays.add("c", clock.now, clock.now + 10)
+    assert not await replays.add("b", clock.now, clock.now + 9)
+
+
+async def test_a_token_of_before_a_process_that_remembers_in_memory_is_refused(
+    clock: Clock,
+) -> None:
+    old = signed(clock)
+    clock.now += 0.001
+    verifier = ServiceTokenVerifier([OLD], clock=clock)  # which another process may have used
+
+    with pytest.raises(ServiceTokenInvalid, match="Sign a new one"):
+        await verifier.verify(old, METHOD, b"body")
+    assert await verifier.verify(signed(clock), METHOD, b"body") == "agent"
 
 
 @pytest.mark.parametrize("secrets", [[], ["short"], [OLD, "short"]])

@@ -74,7 +74,7 @@ class StoredReplays:
         self._store = store
         self._line_limit = LineLimit()
 
-    async def add(self, nonce: str, expires_at: float) -> bool:
+    async def add(self, nonce: str, signed_at: float, expires_at: float) -> bool:  # noqa: ARG002
         """Remember a nonce. Raises `AuthenticationUnavailable` if that cannot be done."""
         try:
             return await self._store.add_nonce(nonce, expires_at, time.time())

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from math import ceil
 from secrets import token_hex
@@ -13,6 +13,7 @@ from typing import Any
 from copilot_runtime.errors import MissingPackage
 from copilot_runtime.security.authentication.scheme import AuthenticationUnavailable
 from copilot_runtime.security.limits.counters import Count, Counters, CountersFailed, Place
+from copilot_runtime.security.service_tokens import FORGOTTEN, ServiceTokenInvalid
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,29 @@ for number, key in ipairs(KEYS) do
 end
 """
 """Lets all places of a process last on, or adds them again, in one round trip."""
+
+_ADD_NONCE = """
+local info = redis.pcall('INFO', 'server')
+local server = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local noted = redis.call('GET', KEYS[1]) or ''
+local noted_server, began = string.match(noted, '^(%w*) (%d+)$')
+if noted_server ~= server or tonumber(began) > now then
+  began = now
+  redis.call('SET', KEYS[1], server .. ' ' .. string.format('%.0f', now))
+end
+local is_new = 1
+if KEYS[2] and not redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2])
+    and redis.call('GET', KEYS[2]) ~= ARGV[1] then is_new = 0 end
+return {is_new, now - began}
+"""
+"""Adds a nonce, and returns whether it is new, and for how many µs none was forgotten.
+
+That time begins anew where it is not noted, as in a Redis that is empty, and where another process
+noted it: one that starts again with a file may lack the last nonces, and so may a replica.
+"""
+_NONCES_SINCE = f"{_PREFIX}:nonces-since"
 
 _TIMEOUT = 2.0
 """Seconds: a request waits for it."""
@@ -89,6 +113,7 @@ class RedisCounters(Counters):
         )
         self._enter: Any = self._redis.register_script(_ENTER)
         self._renew: Any = self._redis.register_script(_RENEW)
+        self._add_nonce: Any = self._redis.register_script(_ADD_NONCE)
         self._free = asyncio.Semaphore(_MOST_AT_ONCE)
         self._clock = clock
         self._paused_until = self._refuses_until = self._look_at = float("-inf")
@@ -96,11 +121,17 @@ class RedisCounters(Counters):
         self._look: asyncio.Task[Exception | None] | None = None
 
     async def open(self) -> None:
-        """Ask Redis once, so that who watches the server knows from the start."""
+        """Ask Redis once, so that who watches the server knows from the start.
+
+        That nonces are noted from now on is written down: tokens that are signed later are good.
+        """
         self._look_at = self._clock() + _PAUSE
         error = await self._ping()
         if error is not None:
             logger.error("Limits are not counted, so that nobody is limited: %s", error)
+            return
+        with suppress(*self._errors):
+            await self._add_nonce(keys=[_NONCES_SINCE])
 
     async def add(self, name: str, amount: int, seconds: int) -> Count:
         """Add to a window."""
@@ -135,6 +166,16 @@ class RedisCounters(Counters):
             pipeline.zrem(f"{_PREFIX}:{place.name}", place.holder)
         async with self._use_connection():
             await pipeline.execute()
+
+    async def add_nonce(self, nonce: str, holder: str, seconds: float) -> tuple[bool, float]:
+        """Add a nonce of a holder for a time. Raises `CountersFailed`.
+
+        Returns whether no other holder has it, and for how many seconds no nonce was forgotten.
+        """
+        keys = [_NONCES_SINCE, f"{_PREFIX}:nonce:{nonce}"]
+        async with self._use_connection():
+            is_new, lasted = await self._add_nonce(keys=keys, args=[holder, ceil(seconds * 1000)])
+        return bool(is_new), lasted / 1_000_000
 
     def find_problems(self) -> Sequence[str]:
         """Return `limits` if Redis did not answer when it was asked last.
@@ -190,19 +231,27 @@ class RedisCounters(Counters):
 
 
 class RedisReplays:
-    """Nonces of service tokens in Redis: a token is good once on all machines together."""
+    """Nonces of service tokens in Redis: a token is good once on all machines together.
 
-    def __init__(self, counters: Counters) -> None:
+    A token is used when the time has come at which it was signed. So one that was signed since
+    Redis forgets nothing was not used before that.
+    """
+
+    def __init__(self, counters: RedisCounters) -> None:
         self._counters = counters
 
-    async def add(self, nonce: str, expires_at: float) -> bool:
+    async def add(self, nonce: str, signed_at: float, expires_at: float) -> bool:
         """Remember a nonce. Returns whether it is new.
 
-        It is a place for one holder, which is this call: Redis may get it twice, and must not take
-        the second time for another use.
+        Raises `ServiceTokenInvalid` if nobody knows, and `AuthenticationUnavailable`.
         """
-        seconds = max(1, ceil(expires_at - time.time()))
+        await asyncio.sleep(max(0.0, signed_at - time.time()))  # for a signer whose clock is ahead
+        seconds = max(1.0, expires_at - time.time())
+        holder = token_hex(16)  # this call: Redis may get it twice, which is no other use
         try:
-            return await self._counters.enter(f"nonce:{nonce}", token_hex(16), 1, seconds)
+            is_new, lasted = await self._counters.add_nonce(nonce, holder, seconds)
         except CountersFailed as error:  # else a token could be used again
             raise AuthenticationUnavailable("Tokens cannot be checked at the moment.") from error
+        if is_new and time.time() - signed_at >= lasted:
+            raise ServiceTokenInvalid(FORGOTTEN)
+        return is_new

@@ -102,8 +102,8 @@ async def test_a_token_that_is_missing_or_wrong_is_refused(
 
 
 async def test_a_token_is_good_once() -> None:
-    token = sign()
     async with serve(build_settings("tool")) as served:
+        token = sign()
         results = [await call(served, token) for _ in range(2)]
 
     refused = (grpc.StatusCode.UNAUTHENTICATED, "Token was used before")
@@ -111,8 +111,8 @@ async def test_a_token_is_good_once() -> None:
 
 
 async def test_of_many_calls_with_the_same_token_one_is_answered() -> None:
-    token = sign()
     async with serve(build_settings("tool")) as served:
+        token = sign()
         results = await asyncio.gather(*(call(served, token) for _ in range(8)))
 
     assert sorted(code.name for code, _ in results) == ["OK"] + ["UNAUTHENTICATED"] * 7

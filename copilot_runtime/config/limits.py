@@ -101,3 +101,8 @@ class LimitSettings(Section):
     )
     dollars_per_tenant: Rates = Field(default=(), description="US dollars for all of a tenant.")
     dollars_per_key: Rates = Field(default=(), description="US dollars with one API key.")
+
+    def find_longest(self) -> int:
+        """Return the seconds of the limit that counts for the longest time; 0 without any."""
+        rates = [value for _, value in self if isinstance(value, tuple)]
+        return max((parse_rate(text)[1] for texts in rates for text in texts), default=0)

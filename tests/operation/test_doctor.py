@@ -301,6 +301,16 @@ def test_a_store_of_limits_that_does_not_count_is_found(run: Run) -> None:
     assert found["state"] == "good"
 
 
+def test_a_store_of_limits_for_days_that_keeps_nothing_is_a_warning(run: Run) -> None:
+    with redis_server() as redis, redis.running():
+        limits = {"store": redis.url, "requests_per_user": ["9/second", "5000/hour"]}
+        hour = findings(run("--json", limits=limits))["limits"]
+        day = findings(run("--json", limits=limits | {"dollars_per_key": ["2/day"]}))["limits"]
+
+    assert (hour["state"], day["state"]) == ("good", "warning")
+    assert "appendonly yes" in day["hint"]
+
+
 def test_an_address_of_grpc_that_another_program_has_is_found(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from copilot_runtime.threads.url import build_store
 
 _MOST_DRIFT = 2.0
 """Seconds between two clocks that are usual."""
+_HOUR = 3600
 
 
 async def check_schemas(settings: Settings) -> Sequence[Finding]:
@@ -112,6 +113,10 @@ async def check_limit_store(settings: Settings) -> Sequence[Finding]:
             hint = "See whether it runs, and what address, user and password limits.store has."
             text = f"The store of limits.store does not count: {error}".rstrip(".")
             return [problem("limits", f"{text}.", hint)]
+        if settings.limits.find_longest() > _HOUR and await counters.find_persistence() is False:
+            text = "The Redis of limits.store keeps nothing on a disk: when it starts again, all of"
+            hint = "Set `appendonly yes` in its settings."
+            return [warning("limits", f"{text} each limit is there again.", hint)]
     return [good("limits", "all processes count together in Redis")]
 
 

@@ -177,6 +177,14 @@ class RedisCounters(Counters):
             is_new, lasted = await self._add_nonce(keys=keys, args=[holder, ceil(seconds * 1000)])
         return bool(is_new), lasted / 1_000_000
 
+    async def find_persistence(self) -> bool | None:
+        """Return whether Redis keeps on a disk what it has; None where it may not be asked."""
+        try:
+            found = await self._redis.config_get("save", "appendonly")
+        except self._errors:
+            return None
+        return bool(found.get("save")) or found.get("appendonly") != "no"
+
     def find_problems(self) -> Sequence[str]:
         """Return `limits` if Redis did not answer when it was asked last.
 

@@ -27,7 +27,6 @@ from copilot_runtime.security.limits.counters import (
     Place,
 )
 from copilot_runtime.security.limits.limiter import Limiter, QuotaExceeded
-from copilot_runtime.security.limits.redis import RedisReplays
 from copilot_runtime.security.service_tokens import ServiceTokenSigner
 from tests.access.credentials import SECRET, issue_key
 from tests.access.server import Entrance, entering, settings_of
@@ -210,6 +209,7 @@ async def test_every_counter_has_places(counters: Counters) -> None:
     assert await counters.enter("p", "a", 2, 100), "who has one, has one"
     await counters.leave([Place("p", "a")])
     await counters.leave([Place("p", "a")])
+    assert [await counters.count_places(name) for name in ("p", "q")] == [1, 0]
     assert await counters.enter("p", "c", 2, 0.001)
     await asyncio.to_thread(lambda: __import__("time").sleep(0.01))
     assert await counters.enter("p", "d", 2, 100), "the place of a process that died is free again"
@@ -320,9 +320,7 @@ async def test_a_token_is_good_though_redis_closed_the_connection_before_it_answ
     with redis_server() as redis, redis.running():
         async with hanging_up(redis.url, tmp_path / "redis.sock", after=b"nonce:n") as url:
             counters = RedisCounters(url)
-            await counters.open()
-            now, replays = time(), RedisReplays(counters)
-            found = [await replays.add("n", now, now + 60) for _ in range(2)]
+            found = [(await counters.add_nonce("n", holder, 60))[0] for holder in ("a", "b")]
             problems = counters.find_problems()
             await counters.aclose()
 
@@ -377,17 +375,19 @@ async def test_windows_in_memory_are_bounded() -> None:
 
 async def test_without_redis_everybody_may_go_on(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Counters):
-        async def add(self, name: str, amount: int, seconds: int) -> Any:
+        async def add(self, name: str, amount: int = 0, seconds: int = 0) -> Any:
             raise CountersFailed("away")
 
-        read = enter = renew = leave = add  # pyright: ignore[reportAssignmentType]
+        read = enter = renew = leave = count_places = add  # pyright: ignore[reportAssignmentType]
 
     section = LimitSettings.model_validate(
         {"requests_per_user": "1/day", "tokens_per_user": "1/day", "runs_at_once_per_user": 1}
     )
     limiter = Limiter(section, Broken())
     await count(limiter, ADA, 5)
+    statuses = await limiter.list_statuses(ADA, ADA.owner)
 
+    assert [status.used for status in statuses] == [0, 0, 0]
     assert len([record for record in caplog.records if "nobody is limited" in record.message]) == 1
 
 
@@ -505,10 +505,13 @@ async def test_runs_at_once_are_limited_until_one_ends(tmp_path: Path) -> None:
         async with ada.running(thread="t1", run="r1") as answer:
             await answer.next()
             headers, error = await run_error(ada, thread="t2", run="r2")
+            [limit] = (await ada.ask("GET", "/access/whoami")).json()["limits"]
             gate.release(10)
             await answer.rest()
         again = await ada.run(thread="t2", run="r3")
 
+    assert (limit["kind"], limit["level"]) == ("runs_at_once", "user")
+    assert (limit["used"], limit["limit"], limit["seconds"]) == (1, 1, 0)
     assert error["message"].startswith("You have 1 answer under way")
     assert headers["retry-after"] == "5"
     assert again.types()[-1] == "RUN_FINISHED"

@@ -1,5 +1,6 @@
 """The page *Access* in Chromium: nobody, a user, and an operator."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ async def sign_in(page: Page, text: str) -> None:
 
 
 async def test_the_page_shows_what_whoever_looks_may_see(browser: Browser, tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, limits={"tokens_per_user": "200000/day"})
+    settings = settings_of(
+        tmp_path, limits={"tokens_per_user": "200000/day", "runs_at_once_per_user": 3}
+    )
     async with entering(tmp_path, settings=settings) as server:
         operator = await issue_key(server.keys, "root", roles=["operator"])
         reader = await issue_key(server.keys, "<b>ann", "acme", roles=["reader"])
@@ -40,6 +43,8 @@ async def test_the_page_shows_what_whoever_looks_may_see(browser: Browser, tmp_p
 
         await sign_in(page, reader)
         await expect(page.locator("#me")).to_contain_text("tenant:acme/<b>ann")
+        rows = page.locator("#my-limit-rows tr")
+        await expect(rows).to_have_text([re.compile("tokens"), "runs of the user at one time03"])
         await expect(page.locator("#hint")).to_be_visible()
         await expect(page.locator("#keys-box")).to_be_hidden()
         await expect(page.locator("#keys tr")).to_have_count(0)

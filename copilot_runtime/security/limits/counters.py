@@ -44,6 +44,10 @@ class Counters:
         """
         raise NotImplementedError
 
+    async def count_places(self, name: str) -> int:
+        """Return how many places of a name are taken. Raises `CountersFailed`."""
+        raise NotImplementedError
+
     async def renew(self, places: Sequence[Place], seconds: float) -> None:
         """Let places last for so long from now; those that are not there are taken, of whatever
         number. Raises `CountersFailed`.
@@ -109,6 +113,11 @@ class MemoryCounters(Counters):
             return False
         places[holder] = now + seconds
         return True
+
+    async def count_places(self, name: str) -> int:
+        """Return how many places are taken."""
+        now = self._clock()
+        return sum(ends_at > now for ends_at in self._places.get(name, {}).values())
 
     async def renew(self, places: Sequence[Place], seconds: float) -> None:
         """Let places last."""

@@ -66,7 +66,10 @@ class Rule(NamedTuple):
 
 
 class LimitStatus(NamedTuple):
-    """How much somebody has used of a limit, which is for a time of so many `seconds`."""
+    """How much somebody has used of a limit, which is for a time of so many `seconds`.
+
+    Of `runs_at_once`, these are the runs under way, and `seconds` and `seconds_left` are 0.
+    """
 
     level: Level
     kind: str
@@ -238,6 +241,9 @@ class Limiter:
                     used = amount / _MICRO if kind == "dollars" else amount
                     limit = (rule.amount, rule.seconds)
                     found.append(LimitStatus(subject.level, kind, used, *limit, left))
+            if (most := self._at_once.get(subject.level)) is not None:
+                runs = await self._count_places(subject)
+                found.append(LimitStatus(subject.level, "runs_at_once", runs, most, 0, 0.0))
         return found
 
     async def aclose(self) -> None:
@@ -253,7 +259,7 @@ class Limiter:
         for subject in subjects:
             if (most := self._at_once.get(subject.level)) is None:
                 continue
-            places.append(Place(f"runs:{subject.level}:{subject.name}", run))
+            places.append(Place(_name_places(subject), run))
             if not await self._leases.take(places[-1], most):
                 return subject
         return None
@@ -309,6 +315,13 @@ class Limiter:
             self._warn(error)
             return 0, 0.0
 
+    async def _count_places(self, subject: Subject) -> int:
+        try:
+            return await self._counters.count_places(_name_places(subject))
+        except CountersFailed as error:
+            self._warn(error)
+            return 0
+
     def _warn(self, error: CountersFailed) -> None:
         if self._line_limit.take():
             logger.error("Limits are not counted, so that nobody is limited: %s", error)
@@ -342,6 +355,10 @@ def _build_rules(texts: Sequence[str]) -> Sequence[Rule]:
 
 def _name(kind: str, subject: Subject, rule: Rule) -> str:
     return f"{kind}:{rule.seconds}:{subject.level}:{subject.name}"
+
+
+def _name_places(subject: Subject) -> str:
+    return f"runs:{subject.level}:{subject.name}"
 
 
 def _spell(seconds: float) -> str:

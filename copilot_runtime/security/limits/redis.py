@@ -33,6 +33,11 @@ return 1
 By the clock of Redis: those of two machines differ, and one that jumps would free all places.
 """
 
+_COUNT_PLACES = """
+local time = redis.call('TIME')
+return redis.call('ZCOUNT', KEYS[1], time[1] + time[2] / 1000000, '+inf')
+"""
+
 _RENEW = """
 local time = redis.call('TIME')
 local ends_at = time[1] + time[2] / 1000000 + ARGV[1]
@@ -112,6 +117,7 @@ class RedisCounters(Counters):
             connection_pool=pool,
         )
         self._enter: Any = self._redis.register_script(_ENTER)
+        self._count_places: Any = self._redis.register_script(_COUNT_PLACES)
         self._renew: Any = self._redis.register_script(_RENEW)
         self._add_nonce: Any = self._redis.register_script(_ADD_NONCE)
         self._free = asyncio.Semaphore(_MOST_AT_ONCE)
@@ -152,6 +158,11 @@ class RedisCounters(Counters):
         async with self._use_connection():
             found = await self._enter(keys=[f"{_PREFIX}:{name}"], args=[holder, most, seconds])
         return bool(found)
+
+    async def count_places(self, name: str) -> int:
+        """Return how many places are taken."""
+        async with self._use_connection():
+            return await self._count_places(keys=[f"{_PREFIX}:{name}"])
 
     async def renew(self, places: Sequence[Place], seconds: float) -> None:
         """Let places last."""

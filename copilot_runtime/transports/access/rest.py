@@ -19,7 +19,10 @@ class LimitStatusModel(BaseModel):
     kind: str = Field(examples=["tokens"])
     used: float = Field(examples=[42_000])
     limit: float = Field(examples=[200_000])
-    seconds: int = Field(description="The time that the limit is for.", examples=[86_400])
+    seconds: int = Field(
+        description="The time that the limit is for; 0 for `runs_at_once`, runs at one time.",
+        examples=[86_400],
+    )
     seconds_left: int = Field(examples=[3600])
 
 

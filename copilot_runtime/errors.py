@@ -372,6 +372,9 @@ class Cancelled(CopilotError):
     severity = "info"
 
 
+STOPPED = Cancelled("The run was stopped.").report()
+"""What is known of a run that was under way, and that somebody stopped."""
+
 RUN_FAILED = ErrorReport(
     code="UNKNOWN", message="The run failed. The server's log says why.", kind="Error"
 )

@@ -5,10 +5,10 @@ from collections.abc import Generator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
 from typing import Literal
 
-from copilot_runtime.errors import Cancelled, CopilotError, Interrupted, NotFound, ThreadBusy
+from copilot_runtime.errors import CopilotError, Interrupted, NotFound, ThreadBusy
 from copilot_runtime.runtime.interrupts import answers_same
 from copilot_runtime.runtime.peers import Peers
-from copilot_runtime.runtime.run import Log, Run
+from copilot_runtime.runtime.run import Log, Run, StopReason
 from copilot_runtime.runtime.runtime import Runtime
 from copilot_runtime.threads.log_ids import build_duplicate_error
 from copilot_runtime.threads.store import RunningRun, ThreadKey
@@ -81,7 +81,9 @@ class Admission:
         current = self.find_current(thread)
         return [*([current] if current else ()), *self._list_waiting(thread)]
 
-    def stop(self, thread: ThreadKey, run_id: str | None = None) -> bool:
+    def stop(
+        self, thread: ThreadKey, run_id: str | None = None, reason: StopReason = "requested"
+    ) -> bool:
         """End the run that a thread is answered with here; those that wait go on.
 
         With a `run_id`, end only that run, also while it waits. Returns whether there was one.
@@ -89,16 +91,18 @@ class Admission:
         went_on = run_id is not None and self.stop_waiting(thread, run_id)
         current = self.find_current(thread)
         if current is not None and run_id in (None, current.request.run_id):
-            went_on = current.stop() or went_on
+            went_on = current.stop(reason) or went_on
         return went_on
 
-    def stop_waiting(self, thread: ThreadKey, run_id: str | None = None) -> bool:
+    def stop_waiting(
+        self, thread: ThreadKey, run_id: str | None = None, reason: StopReason = "requested"
+    ) -> bool:
         """Stop a run that waits for its turn here, or all. Returns whether there was one."""
         went_on = False
         for run in self._list_waiting(thread):
             if run_id in (None, run.request.run_id):
                 went_on |= not run.stop_requested.done()
-                run.stop()
+                run.stop(reason)
         return went_on
 
     @contextmanager
@@ -172,7 +176,7 @@ class Admission:
                 hint="Set when_busy to queue or supersede to have it otherwise.",
             )
         if when_busy == "supersede":
-            before.stop()
+            before.stop("superseded")
         ends = (before.ended, run.stop_requested)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         self._check_stop(run)
@@ -206,15 +210,10 @@ class Admission:
         if self._runtime.is_closing:
             raise Interrupted("The server stopped before it could answer.")
         if run.stop_requested.done():
-            raise build_cancellation()
+            raise run.build_cancellation()
 
     def _find_policy(self, run: Run) -> WhenBusy:
         return "queue" if run.request.is_v1 else self._when_busy
-
-
-def build_cancellation() -> Cancelled:
-    """Return the error of a run that was stopped while it waited."""
-    return Cancelled("The run was stopped before it began.")
 
 
 @contextmanager
@@ -230,7 +229,7 @@ def _supersede(peers: Peers, thread: ThreadKey, run: RunningRun) -> Generator[No
 async def _stop(peers: Peers, thread: ThreadKey, run: RunningRun) -> None:
     while True:
         try:
-            await peers.ask_owner(thread, "stop", run_id=run.run_id)
+            await peers.ask_owner(thread, "stop", run_id=run.run_id, reason="superseded")
             return
         except CopilotError:  # nobody knows whether it ended: that is seen in the log
             await asyncio.sleep(_PAUSE)

@@ -19,13 +19,13 @@ from copilot_runtime.interfaces.agent import Agent, SupportsRun
 from copilot_runtime.interfaces.bus import START, Cursor
 from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.runtime.admission import Admission, WhenBusy, build_cancellation
+from copilot_runtime.runtime.admission import Admission, WhenBusy
 from copilot_runtime.runtime.idempotency import Idempotency
 from copilot_runtime.runtime.naming import Namer, ThreadNaming
 from copilot_runtime.runtime.peers import Peers
 from copilot_runtime.runtime.reader import ThreadReader, replay_run
 from copilot_runtime.runtime.report import report_error
-from copilot_runtime.runtime.run import Log, Run
+from copilot_runtime.runtime.run import Log, Run, StopReason
 from copilot_runtime.runtime.runtime import Runtime
 from copilot_runtime.runtime.thread_changes import ThreadChanges
 from copilot_runtime.thread_ids import ThreadIds
@@ -209,7 +209,7 @@ class Conversations:
             if run.stop_requested.done():
                 run.finish("refused")
                 self._note_stop(thread, run)
-                raise build_cancellation()
+                raise run.build_cancellation()
             await self.launch(run)
         return None
 
@@ -390,7 +390,7 @@ class Conversations:
     async def delete(self, thread: ThreadKey) -> None:
         """Delete a thread, ending its run. Raises `NotFound`, or `ThreadBusy` if it goes on."""
         with self._admission.close(thread):
-            self._admission.stop_waiting(thread)
+            self._admission.stop_waiting(thread, reason="deleted")
             with suppress(PeerLost):  # a run that goes on there is asked for once more
                 await self._ask_others("clear", thread)
             if not await self._end(thread):
@@ -413,8 +413,8 @@ class Conversations:
         return await self.peers.ask_owner(thread, "end", timeout=self.patience + 1) is not False
 
     async def _end_here(self, thread: ThreadKey) -> bool:
-        """End the run of a thread, and return whether it has ended after a while."""
-        self._admission.stop(thread)
+        """End the run of a thread that is deleted; return whether it has ended after a while."""
+        self._admission.stop(thread, reason="deleted")
         if (current := self._admission.find_current(thread)) is None:
             return True
         await asyncio.wait((current.ended,), timeout=self.patience)
@@ -422,7 +422,9 @@ class Conversations:
 
     async def answer_stop(self, values: Mapping[str, Any]) -> bool:
         """Stop a run of this process, for another one that was asked to."""
-        return self._admission.stop(ThreadKey(*values["thread"]), values.get("run_id"))
+        is_superseded = values.get("reason") == "superseded"
+        reason: StopReason = "superseded" if is_superseded else "requested"
+        return self._admission.stop(ThreadKey(*values["thread"]), values.get("run_id"), reason)
 
     async def answer_stop_new(self, values: Mapping[str, Any]) -> bool | None:
         """Stop a run of this process that starts, or waits for its turn. None if it is not here."""
@@ -431,10 +433,10 @@ class Conversations:
         return self._admission.stop_arriving(thread, run_id) or stopped or None
 
     async def answer_clear(self, values: Mapping[str, Any]) -> None:
-        """Stop all that is asked in a thread in this process, and waits for its turn or starts."""
+        """Stop all that is asked here in a thread that is deleted, and waits or starts."""
         thread = ThreadKey(*values["thread"])
-        self._admission.stop_waiting(thread)
-        self._admission.stop(thread)
+        self._admission.stop_waiting(thread, reason="deleted")
+        self._admission.stop(thread, reason="deleted")
 
     async def answer_end(self, values: Mapping[str, Any]) -> bool:
         """End the run of a thread in this process. Returns whether it has ended."""

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from copilot_runtime.concurrency import contain
-from copilot_runtime.errors import NotFound, ThreadBusy
+from copilot_runtime.errors import Cancelled, NotFound, ThreadBusy
 from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.runtime.admission import Admission, build_cancellation
+from copilot_runtime.runtime.admission import Admission
 from copilot_runtime.runtime.interrupts import answers_question
 from copilot_runtime.runtime.reader import replay_run
 from copilot_runtime.runtime.run import Log, Run
@@ -34,8 +34,9 @@ class Idempotency:
         self._admission = admission
         self._runs = runs
         self._follow_run = follow_run
-        self._withdrawn: dict[tuple[ThreadKey, str], str] = {}
-        """The last runs that were stopped before they began, by thread and run: their logs."""
+        self._withdrawn: dict[tuple[ThreadKey, str], tuple[str, str]] = {}
+        """The last runs that were stopped before they began, by thread and run: their logs, and
+        what their readers were told."""
 
     async def find_here(self, request: RunInput) -> Log | None:
         """Return the log of such a run that goes on or waits in this process.
@@ -49,8 +50,8 @@ class Idempotency:
                 if (log := await run.wait_for_log()) is not None:
                     return log
         withdrawn = self._withdrawn.get((thread, request.run_id))
-        if withdrawn is not None and asks_same(withdrawn, request.log_id):
-            raise build_cancellation()
+        if withdrawn is not None and asks_same(withdrawn[0], request.log_id):
+            raise Cancelled(withdrawn[1])
         return None
 
     async def find_in_store(self, request: RunInput) -> Log | None:
@@ -64,7 +65,8 @@ class Idempotency:
     def note_stop(self, thread: ThreadKey, run: Run) -> None:
         """Remember a run if it was stopped before it began: the same request may come again."""
         if run.state == "refused" and run.stop_requested.done():
-            self._withdrawn[thread, run.request.run_id] = run.log_id
+            message = run.build_cancellation().message
+            self._withdrawn[thread, run.request.run_id] = run.log_id, message
             if len(self._withdrawn) > _MAX_WITHDRAWN:
                 del self._withdrawn[next(iter(self._withdrawn))]
 

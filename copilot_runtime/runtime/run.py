@@ -6,7 +6,7 @@ from contextvars import Context, copy_context
 from time import monotonic
 from typing import Literal, assert_never
 
-from copilot_runtime.errors import NotFound
+from copilot_runtime.errors import STOPPED, Cancelled, NotFound
 from copilot_runtime.events import RunFailed, RunFinished, RunStarted
 from copilot_runtime.interfaces.bus import START, Batch, Bus, Cursor
 from copilot_runtime.interfaces.current_run import RunSlot
@@ -17,6 +17,10 @@ from copilot_runtime.threads.log_ids import asks_same
 RunState = Literal["starting", "running", "ending", "ended", "refused"]
 """A run is `starting` until it has a log, and `ending` while its last event is written. One that
 is `refused` never had a log."""
+
+StopReason = Literal["requested", "superseded", "deleted"]
+"""Why a run is stopped: somebody asks for that, a newer question takes its place, or its thread is
+deleted."""
 
 Log = AsyncGenerator[Batch, None]
 """The events of a run in batches, to its end."""
@@ -45,7 +49,7 @@ class Run:
         """Done when the run is no longer `starting`."""
         self.ended: asyncio.Future[None] = loop.create_future()
         """Done when the last event is in the log, or the run was refused."""
-        self.stop_requested: asyncio.Future[None] = loop.create_future()
+        self.stop_requested: asyncio.Future[StopReason] = loop.create_future()
         self.error: Exception | None = None
         """Why the log takes no more events."""
         self.context = copy_context()
@@ -95,15 +99,21 @@ class Run:
         is_one_run = self.request.run_id == request.run_id and self.state != "refused"
         return is_one_run and asks_same(self.log_id, request.log_id)
 
-    def stop(self, *, keep_log: bool = False, by_server: bool = False) -> bool:
+    def stop(
+        self,
+        reason: StopReason = "requested",
+        *,
+        keep_log: bool = False,
+        by_server: bool = False,
+    ) -> bool:
         """End the run, and delete the log of an attached one. Never waits.
 
-        With `keep_log`, the log stays until the request has read it. `by_server` is whether the
-        server ends, and nobody has stopped the run. Returns whether the run
-        still went on.
+        Its readers are told the first reason. With `keep_log`, the log stays until the request
+        has read it. `by_server` is whether the server ends, and nobody has stopped the run.
+        Returns whether the run still went on.
         """
         if not self.stop_requested.done():
-            self.stop_requested.set_result(None)
+            self.stop_requested.set_result(reason)
         self.slot.is_stopped |= not by_server
         match self.state:
             case "starting":  # `Runtime.start` ends it, once it can
@@ -122,6 +132,21 @@ class Run:
                 return False
             case _:
                 assert_never(self.state)
+
+    def build_cancellation(self) -> Cancelled:
+        """Return the error of a run that was stopped: what its readers are told."""
+        reason = self.stop_requested.result() if self.stop_requested.done() else "requested"
+        match reason:
+            case "superseded":
+                return Cancelled("A newer question in this thread replaced this answer.")
+            case "deleted":
+                return Cancelled("The thread was deleted.")
+            case "requested" if self.state in ("starting", "refused"):
+                return Cancelled("The run was stopped before it began.")
+            case "requested":
+                return Cancelled(STOPPED.message)
+            case _:
+                assert_never(reason)
 
     def fail(self, error: Exception) -> None:
         """End a run whose log takes no more events: its agent may be silent for long."""

@@ -409,7 +409,7 @@ class Runtime:
             first = asyncio.FIRST_COMPLETED
             await asyncio.wait(waiting, timeout=self.run_timeout, return_when=first)
             if run.stop_requested.done():
-                raise Cancelled("The run was stopped before it began.")
+                raise run.build_cancellation()
             if not task.done():
                 raise self._build_stall_error()
             if task.cancelled():
@@ -495,7 +495,7 @@ class Runtime:
             error = caught
             last = RunFailed(error=report_of(error))
         finally:
-            last = last or self._build_stop_event()
+            last = last or self._build_stop_event(run)
             try:
                 if has_running_loop():  # else it was left behind, and is only collected
                     await self._end(run, writer, last, error)
@@ -510,13 +510,13 @@ class Runtime:
     def _build_stall_error(self) -> RunStalled:
         return RunStalled(f"The answer took longer than {self.run_timeout:g} seconds.")
 
-    def _build_stop_event(self) -> RunFailed:
+    def _build_stop_event(self, run: Run) -> RunFailed:
         """Return the last event of a run that was stopped, or that ends with the server."""
         if self.is_closing:
             return RunFailed(
                 error=Interrupted("The server stopped before the answer did.").report()
             )
-        return RunFailed(error=Cancelled("The run was stopped.").report())
+        return RunFailed(error=run.build_cancellation().report())
 
     def _events(self, run: RunInput, agent: Agent) -> Events:
         events = agent.run(run)

@@ -138,7 +138,8 @@ async def test_a_run_that_was_stopped_over_there_is_kept_and_shown_as_stopped(pr
     for events in (live, now):
         assert [event["type"] for event in events[-2:]] == ["TEXT_MESSAGE_END", "RUN_FINISHED"]
         assert events[-1]["outcome"] == CANCELLED
-    assert before[-1] == {"type": "RUN_ERROR", "message": "Run stopped by user", "code": "abort"}
+    message = "The agent's run was stopped."
+    assert before[-1] == {"type": "RUN_ERROR", "message": message, "code": "abort"}
     assert (stops, errors) == (["r"], [])
 
 

@@ -119,7 +119,8 @@ async def test_a_thread_is_deleted_at_another_server_after_its_run_was_ended(
         left = (await first.connect()).events()
 
     assert deleted.status == 200
-    assert events[-1]["type"] == "RUN_ERROR"
+    message = "The thread was deleted."
+    assert events[-1] == {"type": "RUN_ERROR", "message": message, "code": "abort"}
     assert text_of(left) == ""
 
 
@@ -340,10 +341,11 @@ async def test_deleting_a_thread_takes_away_what_waits_at_another_server(
         await asked.next()
         await waiting.to_comment()
         deleted = await first.ask("DELETE", "/threads/t", {"agentId": "default"})
-        ends = [(await one.rest())[-1]["type"] for one in (asked, waiting)]
+        ends = [(await one.rest())[-1] for one in (asked, waiting)]
         left = (await second.connect()).events()
 
-    assert (deleted.status, ends) == (200, ["RUN_ERROR", "RUN_ERROR"])
+    end = {"type": "RUN_ERROR", "message": "The thread was deleted.", "code": "abort"}
+    assert (deleted.status, ends) == (200, [end, end])
     assert [event["type"] for event in left if event["type"] == "RUN_STARTED"] == []
 
 
@@ -359,7 +361,9 @@ async def test_a_question_ends_the_answer_of_another_server(shared: Mapping[str,
         answered = (await second.run(run="r2", messages=[user("Next", "user-2")])).events()
         ended = await asked.rest()
 
-    assert (text_of(answered), ended[-1]["type"]) == ("two", "RUN_ERROR")
+    message = "A newer question in this thread replaced this answer."
+    assert ended[-1] == {"type": "RUN_ERROR", "message": message, "code": "abort"}
+    assert text_of(answered) == "two"
 
 
 async def test_a_server_that_ends_lets_readers_elsewhere_see_how_its_run_ended(

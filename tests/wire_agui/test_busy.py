@@ -81,7 +81,11 @@ async def test_set_to_supersede_the_first_run_ends_and_keeps_what_it_said() -> N
             ended = await first.rest()
         stored = (await browser.connect()).events()
 
-    assert ended[-1] == {"type": "RUN_ERROR", "message": "Run stopped by user", "code": "abort"}
+    assert ended[-1] == {
+        "type": "RUN_ERROR",
+        "message": "A newer question in this thread replaced this answer.",
+        "code": "abort",
+    }
     assert text_of(second.events()) == "You said More"
     assert text_of(stored) == "You said HiYou said More"
     assert [event["runId"] for event in stored if event["type"] == "RUN_STARTED"] == ["r1", "r2"]
@@ -185,6 +189,21 @@ async def test_v1_lands_in_the_same_thread_and_always_waits_for_its_turn(when_bu
     assert said == ["Hi", "v1"]
 
 
+async def test_an_answer_to_v1_that_a_newer_question_replaced_says_so() -> None:
+    gate, model = Gate(), Parrot()
+    async with browsing(model, settings=set_to("supersede")) as browser:
+        model.gate = gate
+        v1 = asyncio.create_task(_v1(browser))
+        await gate.wait_for_event()
+        model.gate = None
+        second = await browser.run(run="r2")
+        ended = await v1
+
+    assert b"A newer question in this thread replaced this answer." in ended
+    assert b'"code":"CANCELLED"' in ended
+    assert second.types()[-1] == "RUN_FINISHED"
+
+
 async def test_an_agui_run_goes_on_where_v1_ended() -> None:
     async with browsing() as browser:
         await _v1(browser)
@@ -247,7 +266,8 @@ async def test_a_question_that_is_stopped_while_it_waits_is_told_in_its_stream(
         events = await second.rest()
 
     assert stopped["stopped"] is True
-    assert events == [{"type": "RUN_ERROR", "message": "Run stopped by user", "code": "abort"}]
+    message = "The run was stopped before it began."
+    assert events == [{"type": "RUN_ERROR", "message": message, "code": "abort"}]
 
 
 async def test_a_stop_ends_the_answer_under_way_and_the_next_question_gets_its_own(

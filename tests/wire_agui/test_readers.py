@@ -386,9 +386,8 @@ async def test_a_run_can_be_stopped_while_a_hook_still_looks_at_it() -> None:
         answer = await running
 
     assert stopped["stopped"] is True
-    assert answer.events() == [
-        {"type": "RUN_ERROR", "message": "Run stopped by user", "code": "abort"}
-    ]
+    message = "The run was stopped before it began."
+    assert answer.events() == [{"type": "RUN_ERROR", "message": message, "code": "abort"}]
     assert model.requests == []
 
 
@@ -403,7 +402,8 @@ async def test_deleting_a_thread_ends_its_run_and_forgets_it() -> None:
         again = await browser.ask("DELETE", "/threads/t")
 
     assert (deleted.status, deleted.json()) == (200, {"threadId": "t", "deleted": True})
-    assert events[-1]["code"] == "abort"
+    message = "The thread was deleted."
+    assert events[-1] == {"type": "RUN_ERROR", "message": message, "code": "abort"}
     assert connected.body == b""
     assert again.status == 404
 

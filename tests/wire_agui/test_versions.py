@@ -198,7 +198,7 @@ async def test_a_run_that_is_stopped_before_it_began_begins_and_is_cancelled():
 
     assert [event["type"] for event in now] == ["RUN_STARTED", "RUN_FINISHED"]
     assert now[-1]["outcome"] == CANCELLED
-    assert before == [ABORTED]
+    assert before == [{**ABORTED, "message": "The run was stopped before it began."}]
 
 
 async def test_a_success_names_the_calls_that_wait_for_the_page():

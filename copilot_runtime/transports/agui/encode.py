@@ -20,7 +20,7 @@ from copilot_runtime.agui.outcome import (
 )
 from copilot_runtime.agui.parts import encode_part
 from copilot_runtime.agui.version import PROTOCOL_VERSION
-from copilot_runtime.errors import Cancelled, ErrorReport
+from copilot_runtime.errors import STOPPED, Cancelled, ErrorReport
 from copilot_runtime.event_order.open_items import OpenItems
 from copilot_runtime.event_order.verify import interrupted_result
 from copilot_runtime.events import (
@@ -355,7 +355,7 @@ class Encoder:
             return
         self._close_all(error)
         # the client takes `abort` for what the person asked for, and shows no error
-        message = "Run stopped by user" if is_stopped else error.message
+        message = "Run stopped by user" if error == STOPPED else error.message  # as from Node
         self._send("RUN_ERROR", message=message, code="abort" if is_stopped else error.code)
         self.ended = True
 

@@ -5,7 +5,7 @@ from collections.abc import Generator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
 from typing import Literal
 
-from copilot_runtime.errors import CopilotError, Interrupted, NotFound, ThreadBusy
+from copilot_runtime.errors import CopilotError, Interrupted, Misuse, NotFound, ThreadBusy
 from copilot_runtime.runtime.interrupts import answers_same
 from copilot_runtime.runtime.peers import Peers
 from copilot_runtime.runtime.run import Log, Run, StopReason
@@ -45,7 +45,10 @@ class Admission:
         """Threads that are being deleted."""
 
     async def admit(self, thread: ThreadKey, run: Run) -> None:
-        """Make this run the one its thread answers with. Raises `ThreadBusy` or `Cancelled`."""
+        """Make this run the one its thread answers with.
+
+        Raises `ThreadBusy`, `Cancelled`, or `Misuse` for an answer that another run has got.
+        """
         if thread in self._current:
             if any(other.is_repeated_by(run.request) for other in self.list_runs(thread)):
                 raise build_duplicate_error(run.request.run_id)
@@ -165,9 +168,12 @@ class Admission:
                 del self._queues[thread]
 
     async def _wait_for_turn(self, before: Run, run: Run) -> None:
-        """Wait for the end of a run, if this one may. Raises `Cancelled` or `ThreadBusy`."""
+        """Wait for the end of a run, if this one may. Raises what `admit` does."""
         if answers_same(before.request, run.request):  # twice: it must not end the first, either
-            raise ThreadBusy("This answer has been given already, and the agent works on it.")
+            raise Misuse(
+                "This answer has been given already, and the agent works on it.",
+                hint="An answer counts once. Wait for what comes of it.",
+            )
         # a client may ask again as soon as it has seen the last event
         when_busy = self._find_policy(run)
         if when_busy == "refuse" and not before.is_ending:

@@ -1,6 +1,7 @@
 """Questions of every kind of agent are answered at another server than the one that asked."""
 
-from collections.abc import AsyncGenerator, Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,16 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo
 
 from copilot_runtime import Events, RunInput, Settings
-from copilot_runtime.adapters.scripted import ScriptedAdapter, say
+from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, say
 from copilot_runtime.config.planner import PlannerSettings
 from copilot_runtime.events import Interrupt
+from copilot_runtime.runtime.thread_policy import ThreadPolicy
 from tests.agents.langgraph import graphs
 from tests.agents.pages import GIVEN, answered, failure, followed_up, questions
 from tests.agents.planner.planners import write_plan
 from tests.agents.test_pydantic_ai import Pieces, agent_of, called, returned
 from tests.peers.rocket import build_launcher
+from tests.peers.sharing import sharing
 from tests.wire_agui.http import Browser, text_of, user
 from tests.wire_agui.server import browsing
 
@@ -97,6 +100,46 @@ async def test_an_agent_goes_on_at_another_server(
     assert text_of(again) == then
     assert failure(twice) == GIVEN
     assert effects in ([], ["A"])
+
+
+async def test_of_two_answers_at_the_same_moment_at_two_servers_one_counts(
+    shared: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    effects: list[str] = []
+    gate, both = Gate(), asyncio.Barrier(2)
+    continue_thread = ThreadPolicy.continue_thread
+
+    async def continue_together(self: ThreadPolicy, run: RunInput, agent: Any) -> Any:
+        continued = await continue_thread(self, run, agent)
+        if run.resume:
+            await both.wait()  # each has seen that the question is open
+        return continued
+
+    async def ask(run: RunInput) -> Events:
+        if not run.resume:
+            yield Interrupt(interrupt_id="q", value="Launch?", message="Launch?")
+            return
+        effects.append("A")
+        await gate.wait()
+        for event in say("A is gone"):
+            yield event
+
+    monkeypatch.setattr(ThreadPolicy, "continue_thread", continue_together)
+    async with sharing(shared, None, None, options={"agents": {"it": ask}}) as servers:
+        asked = (await servers[0].run(run="r1", agent="it")).events()
+        resume = [answered(question, True) for question in questions(asked)]
+        answers = [
+            asyncio.create_task(server.run(run=run, agent="it", resume=resume))
+            for server, run in zip(servers, ("r2", "r3"), strict=True)
+        ]
+        [refused], [counted] = await asyncio.wait(
+            answers, timeout=60, return_when=asyncio.FIRST_COMPLETED
+        )
+        gate.release(9)
+        refusal, answer = refused.result().events(), (await counted).events()
+
+    assert (failure(refusal), refusal[-1]["code"]) == (GIVEN, "MISUSE")
+    assert (text_of(answer), effects) == ("A is gone", ["A"])
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

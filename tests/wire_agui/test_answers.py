@@ -107,8 +107,8 @@ async def test_of_an_answer_that_comes_twice_at_once_one_counts(when_busy: Any) 
         done = await first
 
     assert text_of(done) == "Launched."
-    assert {failure(other) for other in others} == {
-        "This answer has been given already, and the agent works on it."
+    assert {(failure(other), other[-1]["code"]) for other in others} == {
+        ("This answer has been given already, and the agent works on it.", "MISUSE")
     }
     assert launcher.launches == ["yes"]
 

@@ -35,6 +35,11 @@ from copilot_runtime.events import (
 from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.jsontext import dumps
 
+_MAY_BE_DONE = (
+    "This call was interrupted, and may have been done: find out before you make it again."
+)
+"""What a model reads of a complete call without a result, before why its run ended."""
+
 
 async def verify_events(events: Events, run: RunInput) -> Events:
     """End a run whose agent breaks the order: a stage. Raises `IncompleteStream`.
@@ -254,20 +259,26 @@ class EventOrder:
         self._open.clear()
 
 
-def interrupted_result(failed: ErrorReport) -> str:
-    """Return the result of a call that broke off with its run, so that no client makes it."""
+def interrupted_result(failed: ErrorReport, *, is_complete: bool = False) -> str:
+    """Return the result of a call that broke off with its run, so that no client makes it.
+
+    One that `is_complete` may have been made: only one that broke off before had no effect.
+    """
     status, reason = "error", "missing_terminal_event"
     if failed.code == Cancelled.code:
         status, reason = "stopped", "stop_requested"
-    return dumps({"status": status, "reason": reason, "message": failed.message}).decode()
+    message = f"{_MAY_BE_DONE} {failed.message}" if is_complete else failed.message
+    return dumps({"status": status, "reason": reason, "message": message}).decode()
 
 
-def interrupted_call(call_id: str, name: str, failed: ErrorReport) -> ActionExecutionResult:
+def interrupted_call(
+    call_id: str, name: str, failed: ErrorReport, *, is_complete: bool = False
+) -> ActionExecutionResult:
     """Return such a result as an event."""
     return ActionExecutionResult(
         call_id=call_id,
         name=name,
-        result=interrupted_result(failed),
+        result=interrupted_result(failed, is_complete=is_complete),
         message_id=f"{call_id}-result",
     )
 

@@ -133,7 +133,7 @@ class _Log:
         names = self._started.server_actions if self._started else ()
         closed = {it.call_id for it in closing_events if isinstance(it, ActionExecutionResult)}
         return [
-            interrupted_call(key, name, failed)
+            interrupted_call(key, name, failed, is_complete=True)
             for key, name in self._unanswered.items()
             if name in names and key not in closed
         ]

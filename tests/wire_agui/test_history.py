@@ -328,7 +328,10 @@ async def test_a_result_has_the_name_of_its_call_though_the_client_sends_no_call
     assert names == ["find_colour"]
 
 
-STOPPED = '{"status":"stopped","reason":"stop_requested","message":"The run was stopped."}'
+STOPPED = (
+    '{"status":"stopped","reason":"stop_requested","message":"This call was interrupted, and may '
+    'have been done: find out before you make it again. The run was stopped."}'
+)
 """The result of a call that was stopped."""
 
 

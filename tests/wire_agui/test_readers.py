@@ -327,7 +327,9 @@ async def test_an_action_that_came_to_nothing_has_a_result_that_says_so(stopped:
     for events in (live, later):  # the call of the page is the page's to answer
         [result] = [event for event in events if event["type"] == "TOOL_CALL_RESULT"]
         assert result["toolCallId"] == "c1"
-        assert reason.items() <= json.loads(result["content"]).items()
+        content = json.loads(result["content"])
+        assert reason.items() <= content.items()
+        assert "may have been done: find out before you make it again." in content["message"]
 
 
 async def test_stop_of_another_run_of_the_thread_stops_nothing() -> None:

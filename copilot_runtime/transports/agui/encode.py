@@ -390,7 +390,8 @@ class Encoder:
         if error is not None:
             for key, name in [*self._pending.items()]:
                 if name in self._server_actions:
-                    self._send_result(key, f"{key}-result", interrupted_result(error))
+                    result = interrupted_result(error, is_complete=True)
+                    self._send_result(key, f"{key}-result", result)
 
     def _send(self, kind: str, **values: Any) -> None:
         self._frames.append(_frame({"type": kind, **_drop_none(**values)}))

@@ -150,9 +150,9 @@ class LocalTarget:
                 )
             _USER.set(scenario.user)
         if runtime is not None and not callable(runtime.runtime.agents) and scenario.agent:
-            agents = runtime.runtime.agents
-            if scenario.agent not in agents and scenario.agent != DEFAULT_AGENT:
-                raise AgentNotFound(scenario.agent, [*agents])
+            agents = {DEFAULT_AGENT, *runtime.runtime.agents}
+            if scenario.agent not in agents:
+                raise AgentNotFound(scenario.agent, sorted(agents))
         return _connect(self._client, scenario, thread_id)
 
     def check_models(self) -> None:

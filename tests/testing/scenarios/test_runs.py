@@ -186,6 +186,14 @@ def test_what_is_tested_is_that_of_the_settings_by_default(
     assert "COPILOT_CONFIG" not in os.environ
 
 
+def test_who_names_no_agent_that_is_there_is_told_of_the_plain_chat_too(play: Play) -> None:
+    text = "scenarios: [{name: a, agent: nobody, say: Hi, script: [Warm.]}]"
+    outcome = play(text)
+
+    assert outcome.status == 1
+    assert "Available agents are: default." in outcome.output
+
+
 def test_nothing_is_reached_offline(play: Play) -> None:
     app = f"""
 {APP.replace("hang]", "hang, fetch]").partition("runtime = ")[0]}

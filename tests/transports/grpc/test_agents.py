@@ -117,7 +117,7 @@ async def test_who_leaves_stops_the_run() -> None:
     ("request_", "code", "words"),
     [
         (agent_pb2.ProcessRequestRequest(), "INVALID_ARGUMENT", "1 to 2000 messages"),
-        (say_hello(agent="nobody"), "NOT_FOUND", "nobody"),
+        (say_hello(agent="nobody"), "NOT_FOUND", "Available agents are: default."),
         (say_hello(thread_id="a\0b"), "INVALID_ARGUMENT", "thread_id"),
         (
             agent_pb2.ProcessRequestRequest(messages=[agent_pb2.Message(role="king")]),

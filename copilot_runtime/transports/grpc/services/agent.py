@@ -5,12 +5,14 @@ from contextlib import aclosing
 from typing import Any
 
 from copilot_runtime.batches import split_batches
+from copilot_runtime.errors import AgentNotFound
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import TextMessage
 from copilot_runtime.rpc.protos import agent_pb2
 from copilot_runtime.transcript import fold_messages
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
+from copilot_runtime.transports.agui.handlers import AgentNames
 from copilot_runtime.transports.grpc.runs import build_request, collect_run, follow_run
 from copilot_runtime.transports.grpc.service import Call, RpcMethod, RpcService
 from copilot_runtime.transports.transport import Services
@@ -28,6 +30,7 @@ class AgentService(RpcService):
     def __init__(self, services: Services) -> None:
         self._runs = services.program_runs
         self._conversations = services.runs
+        self._names = AgentNames(services.runs, chat=services.serves_chat)
         self._most = services.settings.max_messages
 
     def list_methods(self) -> Mapping[str, RpcMethod]:
@@ -75,8 +78,9 @@ class AgentService(RpcService):
     async def _build(
         self, request: agent_pb2.ProcessRequestRequest, call: Call, operation: str
     ) -> RunInput:
+        """Return the run of a request. Raises `Misuse`, and `AgentNotFound` with all names."""
         messages: Any = request.messages
-        return await build_request(
+        run = await build_request(
             self._runs,
             call,
             messages,
@@ -85,6 +89,11 @@ class AgentService(RpcService):
             agent=request.agent,
             thread_id=request.thread_id,
         )
+        if run.agent is not None:
+            agents = await self._names.agents(call.caller)
+            if run.agent not in agents:
+                raise AgentNotFound(run.agent, agents)
+        return run
 
 
 def sum_usage(events: Sequence[Event]) -> Mapping[str, int]:

@@ -26,6 +26,9 @@ USER_SCOPES = frozenset(SCOPES) - {OPERATE}
 TENANT_PREFIX = "tenant:"
 """How the owner of what belongs to a tenant begins; the id of no user may."""
 
+SERVICE_METHOD = "service_token"
+"""The only `method` of services. Whoever has another is a person, or a program of one."""
+
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -52,10 +55,10 @@ class Identity:
     roles: Sequence[str] = ()
     scopes: Collection[str] | None = None
     method: str = ""
-    """How they were recognised: `api_key`, `jwt`, `proxy`, `service_token`, or `hook`; `service`
-    where another asks for them over gRPC."""
+    """How they were recognised: `api_key`, `jwt`, `proxy`, `service_token`, or `hook`; where a
+    service asks for them over gRPC, how that was."""
     key: str = ""
-    """The id of their API key, or of who asks for them."""
+    """The id of their API key."""
     actor: str = ""
     """Who asks for them, if another does."""
     permissions: frozenset[str] = USER_SCOPES
@@ -71,6 +74,11 @@ class Identity:
         if not self.tenant:
             return self.user
         return f"{TENANT_PREFIX}{self.tenant}/{self.user or ''}"
+
+    @property
+    def is_service(self) -> bool:
+        """Whether this is a service that has signed its request, and asks for itself."""
+        return self.method == SERVICE_METHOD and not self.actor
 
     def allows(self, scope: str) -> bool:
         """Return whether they may do something, by its name in `SCOPES`."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.identity import TENANT_PREFIX, Identity, is_tenant
+from copilot_runtime.identity import SERVICE_METHOD, TENANT_PREFIX, Identity, is_tenant
 from copilot_runtime.registry import Registry
 from copilot_runtime.security.authentication import SCHEMES
 from copilot_runtime.security.authentication.scheme import (
@@ -19,8 +19,8 @@ KEY_PREFIX, SERVICE_PREFIX = "key:", "service:"
 _RESERVED = (TENANT_PREFIX, KEY_PREFIX, SERVICE_PREFIX)
 """How the ids of users may not begin that are not made here."""
 
-_OWN_METHODS = ("api_key", "service_token")
-"""Their users are named by the operator of this server, or by us."""
+_OWN_METHODS = ("api_key", SERVICE_METHOD)
+"""Their users are named by the operator of this server, or by us, unless they have an actor."""
 
 
 class Recognition(NamedTuple):
@@ -101,6 +101,6 @@ def check_identity(identity: Identity) -> None:
     """Raise `CredentialInvalid` for a user or a tenant that could be taken for somebody else."""
     if identity.tenant and not is_tenant(identity.tenant):
         raise CredentialInvalid("The tenant of this credential has characters that none may have.")
-    own = identity.method in _OWN_METHODS
+    own = identity.method in _OWN_METHODS and not identity.actor
     if identity.user is not None and not own and identity.user.startswith(_RESERVED):
         raise CredentialInvalid("The user of this credential has a name that nobody may have.")

@@ -5,7 +5,7 @@ import time
 
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.errors import ConfigurationFailed, StoreFailed
-from copilot_runtime.identity import Identity
+from copilot_runtime.identity import SERVICE_METHOD, Identity
 from copilot_runtime.outages import LineLimit
 from copilot_runtime.security.api_keys.store import KeyStore, build_key_store, choose_address
 from copilot_runtime.security.authentication.chain import SERVICE_PREFIX
@@ -58,7 +58,7 @@ class ServiceTokenScheme(Scheme):
             claims.check_body(await credentials.read_body())
         await self.verifier.use(claims)
         return Identity(
-            user=SERVICE_PREFIX + claims.service, roles=self._roles, method="service_token"
+            user=SERVICE_PREFIX + claims.service, roles=self._roles, method=SERVICE_METHOD
         )
 
     async def aclose(self) -> None:

@@ -79,6 +79,8 @@ _FAULTS_OF_SERVERS = frozenset(
 )
 _MOST_WORDS = 1_000
 """Characters of a message: it travels in a header."""
+_LONGEST_USER = 100
+"""Characters of a name that a refusal repeats."""
 _READS = 1
 """`idempotency_level = NO_SIDE_EFFECTS`"""
 _HERE = ("127.0.0.1", 0)
@@ -136,10 +138,9 @@ class CallGate:
         user = unquote(request.headers.get(USER, ""))
         tenant = request.headers.get(TENANT, "")
         request.operation = name_operation(path, user, tenant)
-        caller = await self.authenticator.authenticate(request)
+        caller = request.caller = await self.authenticator.authenticate(request)
         if user or tenant:
-            caller = _act_for(caller, user, tenant)
-        request.caller = caller
+            caller = request.caller = _act_for(caller, user, tenant)
         if scope_name:
             caller.identity.require(scope_name)
         if self.limiter is not None and self.limiter.limits_requests:
@@ -365,9 +366,16 @@ def _fail(span: Span, error: Exception, status: Status) -> None:
 def _act_for(caller: Caller, user: str, tenant: str) -> Caller:
     """Return the user for whom a service asks, who may do what users may.
 
-    Raises `Forbidden` for whom may not ask for others.
+    Raises `Forbidden` for whom may not ask for others: people may not, whatever their roles are.
     """
     asking = caller.identity
+    if not asking.is_service:
+        named = Identity(user=user, tenant=tenant).owner or ""
+        raise Forbidden(
+            f"{asking.owner or 'Nobody'!r} may not ask for {named[:_LONGEST_USER]!r}: only a "
+            f"service may that signs its calls by service tokens. Leave the metadata {USER} and "
+            f"{TENANT} out."
+        )
     if not asking.allows(OPERATE):
         raise Forbidden(
             f"{asking.owner or 'Nobody'!r} may not ask for a user: it needs the scope {OPERATE!r}. "
@@ -376,8 +384,7 @@ def _act_for(caller: Caller, user: str, tenant: str) -> Caller:
     identity = Identity(
         user=user or None,
         tenant=tenant,
-        method="service",
-        key=asking.key,
+        method=asking.method,
         actor=asking.owner or "",
         permissions=USER_SCOPES & asking.permissions,
         address=asking.address,

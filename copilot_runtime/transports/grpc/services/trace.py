@@ -92,7 +92,7 @@ class TraceService(RpcService):
 
     def _check_sender(self, call: Call) -> None:
         """Raise `Forbidden` for who is no service and no operator: spans could say anything."""
-        is_service = call.caller.identity.method == "service_token"
+        is_service = call.caller.identity.is_service
         if not (is_service or self._access.allows(call.scope, call.headers, call.caller)):
             raise Forbidden("Spans are taken from services and operators.")
 

@@ -124,9 +124,10 @@ class ThreadStore:
         """Make ready, and end the runs of servers that died. May be called twice."""
 
     async def check(self) -> None:
-        """See whether threads can be read and written now; nothing is written.
+        """See whether threads can be read and written now.
 
-        Raises `StoreReadOnly` when they can only be read: the log has that from the store itself.
+        Nothing is written, unless that failed last. Raises `StoreReadOnly` when they can only be
+        read: the log has that from the store itself.
         """
         await self.get(ThreadKey("", "health"))
 

@@ -3,9 +3,12 @@
 import asyncio
 import json
 import os
+import resource
 import signal
+import sqlite3
 import sys
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -19,9 +22,11 @@ from starlette.testclient import TestClient
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.openai import OpenAIAdapter
 from copilot_runtime.adapters.provider_health import ProviderHealth
+from copilot_runtime.adapters.scripted import say
 from copilot_runtime.errors import AuthenticationFailed, Misuse, NetworkError, RateLimited
 from copilot_runtime.testing import ScriptedAdapter
 from copilot_runtime.threads.memory import MemoryThreads
+from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import Thread, ThreadKey
 from tests.agents.planner.crew import wait_until
 from tests.peers.kills.proxy import Proxy
@@ -150,6 +155,82 @@ async def test_a_server_whose_database_is_read_only_is_not_ready_and_its_log_say
     assert (
         caplog.text.count(" cannot be reached") == caplog.text.count(" can be reached again") <= 2
     )
+
+
+@contextmanager
+def few_pages(connection: sqlite3.Connection) -> Generator[None]:
+    connection.execute("PRAGMA max_page_count = 1").fetchall()
+    yield
+    connection.execute("PRAGMA max_page_count = 1000000").fetchall()
+
+
+@contextmanager
+def short_files(connection: sqlite3.Connection) -> Generator[None]:
+    """Let no file of this process grow."""
+    del connection
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@contextmanager
+def only_queries(connection: sqlite3.Connection) -> Generator[None]:
+    connection.execute("PRAGMA query_only = 1")
+    yield
+    connection.execute("PRAGMA query_only = 0")
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("limit", "cause"),
+    [
+        (few_pages, "the disk is full. Make room"),
+        (short_files, "the disk is full, or fails. Make room"),
+        (only_queries, "they are read-only. Let the server's user write"),
+    ],
+)
+async def test_a_server_whose_file_takes_no_question_is_not_ready_until_it_does(
+    limit: Callable[[sqlite3.Connection], AbstractContextManager[None]],
+    cause: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    threads = SqliteThreads(tmp_path / "threads.db")
+    app = CopilotRuntime(ScriptedAdapter(*[say("Hi")] * 3), threads=threads).app()
+    async with (
+        app.router.lifespan_context(app),
+        AsyncClient(transport=ASGITransport(app), base_url="http://test") as client,
+    ):
+
+        async def ask(number: int) -> str:
+            messages = [{"id": f"u{number}", "role": "user", "content": "Hi " * 20_000}]
+            run = {"threadId": "t", "runId": f"r{number}", "messages": messages}
+            more = {"tools": [], "context": [], "state": {}}
+            answer = await client.post("/graphql/agent/default/run", json={**run, **more})
+            return answer.text
+
+        await ask(1)
+        file = threads._database  # pyright: ignore[reportPrivateUsage]  # to limit its room
+        assert file is not None
+        connection = await file.writer.do(lambda connection: connection)
+        with limit(connection):
+            assert await probe(app) == [(200, "reachable")]
+            assert "STORE_FAILED" in await ask(2)
+            states = [await probe(app) for _ in range(3)]
+        ready = await probe(app)
+        assert "RUN_FINISHED" in await ask(3)
+
+    assert states == [[(503, "read-only")]] * 3
+    assert ready == [(200, "reachable")]
+    lines = [line for line in caplog.messages if line.startswith("SQLite (")]
+    assert [cause in lines[0], lines[1:]] == [
+        True,
+        [f"SQLite ({threads.path}) can be written again"],
+    ]
 
 
 def test_a_process_lives_while_it_drains_and_while_it_closes() -> None:

@@ -157,6 +157,11 @@ def build_failure(path: Path, error: Exception, *, content: str = "threads") -> 
     )
 
 
+def is_write_refusal(error: Exception) -> bool:
+    """Return whether a write failed for what may refuse all writes, and no reading."""
+    return any(part in str(error) for part in _WRITE_REFUSALS)
+
+
 def build_later_error(path: Path, *, public: str) -> ConfigurationFailed:
     """Return the error for a file whose tables are of a version that is not known yet."""
     return ConfigurationFailed(
@@ -186,6 +191,8 @@ _CAUSES = (
         "Make room: SQLite makes files beside its own. Else look into the system's log.",
     ),
 )
+
+_WRITE_REFUSALS = ("is full", "No space", "readonly", "Read-only", "disk I/O")
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -1,5 +1,6 @@
 """Threads in a file of SQLite: the store for one machine, with any number of servers."""
 
+import logging
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -7,11 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.errors import CopilotError, StoreFailed, StoreReadOnly
+from copilot_runtime.outages import Outage
 from copilot_runtime.threads import transactions
 from copilot_runtime.threads.database import DatabaseThreads
 from copilot_runtime.threads.server_locks import Server, remove_stale_locks
-from copilot_runtime.threads.sqlite.file import Durability, build_failure, open_database
+from copilot_runtime.threads.sqlite.file import (
+    Durability,
+    build_failure,
+    is_write_refusal,
+    open_database,
+)
 from copilot_runtime.threads.sqlite.transaction import SqliteTransaction, run_to_end
 from copilot_runtime.threads.sqlite.workers import Readers, Writer
 from copilot_runtime.threads.store import Segment, ThreadKey
@@ -25,6 +32,11 @@ _WRITES_PER_TRIM = 250
 
 _LONG = 60_000_000
 """How much of a run that goes on the journal holds at least, in microseconds."""
+
+_PROBE_SIZE = 64 * 1024
+"""Bytes, about what a question and its answer write: room for one page would help nobody."""
+
+logger = logging.getLogger("copilot_runtime.database")
 
 
 class SqliteThreads(DatabaseThreads["_File"]):
@@ -43,6 +55,14 @@ class SqliteThreads(DatabaseThreads["_File"]):
         self._writes = 0
         self._trimmed_before = 0
         """Before this time, the journal has nothing of runs that go on."""
+
+    async def check(self) -> None:
+        """See whether threads can be read and, where the latest write was refused, written.
+
+        Only for the latter something is written. Raises `StoreFailed`, or `StoreReadOnly`.
+        """
+        await super().check()
+        await (await self._connect()).check_writable(self._clock.now())
 
     async def _write(self, parts: Sequence[tuple[Place, Segment]]) -> None:
         file = await self._connect()
@@ -84,7 +104,9 @@ class SqliteThreads(DatabaseThreads["_File"]):
         close = writer.end
         try:
             server = await writer.do(lambda _: Server(self.path))
-            file = _File(self.path, writer, Readers(self.path), server)
+            place, ends = f"SQLite ({self.path})", "can be written again"
+            refusal = Outage(logger, place, begins="takes nothing new", ends=ends)
+            file = _File(self.path, writer, Readers(self.path), server, refusal)
             close = file.close
             await self._end_dead_runs(file)
             await writer.do(lambda _: remove_stale_locks(self.path))
@@ -106,6 +128,8 @@ class _File(NamedTuple):
     writer: Writer
     readers: Readers
     lock: Server
+    refusal: Outage
+    """Goes on from a write that was refused until `check_writable` finds that one is done."""
 
     @property
     def server(self) -> str:
@@ -125,7 +149,20 @@ class _File(NamedTuple):
                 return await self.readers.do(run)
             return await self.writer.do(run, is_one_statement=is_one_statement)
         except (sqlite3.Error, OSError) as error:
-            raise build_failure(self.path, error) from error
+            failure = build_failure(self.path, error)
+            if not reading and is_write_refusal(error):
+                self.refusal.begin(StoreReadOnly(f"{failure.message} {failure.hint}"))
+            raise failure from error
+
+    async def check_writable(self, now: int) -> None:
+        """Raise `StoreReadOnly` if a write was refused, and another one is not done now."""
+        if not self.refusal.goes_on:
+            return
+        try:
+            await self.do(partial(SqliteTransaction.write_probe, now=now, size=_PROBE_SIZE))
+        except StoreFailed as failure:
+            raise StoreReadOnly(failure.message, hint=failure.hint) from failure
+        self.refusal.end()
 
     async def close(self) -> None:
         """Finish writing, and release the lock of this server."""

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import orjson
 
 from copilot_runtime.jsontext import escape_json_controls
-from copilot_runtime.telemetry.span import find_current_span
+from copilot_runtime.telemetry.span import Span, find_current_span
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 RUN_FIELDS = ("trace_id", "span_id", "thread_id", "run_id")
@@ -49,6 +49,16 @@ def swap_log_fields(fields: Mapping[str, str]) -> Token[Mapping[str, str]]:
 def reset_log_fields(token: Token[Mapping[str, str]]) -> None:
     """Let the lines of the current task have what they had before."""
     _fields.reset(token)
+
+
+def build_run_fields(thread_id: str, run_id: str, span: Span) -> dict[str, str]:
+    """Return all of `RUN_FIELDS` for a run and its span, empty where there is none.
+
+    As the `extra` of a line, they are in place of what the current task has.
+    """
+    ids = (span.trace_id, span.span_id) if span.is_recording else ("", "")
+    values = (*ids, thread_id[:_LONGEST_ID], run_id[:_LONGEST_ID])
+    return dict(zip(RUN_FIELDS, values, strict=True))
 
 
 def find_run_fields() -> dict[str, str]:

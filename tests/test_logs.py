@@ -1,5 +1,6 @@
 """Lines of the log have time, level, logger and run under any server, as text or as JSON."""
 
+import asyncio
 import io
 import json
 import logging
@@ -10,10 +11,13 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
+from httpx import ASGITransport, AsyncClient
 
 from copilot_runtime import CopilotRuntime, Settings, action
 from copilot_runtime.config.loader import load_settings
-from copilot_runtime.interfaces import ActionContext
+from copilot_runtime.errors import StoreFailed
+from copilot_runtime.events import Events, TextMessageContent, TextMessageStart
+from copilot_runtime.interfaces import ActionContext, Agent, RunInput
 from copilot_runtime.logs import (
     DomainLogger,
     RunFilter,
@@ -23,7 +27,9 @@ from copilot_runtime.logs import (
     is_debug_enabled,
 )
 from copilot_runtime.telemetry import NO_TELEMETRY, LocalTelemetry, Telemetry
+from copilot_runtime.telemetry.span import Span
 from copilot_runtime.testing import Client, ReplyFailed, ScriptedAdapter, call, say
+from tests.threads.recorded import Store
 
 UNCONFIGURED = """
 import asyncio, logging
@@ -225,13 +231,22 @@ def test_namespaces_of_a_server_may_be_those_of_any_package() -> None:
         assert lines_of(text) == []
 
 
-async def log_of_run(log_format: str, *turns: Any, telemetry: Telemetry | None = None) -> list[str]:
-    """Return what is logged in the run "r" of the thread "t", whose tool logs a line."""
+@contextmanager
+def log_as(log_format: str) -> Generator[io.StringIO]:
+    """Write the lines of this package in a format."""
     text = io.StringIO()
     handler = logging.StreamHandler(text)
     handler.setFormatter(build_formatter(log_format))
     log = logging.getLogger("copilot_runtime")
     log.addHandler(handler)
+    try:
+        yield text
+    finally:
+        log.removeHandler(handler)
+
+
+async def log_of_run(log_format: str, *turns: Any, telemetry: Telemetry | None = None) -> list[str]:
+    """Return what is logged in the run "r" of the thread "t", whose tool logs a line."""
 
     @action
     def look(word: str, context: ActionContext) -> str:
@@ -246,12 +261,10 @@ async def log_of_run(log_format: str, *turns: Any, telemetry: Telemetry | None =
         settings=Settings(threads="memory"),
         telemetry=telemetry,
     )
-    try:
+    with log_as(log_format) as text:
         async with Client(runtime, thread_id="t") as client:
             with suppress(ReplyFailed):
                 await client.say("CANARY")
-    finally:
-        log.removeHandler(handler)
     return text.getvalue().splitlines()
 
 
@@ -268,6 +281,54 @@ async def test_each_line_of_a_run_says_of_which_run_and_span_it_is() -> None:
     assert line["run_id"] == run.attributes["copilot.run.id"]
     assert line["trace_id"] == run.trace_id
     assert line["span_id"] == line["span"] != run.span_id  # that of the call
+
+
+class Pausing(Agent):
+    """Goes on once `pauses` runs are under way, and `go` is set."""
+
+    def __init__(self, pauses: int) -> None:
+        self.all_pause = asyncio.Event()
+        self.go = asyncio.Event()
+        self._pauses = pauses
+
+    async def run(self, run: RunInput) -> Events:
+        yield TextMessageStart(message_id=f"m-{run.thread_id}")
+        self._pauses -= 1
+        if not self._pauses:
+            self.all_pause.set()
+        await self.go.wait()
+        yield TextMessageContent(message_id=f"m-{run.thread_id}", content="Hi")
+
+
+@pytest.mark.anyio
+async def test_lines_about_what_many_runs_could_not_store_each_name_their_own() -> None:
+    store, agent, runs = Store(), Pausing(3), {f"t{number}": f"r{number}" for number in range(3)}
+    telemetry = LocalTelemetry()
+    spans: list[Span] = []
+    telemetry.listen(lambda span, phase: spans.append(span) if phase == "end" else None)
+    runtime = CopilotRuntime(agents={"default": agent}, threads=store, telemetry=telemetry)
+    app = runtime.app()
+    with log_as("json") as text:
+        async with (
+            app.router.lifespan_context(app),
+            AsyncClient(transport=ASGITransport(app), base_url="http://test") as client,
+        ):
+            more = {"messages": [], "tools": [], "context": [], "state": {}}
+            bodies = [{"threadId": thread, "runId": run, **more} for thread, run in runs.items()]
+            url = "/graphql/agent/default/run"
+            answers = [asyncio.create_task(client.post(url, json=body)) for body in bodies]
+            async with asyncio.timeout(20):
+                await agent.all_pause.wait()
+                store.failure = StoreFailed("The disk is full.")
+                agent.go.set()
+                await asyncio.gather(*answers)
+
+    traces = {span.attributes.get("copilot.run.id"): span.trace_id for span in spans}
+    lines = [json.loads(line) for line in text.getvalue().splitlines()]
+    for part in ("The run ", "The end of the run "):
+        ours = [it for it in lines if it["message"].startswith(part) and "kept" in it["message"]]
+        assert {line["thread_id"]: line["run_id"] for line in ours} == runs
+        assert [line["trace_id"] for line in ours] == [traces[line["run_id"]] for line in ours]
 
 
 @pytest.mark.anyio

@@ -48,7 +48,12 @@ from copilot_runtime.interfaces.current_run import CURRENT_RUN
 from copilot_runtime.interfaces.retrieval import FileStore
 from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.interfaces.stage import StageFunction
-from copilot_runtime.logs import reset_log_fields, set_log_fields, swap_log_fields
+from copilot_runtime.logs import (
+    build_run_fields,
+    reset_log_fields,
+    set_log_fields,
+    swap_log_fields,
+)
 from copilot_runtime.messages import ImageMessage, ResultMessage, TextMessage
 from copilot_runtime.runtime.audit import RunAudit
 from copilot_runtime.runtime.page_policy import PagePolicy
@@ -207,7 +212,7 @@ class Runtime:
         """
         if self.telemetry.is_recording:
             self._start_span(run)
-        fields = _list_log_fields(run)
+        fields = build_run_fields(run.request.thread_id, run.request.run_id, run.span)
         run.context.run(set_log_fields, fields)
         token = swap_log_fields(fields)
         try:
@@ -613,14 +618,6 @@ def _is_continuation(request: RunInput) -> bool:
 
 async def _read_log(run: Run) -> Sequence[Event]:
     return [event async for batch in run.follow() for event in batch.events]
-
-
-def _list_log_fields(run: Run) -> Mapping[str, str]:
-    """Return what the lines of the log say of a run."""
-    fields = {"thread_id": run.request.thread_id, "run_id": run.request.run_id}
-    if run.span.is_recording:
-        fields |= {"trace_id": run.span.trace_id, "span_id": run.span.span_id}
-    return fields
 
 
 def _name_outcome(last: RunFinished | RunFailed) -> str:

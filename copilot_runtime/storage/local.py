@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import Context
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
@@ -333,7 +334,7 @@ class LocalStorage(Storage):
 
     def _sync_later(self) -> None:
         if self._dirty and (self._syncing is None or self._syncing.done()):
-            self._syncing = asyncio.create_task(self._sync_soon())
+            self._syncing = asyncio.create_task(self._sync_soon(), context=Context())
 
     async def _sync_soon(self) -> None:
         await asyncio.sleep(BATCH_SECONDS)

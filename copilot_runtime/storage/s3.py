@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -231,7 +232,7 @@ class S3Storage(Storage):
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         log.pending.append((data, done))
         if log.is_idle:
-            log.task = asyncio.create_task(self._write_log(key, log))
+            log.task = asyncio.create_task(self._write_log(key, log), context=Context())
         await done
 
     async def find_etags(self, prefix: str = "") -> dict[str, str]:

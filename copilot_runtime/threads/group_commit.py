@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
 
 from copilot_runtime.events import Event, RunFailed, RunFinished
 from copilot_runtime.threads.recording import PendingWrite, Recording
@@ -88,7 +89,7 @@ class GroupCommit:
 
     def _start_flush(self) -> None:
         self._last_dequeue = asyncio.get_running_loop().time()
-        self._flusher = asyncio.create_task(self._flush(), name="threads:flush")
+        self._flusher = asyncio.create_task(self._flush(), name="threads:flush", context=Context())
 
     async def _flush(self) -> None:
         """Commit until nothing is pending."""

@@ -64,7 +64,7 @@ class Recorder(Bus):
         if self._unsaved_ends:  # the thread may wait for just that
             await self._retry_ends()
         writer = LogWriter(self, run.log_id, await self.store.begin(run))
-        self._runs[run.log_id] = Recording(writer, run.log_id, publish_first=run.is_v1)
+        self._runs[run.log_id] = Recording(writer, run)
         return writer
 
     async def append(self, log_id: str, event: Event) -> None:
@@ -226,7 +226,12 @@ class Recorder(Bus):
         run.has_gap = True
         cause = error.__cause__ or error
         unforeseen = None if isinstance(error, CopilotError) else error
-        logger.error("The run %s could not be kept: %r", run.log_id, cause, exc_info=unforeseen)
+        logger.error(
+            "The run %s could not be kept: %r",
+            *(run.log_id, cause),
+            exc_info=unforeseen,
+            extra=run.log_fields,
+        )
         if not run.log:  # it brought the messages of its request
             run.log.extend(event for event in write.events[:1] if isinstance(event, RunStarted))
         if last := write.last or queued_last:
@@ -238,11 +243,14 @@ class Recorder(Bus):
         """Publish the end of a run, and store it later."""
         last = run.final_event(last)
         whole = [*run.log, last]
-        self._unsaved_ends.add(Segment(log_id=run.log_id, events=[last], whole=whole))
+        segment = Segment(log_id=run.log_id, events=[last], whole=whole)
+        self._unsaved_ends.add(segment, run.log_fields)
         try:
             await self.inner.append(run.log_id, last)
         except Exception:  # the log is gone: nobody reads it
-            logger.exception("The end of the run %s could not be shown", run.log_id)
+            logger.exception(
+                "The end of the run %s could not be shown", run.log_id, extra=run.log_fields
+            )
         self._finish(run)
 
     def _finish(self, run: Recording) -> None:

@@ -1,7 +1,7 @@
 """What the recorder holds of each run that it stores."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from copilot_runtime.errors import CopilotError, StoreFailed, report_of
 from copilot_runtime.events import (
@@ -22,6 +22,8 @@ from copilot_runtime.events import (
     TextMessageContent,
 )
 from copilot_runtime.interfaces.bus import LogWriter
+from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.logs import build_run_fields
 from copilot_runtime.threads.store import Segment
 
 _EVENT_SIZE = 200
@@ -74,16 +76,19 @@ class Recording:
         "is_new",
         "last_published",
         "log",
+        "log_fields",
         "log_id",
         "publish_first",
         "stored_count",
         "writer",
     )
 
-    def __init__(self, writer: LogWriter, log_id: str, *, publish_first: bool = False) -> None:
+    def __init__(self, writer: LogWriter, run: RunInput) -> None:
         self.writer = writer
-        self.log_id = log_id
-        self.publish_first = publish_first
+        self.log_id = run.log_id
+        self.log_fields: Mapping[str, str] = build_run_fields(run.thread_id, run.run_id, run.span)
+        """Its ids, for lines of the log that are written in no task of its own."""
+        self.publish_first = run.is_v1
         """Whether all but its last event is published before it is stored."""
         self.log: list[Event] = []
         """What everybody may see; with the last event it goes to the store as a whole."""
@@ -93,7 +98,7 @@ class Recording:
         """Whether the store misses a part of it."""
         self.has_ended = False
         """Whether its last event has come."""
-        self.is_new = not publish_first
+        self.is_new = not self.publish_first
         """Whether its first event has not come, and will have to be waited for."""
         loop = asyncio.get_running_loop()
         self.first_published: asyncio.Future[None] = loop.create_future()

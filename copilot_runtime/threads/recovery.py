@@ -1,7 +1,7 @@
 """Complete logs that their server could not complete, or not store."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from copilot_runtime.errors import Interrupted
 from copilot_runtime.events import Event, RunFailed, RunStarted
@@ -39,12 +39,15 @@ class UnsavedEnds:
 
     def __init__(self) -> None:
         self._segments: dict[str, Segment] = {}
+        self._log_fields: dict[str, Mapping[str, str]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._segments)
 
-    def add(self, segment: Segment) -> None:
+    def add(self, segment: Segment, log_fields: Mapping[str, str]) -> None:
+        """Add an end; what the log says of it has the ids of its run."""
         self._segments[segment.log_id] = segment
+        self._log_fields[segment.log_id] = log_fields
         if len(self._segments) > _MAX_UNSAVED_ENDS:
             self.remove(next(iter(self._segments.values())), is_saved=False)
 
@@ -54,8 +57,9 @@ class UnsavedEnds:
     def remove(self, segment: Segment, *, is_saved: bool) -> None:
         """Remove an end, which is logged as an error if it was not saved."""
         self._segments.pop(segment.log_id, None)
+        fields = self._log_fields.pop(segment.log_id, None)
         if not is_saved:
-            logger.error("The end of the run %s could not be kept", segment.log_id)
+            logger.error("The end of the run %s could not be kept", segment.log_id, extra=fields)
 
     def give_up(self) -> None:
         """Remove all ends, which are lost."""

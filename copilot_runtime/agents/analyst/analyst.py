@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextvars import Context
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -168,7 +169,9 @@ class Analyst:
             return
         if task is not None and monotonic() - self._failed_at < _RETRY:
             return
-        self._opening = asyncio.create_task(self._open(), name="analyst: load data")
+        self._opening = asyncio.create_task(
+            self._open(), name="analyst: load data", context=Context()
+        )
         self._opening.add_done_callback(retrieve_exception)
 
     async def open(self) -> None:

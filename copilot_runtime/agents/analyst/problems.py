@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from time import monotonic
 
@@ -81,7 +82,9 @@ class Problems:
         if is_busy or monotonic() < self._next:
             return
         self._wait = min(2 * self._wait, _LONGEST_WAIT)
-        self._task = asyncio.create_task(self._load(), name="analyst: load data again")
+        self._task = asyncio.create_task(
+            self._load(), name="analyst: load data again", context=Context()
+        )
         self._task.add_done_callback(retrieve_exception)
 
     async def wait(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextvars import Context
 
 from copilot_runtime.agents.analyst.engine.datasets import Dataset
 from copilot_runtime.agents.analyst.engine.engine import Engine
@@ -47,7 +48,9 @@ class Upkeep:
     def start(self) -> None:
         """Begin, once the data is loaded."""
         self._warn_of_metrics()
-        self._task = asyncio.create_task(self._run(), name="analyst: keep data up to date")
+        self._task = asyncio.create_task(
+            self._run(), name="analyst: keep data up to date", context=Context()
+        )
         self._task.add_done_callback(retrieve_exception)
 
     async def aclose(self) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import replace
 from time import time
 
@@ -135,9 +136,11 @@ class PlanEngine:
         await self.recover()
         if not self._watchers:
             self._watchers = [
-                asyncio.create_task(self._watch(), name="plans:watch"),
-                asyncio.create_task(self._watch_commands(), name="plans:commands"),
-                asyncio.create_task(self._delete_old(), name="plans:delete"),
+                asyncio.create_task(self._watch(), name="plans:watch", context=Context()),
+                asyncio.create_task(
+                    self._watch_commands(), name="plans:commands", context=Context()
+                ),
+                asyncio.create_task(self._delete_old(), name="plans:delete", context=Context()),
             ]
 
     async def recover(self) -> Sequence[str]:
@@ -424,7 +427,7 @@ class PlanEngine:
         logger.error("The plan %s cannot go on: %s", lease.plan_id, failure.message)
         self.failures[lease.plan_id] = failure
         self._restarts[lease.plan_id] = asyncio.create_task(
-            self._restart(lease), name=f"plan:{lease.plan_id}:restart"
+            self._restart(lease), name=f"plan:{lease.plan_id}:restart", context=Context()
         )
 
     async def _restart(self, lease: Lease) -> None:

@@ -92,7 +92,9 @@ class TaskResources:
 
     async def open(self) -> None:
         """Begin to write what a server before this one has not."""
-        self._starter = asyncio.create_task(self._catch_up(), name="plans: resources")
+        self._starter = asyncio.create_task(
+            self._catch_up(), name="plans: resources", context=Context()
+        )
         self._starter.add_done_callback(retrieve_exception)
 
     async def flush(self) -> None:

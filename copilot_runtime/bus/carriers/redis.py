@@ -90,7 +90,7 @@ class RedisCarrier(Carrier):
             ) from error
         self._address, self._receive = address, receive
         self._outage.end()
-        self._reading = asyncio.create_task(self._read(), name="read inbox")
+        self._reading = asyncio.create_task(self._read(), name="read inbox", context=Context())
 
     async def send(self, to: str, message: bytes) -> None:
         """Queue a message; nobody learns here whether it arrives. Raises `PeerLost`."""

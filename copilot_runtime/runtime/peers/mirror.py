@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from contextvars import Context
 from weakref import WeakSet
 
 from copilot_runtime.bus.memory import MemoryBus
@@ -80,7 +81,9 @@ class Mirror:
             self._bus.add(self._id, events)
         except CopilotError:
             self.is_complete = True
-            self._ending = asyncio.create_task(self._bus.append(self._id, INTERRUPTED))
+            self._ending = asyncio.create_task(
+                self._bus.append(self._id, INTERRUPTED), context=Context()
+            )
         self.is_complete |= isinstance(events[-1], LAST)
 
     def _settle(self, is_found: bool) -> None:

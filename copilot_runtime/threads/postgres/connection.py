@@ -5,6 +5,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from itertools import count
 from typing import Any, TypeVar
 
@@ -60,7 +61,7 @@ class Link:
         except BaseException:
             await self.close()
             raise
-        self._beating = asyncio.create_task(self._beat(), name="show life")
+        self._beating = asyncio.create_task(self._beat(), name="show life", context=Context())
 
     async def do(
         self,
@@ -173,7 +174,9 @@ class Link:
     def _on_termination(self, holder: Any) -> None:
         """Come back as soon as the database does: others might take this server for dead."""
         if holder is self._lock_holder:
-            self._restoring = asyncio.get_running_loop().create_task(self._restore_lock())
+            self._restoring = asyncio.get_running_loop().create_task(
+                self._restore_lock(), context=Context()
+            )
 
     async def _restore_lock(self) -> None:
         server = self.server

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
 from functools import partial
 from math import inf
 from time import monotonic, time
@@ -153,7 +154,9 @@ class PostgresPlanLog(PlanLog):
         self._writes.append(write)
         self._latest = write.future
         if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write_all(), name="plans:write")
+            self._writing = asyncio.create_task(
+                self._write_all(), name="plans:write", context=Context()
+            )
         return write.future
 
     async def _write_all(self) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Sequence
+from contextvars import Context
 from time import monotonic
 from typing import Any
 
@@ -48,7 +49,9 @@ class Server:
     async def start(self) -> None:
         """Take the lock and write the row, and renew it from now on."""
         await self._pool.retry(self._connect)
-        self._beating = asyncio.create_task(self._keep_beating(), name="plans:beat")
+        self._beating = asyncio.create_task(
+            self._keep_beating(), name="plans:beat", context=Context()
+        )
 
     async def leave(self) -> None:
         """Give up lock and row: this server has ended."""

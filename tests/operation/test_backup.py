@@ -17,6 +17,7 @@ from copilot_runtime.operation.backup import backup, restore_backup, write_backu
 from copilot_runtime.operation.backup.backup import BackupReport
 from copilot_runtime.operation.backup.sources import select_sources
 from copilot_runtime.operation.database import Place, open_snapshot
+from copilot_runtime.security.api_keys.store import build_key_store
 from copilot_runtime.security.audit.entry import AuditRecord
 from copilot_runtime.security.audit.log import AuditLog, list_files
 from copilot_runtime.threads.export import export_threads
@@ -266,6 +267,18 @@ async def test_a_file_that_is_there_is_replaced_by_force_alone(tmp_path: Path) -
     await back_up(old, file, force=True)
     assert file.read_bytes()[:2] == b"\x1f\x8b"
     assert sorted(names(tmp_path)) == ["b", "old"]
+
+
+async def test_of_stores_with_nothing_in_them_there_is_no_backup(tmp_path: Path) -> None:
+    settings = build_settings(tmp_path / "old")
+    async with aclosing(build_store(settings.threads)) as threads:
+        await threads.open()
+    async with aclosing(build_key_store(settings.api_keys.store)) as keys:
+        await keys.revoke("none", 1.0)
+    assert {"threads.db", "access.db"} <= {*names(tmp_path / "old")}
+    with pytest.raises(ConfigurationFailed, match="nothing to back up"):
+        await back_up(settings, tmp_path / "b")
+    assert names(tmp_path) == ["old"]
 
 
 @pytest.mark.parametrize("name", ["threads", "plans", "access"])

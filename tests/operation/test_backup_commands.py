@@ -13,6 +13,7 @@ from anyio import run
 from typer.testing import CliRunner, Result
 
 from copilot_runtime.cli.main import cli
+from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.operation.places import WORKERS_EVENTS, WORKERS_TRACES
 from tests.operation.stores import build_settings, fill, make_settings
 from tests.processes import running
@@ -46,6 +47,29 @@ def test_keys_are_backed_up_before_servers_ask_for_them(database: str) -> None:
     assert key["name"] == "ci"
     for words in (["migrate", "--dry-run"], ["doctor"]):
         assert "keys" in CliRunner().invoke(cli, words).output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("keys list", "keys revoke ci", "threads list", "audit list", "traces list", "events"),
+        *("search x", "memory common.Message.m1", "ontology", "migrate --dry-run"),
+        *("doctor", "settings"),
+    ],
+)
+def test_a_command_that_reads_makes_no_file_and_a_backup_after_it_fails(
+    words: str, folder: Path
+) -> None:
+    (folder / "empty").mkdir()
+    settings = build_settings(folder / "empty").model_dump(mode="json", exclude_defaults=True)
+    write_settings("copilot.yml", settings)
+    CliRunner().invoke(cli, words.split())
+    assert [*folder.joinpath("empty").iterdir()] == []
+    done = CliRunner().invoke(cli, ["backup", "b"])
+    assert done.exit_code == 1
+    assert isinstance(done.exception, ConfigurationFailed)
+    assert "There is nothing to back up" in done.exception.message
+    assert sorted(path.name for path in folder.iterdir()) == ["copilot.yml", "empty"]
 
 
 @pytest.mark.parametrize(

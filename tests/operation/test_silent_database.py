@@ -100,6 +100,7 @@ async def test_a_database_that_hangs_in_the_middle_is_given_up(
 async def test_a_statement_that_takes_long_is_waited_for(
     way: Proxy, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    check(await invoke(*RESTORE.split(), "--without", "knowledge"))
     is_silent, looks = connection_watch._is_silent, Semaphore(0)  # pyright: ignore[reportPrivateUsage]
 
     def look(address: Any) -> bool:

@@ -88,14 +88,12 @@ async def write_backup(
     """Write all records of some sources, as they are now. Servers may go on.
 
     A file has its name only once it is whole, and replaces another one only with
-    `force`. Raises `StoreFailed` and `ConfigurationFailed`.
+    `force`. Raises `StoreFailed`, and `ConfigurationFailed`, also if there is nothing in any of
+    the sources: then it is written for the wrong server, or in the wrong folder.
     """
     present = [source for source in sources if source.is_there()]
     if not present:
-        raise ConfigurationFailed(
-            "There is nothing to back up: no store of the settings has been used yet.",
-            hint="Give --config, or run it where the server runs: `copilot-runtime settings`.",
-        )
+        raise _build_empty_error()
     async with AsyncExitStack() as stack:
         out = stack.enter_context(NewFile(file, force=force)) if isinstance(file, Path) else file
         # all at nearly the same moment, before the first is read
@@ -110,9 +108,18 @@ async def write_backup(
                 add = partial(writer.add, source.name)
                 part = _Part(source.name, await snapshot.count(), records)
                 counts[source.name] = await _write_part(part, add, file, show)
+        if not any(counts.values()):
+            raise _build_empty_error()
         with _explain_write(file):
             writer.finish()
     return BackupReport(counts)
+
+
+def _build_empty_error() -> ConfigurationFailed:
+    return ConfigurationFailed(
+        "There is nothing to back up: the stores of the settings are empty, or not there yet.",
+        hint="Give --config, or run it where the server runs: `copilot-runtime settings`.",
+    )
 
 
 def _is_counted(record: Record | PackedRecord) -> bool:

@@ -61,10 +61,12 @@ class SqliteKeys(KeyStore):
 
     async def find(self, id: str) -> ApiKey | None:
         """Return a key by its id."""
-        return await self._do(lambda db: self._find(db, id))
+        return None if self._is_missing() else await self._do(lambda db: self._find(db, id))
 
     async def list_keys(self) -> Sequence[ApiKey]:
         """Return all keys, the oldest first."""
+        if self._is_missing():
+            return []
         query = f"{_SELECT} ORDER BY created_at, id"
         return await self._do(lambda db: [decode_key(row) for row in db.execute(query)])
 
@@ -103,6 +105,18 @@ class SqliteKeys(KeyStore):
     async def aclose(self) -> None:
         """Close the file. What is asked for later opens it again."""
         await asyncio.to_thread(self._close)
+
+    def _is_missing(self) -> bool:
+        """Return whether there is no file yet: reading makes none."""
+        if self._connection is not None:
+            return False
+        try:
+            self.path.stat()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            pass  # who opens it says what is wrong
+        return False
 
     def _find(self, db: sqlite3.Connection, id: str) -> ApiKey | None:
         version = db.execute("PRAGMA data_version").fetchone()[0]

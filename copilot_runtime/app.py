@@ -336,6 +336,9 @@ class CopilotRuntime:
         if adapter is None and not (agents or endpoints):
             logger.warning("There is neither a model nor an agent, so nothing answers a chat.")
         files = self.knowledge.files() if self.knowledge else None
+        run_audit = build_run_audit(self.settings, self.audit)
+        if run_audit is not None:
+            self.threads.on_dead_run = run_audit.feed_dead_run
         self.runtime = Runtime(
             DirectAgent(
                 self.adapter,
@@ -394,7 +397,7 @@ class CopilotRuntime:
             telemetry=self.telemetry,
             listener=build_run_listener(self._publisher, self.changes),
             limiter=self.limiter,
-            audit=build_run_audit(self.settings, self.audit),
+            audit=run_audit,
         )
         self.conversations = Conversations(
             self.runtime,

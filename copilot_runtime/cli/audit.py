@@ -21,6 +21,7 @@ from copilot_runtime.jsontext import dumps_line
 
 if TYPE_CHECKING:
     from copilot_runtime.config import Settings
+    from copilot_runtime.security.audit.entry import AuditRecord
     from copilot_runtime.security.audit.log import Tail
 
 audit = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -158,17 +159,23 @@ def verify(
 
 def record_command(settings: "Settings", action: str, subject: str) -> None:
     """Write down what somebody did by a command, if there is an audit log."""
+    from copilot_runtime.security.audit.entry import AuditRecord
+
+    record = AuditRecord(
+        action=action, outcome="allowed", reason=subject, user=_find_name(), method="command"
+    )
+    write_record(settings, record)
+
+
+def write_record(settings: "Settings", record: "AuditRecord") -> None:
+    """Write a record down now, if there is an audit log."""
     if not settings.audit.file:
         return
-    from copilot_runtime.security.audit.entry import AuditRecord
     from copilot_runtime.security.audit.log import AuditLog
 
     section = settings.audit
     log = AuditLog(
         section.file, key=section.key, max_bytes=section.max_bytes, max_files=section.max_files
-    )
-    record = AuditRecord(
-        action=action, outcome="allowed", reason=subject, user=_find_name(), method="command"
     )
     try:
         log.write([replace(record, time=time.time())])

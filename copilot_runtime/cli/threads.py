@@ -5,6 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
@@ -17,7 +18,7 @@ from copilot_runtime.formatting import count_words
 if TYPE_CHECKING:
     from copilot_runtime.config import Settings
     from copilot_runtime.threads.export import ImportProgress
-    from copilot_runtime.threads.store import Thread, ThreadStore
+    from copilot_runtime.threads.store import DeadRun, Thread, ThreadStore
 
 threads = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -90,7 +91,7 @@ def show(
         if len(latest) > limit:
             _say("There are older threads than these: --limit lists more.")
 
-    _with_store(store or settings.threads, work)
+    _with_store(store, settings, work)
 
 
 @threads.command("export")
@@ -128,7 +129,7 @@ def write_out(
                 record_command(settings, "threads.export", f"{count} to {_name_place(file)}")
             _say(f"Exported {count_words(count, 'thread')}.")
 
-        _with_store(store or settings.threads, work)
+        _with_store(store, settings, work)
 
 
 @threads.command("import")
@@ -172,7 +173,7 @@ def read_in(
                 record_command(settings, "threads.import", f"{subject} from {_name_place(file)}")
             _say(f"{_describe(imported)}.")
 
-        _with_store(store or settings.threads, work, new=True)
+        _with_store(store, settings, work, new=True)
 
 
 @threads.command()
@@ -236,7 +237,7 @@ def assign(
                 subject = f"{plan.count} of {source!r} to {plan.owner!r}"
                 record_command(settings, "threads.assign", subject)
 
-    _with_store(store or settings.threads, work)
+    _with_store(store, settings, work)
 
 
 @threads.command()
@@ -278,7 +279,7 @@ def expire(
         if files:
             _say(f"Deleted {count_words(files, 'file')} of threads that are no more.")
 
-    _with_store(store or settings.threads, work)
+    _with_store(store, settings, work)
 
 
 def _name_place(file: Path | None) -> str:
@@ -329,15 +330,17 @@ async def _forget_files(
 
 
 def _with_store(
-    address: str,
+    address: str | None,
+    settings: "Settings",
     work: Callable[["ThreadStore"], Awaitable[None]],
     *,
     new: bool = False,
 ) -> None:
-    """Do work with the store of an address. Only a `new` file may be made."""
+    """Do work with the store of an address, or of the settings. Only a `new` file may be made."""
     from copilot_runtime.threads.sqlite import SqliteThreads
     from copilot_runtime.threads.url import build_store
 
+    address = address or settings.threads
     if address.partition(":")[0] == "memory":
         raise ConfigurationFailed(
             "The threads are in the memory of a server, where no other program can read them.",
@@ -349,6 +352,8 @@ def _with_store(
         raise ConfigurationFailed(
             f"There is no file {str(store.path)!r}.", hint="Give --store, such as sqlite:PATH."
         )
+
+    store.on_dead_run = partial(_record_dead_run, settings)
 
     async def open_store() -> None:
         async with aclosing(store):
@@ -437,3 +442,11 @@ def _describe(imported: "ImportProgress") -> str:
 def _say(text: str) -> None:
     start = "\r" if sys.stderr.isatty() else ""
     typer.echo(f"{start}{text}", err=True)
+
+
+def _record_dead_run(settings: "Settings", run: "DeadRun") -> None:
+    """Write down that a run was ended for a server that died: who opens its store does that."""
+    from copilot_runtime.cli.audit import write_record
+    from copilot_runtime.runtime.audit import build_dead_run_record
+
+    write_record(settings, build_dead_run_record(run))

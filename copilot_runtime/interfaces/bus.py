@@ -33,6 +33,8 @@ class LogWriter:
         """The messages of the request that are new in its thread."""
         self.failed: Future[Exception] = get_running_loop().create_future()
         """Done, with the reason, once the log takes nothing more but a last event."""
+        self.is_lost = False
+        """Whether another process has ended the run, because it took this one for dead."""
 
 
 class Bus:

@@ -6,6 +6,8 @@ from copilot_runtime.interfaces.run_input import RunInput
 from copilot_runtime.messages import TextMessage
 from copilot_runtime.security.audit.entry import AuditRecord, Outcome, describe_identity
 from copilot_runtime.security.audit.log import AuditLog
+from copilot_runtime.threads.recovery import INTERRUPTED
+from copilot_runtime.threads.store import DeadRun
 
 
 class RunAudit:
@@ -27,6 +29,10 @@ class RunAudit:
                 is_stopped = event.error.code == Cancelled.code
                 reason = "" if is_stopped else f"{event.error.code}: {event.error.message}"
                 self._record(run, "run.end", "stopped" if is_stopped else "failed", reason)
+
+    def feed_dead_run(self, run: DeadRun) -> None:
+        """Take a run that this process has ended for one that died."""
+        self._log.record(build_dead_run_record(run))
 
     def refuse(self, run: RunInput, error: BaseException) -> None:
         """Take a run that did not begin, and why."""
@@ -52,6 +58,20 @@ class RunAudit:
                 **describe_identity(run.identity, run.user),
             )
         )
+
+
+def build_dead_run_record(run: DeadRun) -> AuditRecord:
+    """Return the end of a run that was ended for a process that died."""
+    error = INTERRUPTED.error
+    return AuditRecord(
+        action="run.end",
+        outcome="failed",
+        reason=f"{error.code}: {error.message} Its process died, and another one ended it.",
+        user=run.thread.owner,
+        thread=run.thread.id,
+        run=run.run_id,
+        agent=run.agent,
+    )
 
 
 def _find_question(run: RunInput) -> str:

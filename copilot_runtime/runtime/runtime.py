@@ -464,11 +464,20 @@ class Runtime:
         self._notify(request, started)
         return writer
 
-    def _notify(self, request: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
-        """Tell the listener and the audit log of the beginning or the end of a run."""
+    def _notify(
+        self,
+        request: RunInput,
+        event: RunStarted | RunFinished | RunFailed,
+        *,
+        is_lost: bool = False,
+    ) -> None:
+        """Tell the listener and the audit log of the beginning or the end of a run.
+
+        The end of one that is lost is written into the audit log by the process that ended it.
+        """
         if self._listener is not None:
             self._listener(request, event)
-        if self._audit is not None:
+        if self._audit is not None and not is_lost:
             self._audit.feed(request, event)
 
     async def _drive(self, run: Run, agent: Agent, writer: LogWriter) -> None:
@@ -511,7 +520,7 @@ class Runtime:
                     await self._end(run, writer, last, error)
             finally:
                 run.slot.run = None
-                self._notify(run.request, last)
+                self._notify(run.request, last, is_lost=writer.is_lost)
                 if run.span.is_recording:
                     end_run_span(run.span, _name_outcome(last), error)
                 if run.is_attached:  # and stays in memory until its reader has left

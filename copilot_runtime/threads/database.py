@@ -22,6 +22,7 @@ from copilot_runtime.threads.rows import (
     from_datetime,
 )
 from copilot_runtime.threads.store import (
+    DeadRun,
     RunningRun,
     Segment,
     StoredRun,
@@ -141,7 +142,9 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         """End a run whose process died. Returns whether there was such a run."""
         now = self._clock.now()
         end = partial(transactions.end_dead_run, key=key, log_id=log_id, now=now)
-        return await self._do(end)
+        dead = await self._do(end)
+        self._report_dead_runs(dead)
+        return bool(dead)
 
     async def begin(self, run: RunInput) -> Sequence[Message]:
         """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep.
@@ -153,12 +156,13 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         now = self._clock.now()
         undo = partial(transactions.undo_begin, key=key, run=now)
         try:
-            open_run, new = await self._begin(key, run, now)
+            open_run, new, dead = await self._begin(key, run, now)
         except asyncio.CancelledError:  # it may have been begun all the same
             task = asyncio.create_task(self._do(undo), name=f"undo:{run.log_id}")
             self._undoing.add(task)
             task.add_done_callback(self._finish_undo)
             raise
+        self._report_dead_runs(dead)
         if run.log_id in self._running:
             await self._do(undo)
             raise log_id_in_use(run.log_id)
@@ -167,10 +171,10 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
 
     async def _begin(
         self, key: ThreadKey, run: RunInput, now: int
-    ) -> tuple[OpenRun, Sequence[Message]]:
-        async def begin(db: Transaction) -> tuple[OpenRun, Sequence[Message]]:
-            thread, new = await transactions.begin_run(db, key=key, run=run, now=now)
-            return OpenRun(key, (thread, now), db.server), new
+    ) -> tuple[OpenRun, Sequence[Message], Sequence[DeadRun]]:
+        async def begin(db: Transaction) -> tuple[OpenRun, Sequence[Message], Sequence[DeadRun]]:
+            thread, new, dead = await transactions.begin_run(db, key=key, run=run, now=now)
+            return OpenRun(key, (thread, now), db.server), new, dead
 
         try:
             return await self._do(begin)
@@ -367,8 +371,14 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
 
     async def _end_dead_runs(self, database: Database) -> None:
         """End the runs of servers that died, in a database that was just opened."""
-        if count := await database.do(partial(transactions.end_dead_runs, now=self._clock.now())):
-            logger.warning("Ended %s runs that a server left unfinished", count)
+        if dead := await database.do(partial(transactions.end_dead_runs, now=self._clock.now())):
+            logger.warning("Ended %s runs that a server left unfinished", len(dead))
+        self._report_dead_runs(dead)
+
+    def _report_dead_runs(self, runs: Sequence[DeadRun]) -> None:
+        if self.on_dead_run is not None:
+            for run in runs:
+                self.on_dead_run(run)
 
     @abstractmethod
     async def _write(self, parts: Sequence[tuple[Place, Segment]]) -> None:

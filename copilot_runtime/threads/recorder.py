@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from time import monotonic, perf_counter
 
 from copilot_runtime.concurrency import contain
-from copilot_runtime.errors import CopilotError, Misuse, StoreFailed
+from copilot_runtime.errors import CopilotError, Interrupted, Misuse, StoreFailed
 from copilot_runtime.events import LAST, Event, RunFailed, RunFinished, RunStarted
 from copilot_runtime.interfaces.bus import START, Batch, Bus, Cursor, LogWriter
 from copilot_runtime.interfaces.run_input import RunInput
@@ -224,6 +224,8 @@ class Recorder(Bus):
         run, queued_last = write.run, self._commits.discard(write.run)
         run.fail(error)
         run.has_gap = True
+        if isinstance(error, Interrupted):
+            run.writer.is_lost = True
         cause = error.__cause__ or error
         unforeseen = None if isinstance(error, CopilotError) else error
         logger.error(

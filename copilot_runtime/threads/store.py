@@ -101,6 +101,14 @@ class RunningRun(NamedTuple):
     server: str
 
 
+class DeadRun(NamedTuple):
+    """A run whose process died, and that another one has ended."""
+
+    thread: ThreadKey
+    run_id: str
+    agent: str
+
+
 class ThreadStore:
     """Stores threads, their runs and the events of these.
 
@@ -119,6 +127,8 @@ class ThreadStore:
     """The database that processes of any machines may share."""
     on_renewal: Callable[[], None] | None = None
     """Called when this process has another address, because the others took it for dead."""
+    on_dead_run: Callable[[DeadRun], None] | None = None
+    """Called with each run that this process, and no other one, has ended for one that died."""
 
     async def open(self) -> None:
         """Make ready, and end the runs of servers that died. May be called twice."""

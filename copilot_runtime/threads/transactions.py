@@ -31,7 +31,14 @@ from copilot_runtime.threads.rows import (
     build_thread,
     from_datetime,
 )
-from copilot_runtime.threads.store import RunningRun, Segment, StoredRun, Thread, ThreadKey
+from copilot_runtime.threads.store import (
+    DeadRun,
+    RunningRun,
+    Segment,
+    StoredRun,
+    Thread,
+    ThreadKey,
+)
 from copilot_runtime.threads.validation import busy
 
 Place = tuple[int, int]
@@ -158,27 +165,29 @@ class ServerLost(Exception):
 
 async def begin_run(
     db: Transaction, *, key: ThreadKey, run: RunInput, now: int
-) -> tuple[int, Sequence[Message]]:
+) -> tuple[int, Sequence[Message], Sequence[DeadRun]]:
     """Add a run, whose number is `now`, and its thread if need be.
 
     Raises `ThreadBusy`, `DuplicateRun` for one that has begun before, and `NotFound` if the thread
     has been deleted since.
 
-    Returns the number of the thread, and the messages that are new in it.
+    Returns the number of the thread, the messages that are new in it, and the run of a server that
+    died which was ended for that.
     """
+    dead: Sequence[DeadRun] = ()
     await db.check_server()
     agent = run.agent_name
     thread, running, server, is_new = await db.lock_thread(key, agent, now, run=now)
     place = (thread, now)
     if not is_new:
         if running == now and server == db.server:  # it had been done
-            return thread, _messages_of(await _read_head(db, place))
+            return thread, _messages_of(await _read_head(db, place)), dead
         if is_duplicate(run, await _list_logs(db, thread, run.run_id)):
             raise build_duplicate_error(run.run_id)
         if running is not None:
             if server == db.server or await db.is_alive(server):
                 raise busy(key)
-            await _end_dead_runs(db, server, [(thread, running)], now=now)
+            dead = await _end_dead_runs(db, server, [(thread, running)], now=now)
         await db.execute(
             "UPDATE copilot_threads SET updated = ?, last_run = ?, running = ?, server = ?"
             " WHERE id = ?",
@@ -202,7 +211,7 @@ async def begin_run(
     )
     if not count:
         raise build_deletion_error()
-    return thread, new
+    return thread, new, dead
 
 
 async def undo_begin(db: Transaction, *, key: ThreadKey, run: int) -> None:
@@ -244,9 +253,9 @@ async def write_segments(
     await db.write(now, parts, ended)
 
 
-async def end_dead_runs(db: Transaction, *, now: int) -> int:
-    """End all runs of servers that died. Returns how many."""
-    count = 0
+async def end_dead_runs(db: Transaction, *, now: int) -> Sequence[DeadRun]:
+    """End all runs of servers that died, and return them."""
+    dead: list[DeadRun] = []
     for server in await db.list_servers():
         if await db.is_alive(server):
             continue
@@ -255,14 +264,16 @@ async def end_dead_runs(db: Transaction, *, now: int) -> int:
             " ORDER BY id FOR UPDATE SKIP LOCKED",
             server,
         )
-        await _end_dead_runs(db, server, [(thread, run) for thread, run in rows], now=now)
+        places = [(thread, run) for thread, run in rows]
+        dead += await _end_dead_runs(db, server, places, now=now)
         await db.delete_server(server)
-        count += len(rows)
-    return count
+    return dead
 
 
-async def end_dead_run(db: Transaction, *, key: ThreadKey, log_id: str, now: int) -> bool:
-    """End one run of a server that died. Returns whether there was one."""
+async def end_dead_run(
+    db: Transaction, *, key: ThreadKey, log_id: str, now: int
+) -> Sequence[DeadRun]:
+    """End one run of a server that died, and return it if there was one."""
     rows = await db.fetch(
         "SELECT copilot_threads.id, running, server FROM copilot_threads JOIN copilot_runs"  # noqa: S608  # ours
         " ON copilot_runs.thread = copilot_threads.id AND copilot_runs.id = running"
@@ -271,9 +282,8 @@ async def end_dead_run(db: Transaction, *, key: ThreadKey, log_id: str, now: int
     )
     for thread, run, server in rows:
         if server != db.server and not await db.is_alive(server):
-            await _end_dead_runs(db, server, [(thread, run)], now=now)
-            return True
-    return False
+            return await _end_dead_runs(db, server, [(thread, run)], now=now)
+    return ()
 
 
 async def find_running(db: Transaction, *, key: ThreadKey) -> RunningRun | None:
@@ -486,14 +496,15 @@ async def move_events(db: Transaction, place: Place, events: Sequence[Event]) ->
         )
 
 
-async def end_run(db: Transaction, server: Any, run: EndedRun, *, now: int) -> None:
+async def end_run(db: Transaction, server: Any, run: EndedRun, *, now: int) -> bool:
     """Store the shortened log of a run of a server that has ended, and the names of what it made.
 
-    Nothing happens if the run was ended before, or its thread deleted.
+    Nothing happens if the run was ended before, or its thread deleted. Returns whether it was ended
+    now.
     """
     # first, as everywhere, so that no two servers wait for each other
     if not await _free_thread(db, run.place, server):
-        return
+        return False
     ended = await db.execute(
         "UPDATE copilot_runs SET ended = ?, log = ? WHERE thread = ? AND id = ?",
         *(now, encode(run.log), *run.place),
@@ -501,17 +512,32 @@ async def end_run(db: Transaction, server: Any, run: EndedRun, *, now: int) -> N
     if ended:  # else it was deleted meanwhile
         await db.delete_events(run.place)
         await db.add_names(run.place[0], run.names)
+    return ended > 0
 
 
 async def _end_dead_runs(
     db: Transaction, server: Any, places: Sequence[Place], *, now: int
-) -> None:
-    """End runs of a server that died."""
+) -> Sequence[DeadRun]:
+    """End runs of a server that died, and return those that were not ended before."""
     await db.bury_server(server)
     events = await db.read_events(server, places)
+    dead: list[DeadRun] = []
     for place in places:
         log = complete_log(await _read_head(db, place), events[place])
-        await end_run(db, server, EndedRun(place, log, collect_names(log)), now=now)
+        if await end_run(db, server, EndedRun(place, log, collect_names(log)), now=now):
+            dead.append(await _read_dead_run(db, place))
+    return dead
+
+
+async def _read_dead_run(db: Transaction, place: Place) -> DeadRun:
+    rows = await db.fetch(
+        "SELECT owner, copilot_threads.thread, run_id, copilot_runs.agent FROM copilot_threads"
+        " JOIN copilot_runs ON copilot_runs.thread = copilot_threads.id"
+        " WHERE copilot_runs.thread = ? AND copilot_runs.id = ?",
+        *place,
+    )
+    [(owner, thread, run_id, agent)] = rows
+    return DeadRun(ThreadKey(owner, thread), run_id, agent)
 
 
 async def _free_thread(db: Transaction, place: Place, server: Any) -> bool:

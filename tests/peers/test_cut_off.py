@@ -1,6 +1,7 @@
 """A server that is cut off from PostgreSQL has no effect that another one has again."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from copilot_runtime import Settings, action
 from copilot_runtime.agents.assistant.agent import AssistantAgent
 from copilot_runtime.agents.assistant.folder import AssistantFolder
+from copilot_runtime.config.audit import AuditSettings
 from copilot_runtime.events import Events
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.testing import Gate, ScriptedAdapter, call, say
@@ -21,7 +23,7 @@ from tests.agents.planner.wire import join_wire
 from tests.agents.sdk_model import Output, PlayingModel, text
 from tests.agents.sdk_model import call as sdk_call
 from tests.wire_agui.http import Browser, Event
-from tests.wire_agui.server import browsing
+from tests.wire_agui.server import Parrot, browsing
 
 pytestmark = pytest.mark.anyio
 
@@ -117,6 +119,29 @@ async def ask_until_answered(browser: Browser) -> list[Event]:
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take PostgreSQL as one that has run for long: servers need no time to come back to it."""
     monkeypatch.setattr(transaction, "LEASE", 0)
+
+
+async def test_a_run_that_another_server_has_ended_has_one_end_in_the_audit_log(
+    database: str, tmp_path: Path
+) -> None:
+    gate, file = Gate(), tmp_path / "audit.jsonl"
+    audit = AuditSettings(file=str(file))
+    async with (
+        join_wire(database) as wire,
+        browsing(Parrot(gate=gate), settings=Settings(threads=wire.url, audit=audit)) as one,
+        browsing(settings=Settings(threads=database, audit=audit)) as other,
+    ):
+        asked = asyncio.create_task(one.run(run="r1"))
+        await gate.wait_for_event()
+        wire.cut()
+        await ask_until_answered(other)
+        await wire.join()
+        gate.release(99)
+        await asked
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    [end] = [line for line in lines if line["action"] == "run.end" and line["run"] == "r1"]
+
+    assert "Its process died, and another one ended it." in end["reason"]
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,8 @@ class Request:
         """What a service signs, where it is not the method and the path."""
         self.thread = ""
         """The thread that it is asked of."""
+        self.run = ""
+        """The client's id of the run that it asks for."""
         self.is_read: bool | None = None
         """Whether it only reads; None is by its method."""
         self.starts_run = False

@@ -40,11 +40,12 @@ class RequestAudit:
             who = {**describe_identity(error.identity, None), "address": address}
         self._log.record(
             AuditRecord(
-                action=request.action or f"{request.method or 'CONNECT'} {request.path[:200]}",
+                action=request.action or _name_request(request),
                 outcome=outcome,
                 reason=reason,
                 status=status or None,
                 thread=request.thread,
+                run=request.run,
                 **who,
             )
         )
@@ -52,6 +53,11 @@ class RequestAudit:
     def _is_read(self, request: Request) -> bool:
         is_read = request.method in _READ_METHODS if request.is_read is None else request.is_read
         return is_read and not self._reads
+
+
+def _name_request(request: Request) -> str:
+    """Return the method and the path below the URL; at the URL itself, the method alone."""
+    return f"{request.method or 'CONNECT'} {request.path[:200]}".rstrip()
 
 
 def _find_status(error: BaseException | None) -> int:

@@ -83,6 +83,25 @@ async def test_who_did_what_on_which_thread_is_written_down(tmp_path: Path) -> N
     assert (start["address"], start["agent"], len(start["key"])) == ("127.0.0.1", "default", 16)
 
 
+async def test_a_request_that_comes_again_is_written_down_with_its_run(tmp_path: Path) -> None:
+    async with entering(tmp_path, settings=audited(tmp_path)) as server:
+        ada = server.bearer(await issue_key(server.keys, "ada"))
+        for _ in range(2):
+            await ada.run(thread="t", run="r7")
+        await log_of(server, tmp_path)
+    lines = [(line["action"], line.get("run")) for line in read(tmp_path / "audit.jsonl")]
+
+    assert lines == [("run.start", "r7"), ("run.end", "r7"), ("run", "r7")]
+
+
+async def test_what_was_not_let_in_at_the_url_itself_is_a_method_alone(tmp_path: Path) -> None:
+    async with entering(tmp_path, settings=audited(tmp_path)) as server:
+        await gql(server.browser(), "{ hello }")
+        found = await log_of(server, tmp_path)
+
+    assert found == [(None, None, "POST", None, "refused")]
+
+
 async def test_what_was_refused_is_written_down_with_the_reason(tmp_path: Path) -> None:
     settings = audited(tmp_path).model_copy(
         update={"limits": Settings.model_validate({"limits": {"requests_per_key": "2/day"}}).limits}

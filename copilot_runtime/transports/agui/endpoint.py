@@ -133,7 +133,8 @@ class AguiEndpoint(Transport):
         match operation.name:
             case "run" | "ask" | "suggest":
                 run = await self._run_input(operation, request.caller)
-                request.starts_run, request.thread = True, run.thread_id
+                request.starts_run = True
+                request.thread, request.run = run.thread_id, run.run_id
                 if run.properties.get(PROPERTY) is not None:
                     answer = self._answer_app(run, request, self._negotiate(operation))
                     await run_until_disconnect(answer, request.receive, None)

@@ -288,6 +288,13 @@ def fill(path: Path, count: int = 10, **options: Any) -> AuditLog:
     return log
 
 
+def test_only_its_owner_can_read_a_log_and_what_is_beside_it(tmp_path: Path) -> None:
+    AuditLog(tmp_path / "a.jsonl", max_bytes=1).write([record_of()])
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+
+    assert modes == dict.fromkeys(("a.jsonl", "a-000000000001.jsonl", "a.jsonl.lock"), 0o600)
+
+
 def test_a_log_is_intact_also_over_several_files(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     fill(path, 100, max_bytes=4096)

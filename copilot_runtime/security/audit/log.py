@@ -124,7 +124,7 @@ class AuditLog:
         one whose last line is none.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._lock(), self._open() as file:
+        with self._lock(), _open_private(self.path) as file:
             tail = read_tail(file, self.path)
             before = size = file.seek(0, os.SEEK_END)
             lines: list[bytes] = []
@@ -165,13 +165,9 @@ class AuditLog:
     @contextmanager
     def _lock(self) -> Generator[None]:
         """Write alone, whatever other processes do."""
-        with self.path.with_name(f"{self.path.name}.lock").open("ab") as lock:
+        with _open_private(self.path.with_name(f"{self.path.name}.lock")) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
-
-    def _open(self) -> BinaryIO:
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        return os.fdopen(descriptor, "r+b", buffering=0)
 
     def _try_rotate(self, tail: Tail) -> None:
         """Rotate, or go on with a file that grows: what is written must not be written again."""
@@ -198,10 +194,16 @@ class AuditLog:
             tail.hash,
             self._key,
         )
-        with self._open() as file:
+        with _open_private(self.path) as file:
             _write(file, line, 0)
         for old in list_files(self.path)[: -self._max_files]:
             old.unlink()
+
+
+def _open_private(path: Path) -> BinaryIO:
+    """Open a file to append to; if there is none, one is made that only its owner may read."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    return os.fdopen(descriptor, "r+b", buffering=0)
 
 
 def _write(file: BinaryIO, data: bytes, size: int) -> None:

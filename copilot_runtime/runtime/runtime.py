@@ -39,6 +39,7 @@ from copilot_runtime.events import (
     Usage,
 )
 from copilot_runtime.expiry import ExpiryQueue
+from copilot_runtime.formatting import count_words
 from copilot_runtime.hooks import Hooks, call, call_quietly, trace_early_calls
 from copilot_runtime.interfaces.action import Action
 from copilot_runtime.interfaces.agent import Agent, Agents, Middleware, SupportsRun
@@ -345,7 +346,11 @@ class Runtime:
         """
         self.close_admission()
         self._old_logs.clear()
-        for run in self.active_runs():
+        if cut_off := self.active_runs():
+            count = count_words(len(cut_off), "answer")
+            logger.info("Cut off %s as %s", count, Interrupted.code)
+        for run in cut_off:
+            logger.debug("Cut off in thread %s: run %s", run.request.thread_id, run.request.run_id)
             run.stop(keep_log=True, by_server=True)
         deadline = monotonic() + self.grace
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import resource
 import signal
@@ -24,7 +25,8 @@ from copilot_runtime.adapters.openai import OpenAIAdapter
 from copilot_runtime.adapters.provider_health import ProviderHealth
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.errors import AuthenticationFailed, Misuse, NetworkError, RateLimited
-from copilot_runtime.testing import ScriptedAdapter
+from copilot_runtime.interfaces import RunInput
+from copilot_runtime.testing import Gate, ScriptedAdapter, say
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import Thread, ThreadKey
@@ -273,6 +275,22 @@ def test_a_server_that_is_to_stop_says_so_before_it_takes_no_more(tmp_path: Path
             assert answer.status == 200
         server.process.send_signal(signal.SIGTERM)  # somebody is in a hurry
         assert server.process.wait(60) in (0, -signal.SIGTERM)
+
+
+@pytest.mark.anyio
+async def test_a_server_that_stops_says_how_many_answers_it_cuts_off(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gate = Gate()
+    runtime = CopilotRuntime(ScriptedAdapter(say("Hello"), gate=gate))
+    caplog.set_level(logging.DEBUG, "copilot_runtime")
+    run = RunInput(thread_id="mine", run_id="r1", log_id="r1", messages=())
+    await runtime.conversations.start_once(run)
+    await gate.wait_for_event()
+    await runtime.aclose()
+
+    assert "Cut off 1 answer as RUN_INTERRUPTED" in caplog.messages
+    assert "Cut off in thread mine: run r1" in caplog.messages
 
 
 def test_a_provider_that_fails_again_and_again_is_named_and_the_server_stays_ready() -> None:

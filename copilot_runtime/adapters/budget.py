@@ -9,18 +9,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from importlib.util import find_spec
 
-from copilot_runtime.adapters.context_window import count_characters
-from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
+from copilot_runtime.adapters.estimate import estimate_usage, has_counts, measure_event
 from copilot_runtime.adapters.pricing import find_model_facts, load_prices
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage, RateLimited
-from copilot_runtime.events import (
-    ActionExecutionArgs,
-    Events,
-    ReasoningContent,
-    TextMessageContent,
-    Usage,
-)
+from copilot_runtime.events import Events, Usage
 from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, ModelEndpoint, SupportsStream
 from copilot_runtime.interfaces.run_input import RunInput
 
@@ -89,22 +82,23 @@ class BudgetedAdapter(Adapter):
         """Ask the adapter. Raises `RateLimited` when the budget is spent."""
         spent = self._spent(request.user)
         self._refuse(spent)
-        characters, counted = 0, False
+        characters, is_counted, is_left = 0, False, True
         try:
             async with aclosing(self.adapter.stream(request)) as events:
                 async for event in events:
-                    if isinstance(event, TextMessageContent | ReasoningContent):
-                        characters += len(event.content)
-                    elif isinstance(event, ActionExecutionArgs):
-                        characters += len(event.delta)
-                    elif isinstance(event, Usage):
-                        counted = True
+                    if isinstance(event, Usage) and has_counts(event):
+                        is_counted = True
                         await self._count(event, spent)
+                    else:
+                        characters += measure_event(event)
                     yield event
+            is_left = False
+        except Exception:
+            is_left = False
+            raise
         finally:
-            if characters and not counted:
-                request_size = sum(map(count_characters, request.messages))
-                spent.tokens += (request_size + characters) // CHARACTERS_PER_TOKEN
+            if not is_counted and (characters or is_left):
+                await self._count(estimate_usage(self.adapter, request, characters), spent)
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
         """Return that of the adapter."""

@@ -6,6 +6,7 @@ from operator import attrgetter
 from time import time_ns
 
 from copilot_runtime.adapters.cost import price_usage
+from copilot_runtime.adapters.estimate import CountUsage, count_estimate
 from copilot_runtime.dataclass_copy import copy_with
 from copilot_runtime.events import Event, Events, Usage
 from copilot_runtime.interfaces.adapter import Adapter, ChatRequest
@@ -81,20 +82,23 @@ def end_chat(
 
 
 async def stream_chat(
-    adapter: Adapter, request: ChatRequest, parent: Span, *, agent: Span = NO_SPAN, prompt: str = ""
+    adapter: Adapter,
+    request: ChatRequest,
+    parent: Span,
+    *,
+    agent: Span = NO_SPAN,
+    prompt: str = "",
+    count: CountUsage | None = None,
 ) -> Events:
     """Yield what a model answers, with a span of the request below `parent`.
 
     Its tokens are added to those of `agent`, else of `parent`; `prompt` names the template of the
-    request, if there is one. Raises what the adapter raises.
+    request, if there is one. `count` gets an estimate, as from `count_estimate`, where the
+    provider counts nothing. Raises what the adapter raises.
     """
-    if not parent.is_recording:
-        async with aclosing(adapter.stream(request)) as events:
-            async for event in events:
-                yield event
-        return
-    request = start_chat(adapter, request, parent)
-    request.span.set_attributes({semconv.PROMPT_NAME: prompt or None})
+    if parent.is_recording:
+        request = start_chat(adapter, request, parent)
+        request.span.set_attributes({semconv.PROMPT_NAME: prompt or None})
     answer: list[Event] = []
     usage: Usage | None = None
     first, error, is_complete = 0, None, False
@@ -113,6 +117,8 @@ async def stream_chat(
     finally:
         whose = agent if agent.is_recording else parent
         end_chat(request, whose, answer, usage, first, error, is_complete=is_complete)
+        is_left = not is_complete and error is None
+        count_estimate(adapter, request, answer, usage, is_left=is_left, count=count)
 
 
 def _add_question(span: Span, request: ChatRequest) -> None:

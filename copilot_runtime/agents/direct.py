@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from copilot_runtime.actions.sources import select_actions
 from copilot_runtime.adapters.chat_span import end_chat, start_chat
+from copilot_runtime.adapters.estimate import count_estimate
 from copilot_runtime.adapters.parameters import (
     ParametersLike,
     merge_parameters,
@@ -146,6 +147,7 @@ class DirectAgent(Agent):
             request = await self._build_request(turn.run, server, reading=reading)
         if turn.run.span.is_recording:
             request = start_chat(self.adapter, request, turn.run.span)
+        is_left = True
         try:
             async with aclosing(self.adapter.stream(request)) as events:
                 async for event in events:
@@ -155,23 +157,24 @@ class DirectAgent(Agent):
                                 yield result
                     turn.feed(event)
                     yield event
+            is_left = False
             if request.span.is_recording:
                 _end_span(request, turn)
             if turn.calls:
                 async with aclosing(finish_turn(turn, self.max_turns)) as events:
                     async for event in events:
                         yield event
-        except CopilotError as error:
-            redact_error(error, request.instructions)
-            _end_span(request, turn, error)
-            raise
         except Exception as error:
+            is_left = False
+            if isinstance(error, CopilotError):
+                redact_error(error, request.instructions)
             _end_span(request, turn, error)
             raise
         finally:
             turn.cancel()
             if not request.span.is_ended:  # nobody reads the answer any more
                 _end_span(request, turn, is_complete=False)
+            count_estimate(self.adapter, request, turn.events, turn.usage, is_left=is_left)
 
     async def _build_request(
         self,

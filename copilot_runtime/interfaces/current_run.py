@@ -5,7 +5,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from copilot_runtime.events import Event
+from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces.run_input import RunInput
 
 WaitForStorage = Callable[[], Coroutine[Any, Any, None]]
@@ -26,6 +26,9 @@ class RunSlot:
     wait_for_storage: WaitForStorage | None = None
     """Waits before each effect: for the events of the run so far, as `Bus.wait_for_storage` does,
     or for the word that the plan of a task is still carried out here."""
+    count_usage: Callable[[Usage], None] | None = None
+    """Counts what a request to a model has used and no event says, such as an estimate for one
+    that was stopped; None where nobody counts."""
 
 
 CURRENT_RUN: ContextVar[RunSlot] = ContextVar("CURRENT_RUN")

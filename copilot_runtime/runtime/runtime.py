@@ -275,6 +275,9 @@ class Runtime:
             pending, writer = await self._begin(run, agent, wait)
             run.is_attached = not run.request.detached
             run.slot.run = run.request
+            if self._limiter is not None and self._limiter.counts_tokens:
+                count, own = self._limiter.count_usage_soon, run.request
+                run.slot.count_usage = partial(count, own.identity, own.user)
             if run.request.persist:
                 run.slot.wait_for_storage = partial(self.bus.wait_for_storage, run.log_id)
             run.context.run(CURRENT_RUN.set, run.slot)

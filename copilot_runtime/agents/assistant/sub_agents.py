@@ -16,6 +16,7 @@ from copilot_runtime.events import (
     Subagent,
     Usage,
 )
+from copilot_runtime.interfaces.current_run import CURRENT_RUN
 from copilot_runtime.jsonvalue import get_text, parse_object
 
 
@@ -24,6 +25,8 @@ async def show_sub_agents(
 ) -> Events:
     """Yield the events of an assistant, with the beginning and the end of each sub-agent.
 
+    What sub-agents used that are at work when the answer is stopped counts for the run.
+
     Args:
         events: Those of the assistant, with its calls of sub-agents and their results.
         names: The sub-agents there are.
@@ -31,28 +34,35 @@ async def show_sub_agents(
     """
     arguments: dict[str, list[str]] = {}
     working: dict[str, str] = {}
-    async with aclosing(events):
-        async for event in events:
-            match event:
-                case ActionExecutionStart(call_id=id, name=name) if name == RUN_SUB_AGENT:
-                    arguments[id] = []
-                case ActionExecutionArgs(call_id=id, delta=delta) if id in arguments:
-                    arguments[id].append(delta)
-                case ActionExecutionEnd(call_id=id) if id in arguments:
-                    yield event
-                    fields = parse_object("".join(arguments.pop(id)))
-                    name = strip_prefix(get_text(fields, "agent"))
-                    if name in names:
-                        working[id] = name
-                        yield Subagent(subagent_id=id, status="started", name=name)
-                    continue
-                case ActionExecutionResult(call_id=id, result=result) if id in working:
-                    for count in usage.get(id, ()):
-                        yield count
-                    yield _describe_end(id, working.pop(id), result)
-                case _:
-                    pass
-            yield event
+    try:
+        async with aclosing(events):
+            async for event in events:
+                match event:
+                    case ActionExecutionStart(call_id=id, name=name) if name == RUN_SUB_AGENT:
+                        arguments[id] = []
+                    case ActionExecutionArgs(call_id=id, delta=delta) if id in arguments:
+                        arguments[id].append(delta)
+                    case ActionExecutionEnd(call_id=id) if id in arguments:
+                        yield event
+                        fields = parse_object("".join(arguments.pop(id)))
+                        name = strip_prefix(get_text(fields, "agent"))
+                        if name in names:
+                            working[id] = name
+                            yield Subagent(subagent_id=id, status="started", name=name)
+                        continue
+                    case ActionExecutionResult(call_id=id, result=result) if id in working:
+                        name = working.pop(id)
+                        for count in usage.get(id, ()):
+                            yield count
+                        yield _describe_end(id, name, result)
+                    case _:
+                        pass
+                yield event
+    finally:
+        if working and (slot := CURRENT_RUN.get(None)) is not None and slot.count_usage is not None:
+            for id in working:
+                for count in usage.get(id, ()):
+                    slot.count_usage(count)
 
 
 def _describe_end(id: str, name: str, result: str) -> Event:

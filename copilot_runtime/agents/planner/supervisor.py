@@ -1,7 +1,7 @@
 """Has a model judge outcomes, correct them, and put the outputs of subtasks together."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Literal
 
 from copilot_runtime.adapters.chat_span import stream_chat
@@ -9,7 +9,7 @@ from copilot_runtime.agents.planner.election import describe_task
 from copilot_runtime.agents.planner.plan import TaskState
 from copilot_runtime.agents.planner.roles import TaskContext, TaskResult, Verdict
 from copilot_runtime.agents.planner.tasks import PlanLimits, describe_task_schema
-from copilot_runtime.agents.planner.usage import count_usage
+from copilot_runtime.agents.planner.usage import count_estimates, count_usage
 from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -98,7 +98,7 @@ class ModelSupervisor:
         )
         pieces: list[str] = []
         request = self._build_request(_SUMMARY_INSTRUCTIONS, question)
-        async with aclosing(_stream(self._adapter, request)) as events:
+        async with _stream(self._adapter, request, context) as events:
             async for event in events:
                 if isinstance(event, TextMessageContent):
                     pieces.append(event.content)
@@ -112,7 +112,7 @@ class ModelSupervisor:
         arguments: list[str] = []
         text: list[str] = []
         request = self._build_request(_JUDGE_INSTRUCTIONS, question, (action,))
-        async with aclosing(_stream(self._adapter, request)) as events:
+        async with _stream(self._adapter, request, context) as events:
             async for event in events:
                 match event:
                     case ActionExecutionStart():
@@ -141,9 +141,15 @@ class ModelSupervisor:
         )
 
 
-def _stream(adapter: Adapter, request: ChatRequest) -> Events:
-    """Return what the model answers, with a span below that of the task."""
-    return stream_chat(adapter, request, find_current_span())
+@asynccontextmanager
+async def _stream(
+    adapter: Adapter, request: ChatRequest, context: TaskContext
+) -> AsyncGenerator[Events]:
+    """Yield what the model answers, with a span below that of the task."""
+    async with count_estimates(context) as count:
+        answer = stream_chat(adapter, request, find_current_span(), count=count)
+        async with aclosing(answer):
+            yield answer
 
 
 def _is_spent(context: TaskContext) -> bool:

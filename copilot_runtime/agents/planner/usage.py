@@ -1,6 +1,7 @@
 """Counts what the requests to models cost, for the budgets of plans."""
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 
 from copilot_runtime.adapters.cost import price_usage
@@ -21,6 +22,17 @@ async def count_usage(usage: Usage, context: TaskContext) -> None:
         await load_prices()
         dollars = price_usage(usage)
     await context.add_usage((usage.input_tokens or 0) + (usage.output_tokens or 0), dollars)
+
+
+@asynccontextmanager
+async def count_estimates(context: TaskContext) -> AsyncGenerator[Callable[[Usage], None]]:
+    """Yield what takes usage that no event says; all of it is counted for a task at the end."""
+    usages: list[Usage] = []
+    try:
+        yield usages.append
+    finally:
+        for usage in usages:
+            await count_usage(usage, context)
 
 
 class PlanUsage:

@@ -11,7 +11,7 @@ from copilot_runtime.actions.results import serialize_result
 from copilot_runtime.agents.planner.election import describe_task
 from copilot_runtime.agents.planner.plan import Call, Plan, Reply, TaskState
 from copilot_runtime.agents.planner.roles import AgentQuestion, Pause, TaskContext, TaskResult
-from copilot_runtime.agents.planner.usage import count_usage
+from copilot_runtime.agents.planner.usage import count_estimates, count_usage
 from copilot_runtime.agents.tool_loop import ToolLoopAgent
 from copilot_runtime.agui.messages import decode_messages, encode_messages
 from copilot_runtime.concurrency import call
@@ -123,18 +123,19 @@ class AgentWorker:
         )
         # what is called beside the journal has to wait for the word that nobody else has the task
         wait = context.check_lease if state.is_opaque else None
-        with trace_block(span), _act_in(run, wait):
-            if state.replies:
-                run = replace(run, messages=decode_messages(as_list(state.messages)))
-            else:
-                run = await self._add_calls(run, actions, state, context)
-            return await self._read(
-                ToolLoopAgent(
-                    agent, max_turns=self._max_turns, action_timeout=self._action_timeout
-                ),
-                run,
-                context,
-            )
+        async with count_estimates(context) as count:
+            with trace_block(span), _act_in(run, wait, count):
+                if state.replies:
+                    run = replace(run, messages=decode_messages(as_list(state.messages)))
+                else:
+                    run = await self._add_calls(run, actions, state, context)
+                return await self._read(
+                    ToolLoopAgent(
+                        agent, max_turns=self._max_turns, action_timeout=self._action_timeout
+                    ),
+                    run,
+                    context,
+                )
 
     async def _write_prompt(self, state: TaskState, context: TaskContext) -> str:
         """Return what an agent is told of a task: without earlier plans, where those fail."""
@@ -212,9 +213,11 @@ class AgentWorker:
 
 
 @contextmanager
-def _act_in(run: RunInput, wait_for_storage: WaitForStorage | None) -> Generator[None]:
+def _act_in(
+    run: RunInput, wait_for_storage: WaitForStorage | None, count: Callable[[Usage], None]
+) -> Generator[None]:
     """Let what an agent calls see its own run: that of the request may be over."""
-    token = CURRENT_RUN.set(RunSlot(run, wait_for_storage=wait_for_storage))
+    token = CURRENT_RUN.set(RunSlot(run, wait_for_storage=wait_for_storage, count_usage=count))
     try:
         yield
     finally:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from math import ceil
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from copilot_runtime.concurrency import retrieve_exception
+from copilot_runtime.concurrency import has_running_loop, retrieve_exception
 from copilot_runtime.config.limits import LimitSettings, parse_rate
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.events import Usage
@@ -214,6 +214,11 @@ class Limiter:
             for usage in usages:
                 dollars += await self._price(usage) or Decimal(0)
         await self._count(identity, owner, tokens, dollars)
+
+    def count_usage_soon(self, identity: Identity, owner: str | None, usage: Usage) -> None:
+        """Count what a run has used and no event of it says."""
+        if has_running_loop():  # else the run was left behind, and is only collected
+            self._spawn(self.count_usage(identity, owner, [usage]), "count usage")
 
     def count_soon(self, owner: str | None, tokens: int, dollars: float) -> None:
         """Count what was used for somebody beside their runs."""

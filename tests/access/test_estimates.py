@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from copilot_runtime import ChatRequest, Events
-from copilot_runtime.adapters.scripted import Gate, say
+from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call, say
+from copilot_runtime.agents.assistant.agent import AssistantAgent
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.errors import NetworkError, RateLimited
 from copilot_runtime.events import Usage
 from copilot_runtime.interfaces.adapter import Adapter, ModelEndpoint
 from tests.access.credentials import issue_key
 from tests.access.server import entering, settings_of
+from tests.agents.assistant.test_agent import write_files
 from tests.agents.planner.planners import build_planner, write_plan
 from tests.wire.documents import chat
 from tests.wire_agui.http import Browser, run_input, user
@@ -194,3 +196,26 @@ async def test_a_task_of_a_plan_that_is_stopped_half_way_counts(tmp_path: Path) 
 
     assert details["status"] == "stopped"
     assert details["tokens"] >= CHUNKS * 100
+
+
+async def test_a_sub_agent_at_work_counts_when_the_answer_is_stopped(tmp_path: Path) -> None:
+    usage = Usage(model="gpt-4o", provider="openai", input_tokens=300, output_tokens=200)
+    order = [*call("run_sub_agent", {"agent": "clerk", "prompt": "Count."}), usage]
+    gate = Gate()
+    model = ScriptedAdapter(order, say([CHUNK] * CHUNKS), gate=gate)
+    folder = write_files(
+        tmp_path, boss="---\ntools: run_sub_agent\n---\nYou lead.", clerk="You count."
+    )
+    boss = AssistantAgent("boss", folder, model)
+    async with (
+        asking(tmp_path, model, agents={"boss": boss}) as ada,
+        ada.running(agent="boss", messages=[user()]) as answer,
+    ):
+        gate.release(len(order) + CHUNKS)
+        async with asyncio.timeout(20):
+            await gate.wait_for_event()
+        await ada.ask("POST", "/agent/boss/stop/t")
+        await answer.rest()
+        tokens, _ = await wait_for_usage(ada, 501)
+
+    assert 2_400 <= tokens < 2_400 + TOOLS

@@ -583,7 +583,7 @@ class CopilotRuntime:
             transcriber=self.transcriber,
             knowledge=self.knowledge,
             traces=traces,
-            plans=build_plan_access(self._registry, traces),
+            plans=build_plan_access(self._registry, traces, self.limiter),
             analyst=build_analyst_access(self._registry),
             events=build_event_access(self.settings, self.events, self.knowledge),
             tools=find_catalogs(self.runtime.sources),

@@ -216,13 +216,15 @@ def limit_plans(agents: AgentRegistry, limiter: "Limiter | None") -> None:
         engine.listen(PlanUsage(limiter.count_soon).feed)
 
 
-def build_plan_access(agents: AgentRegistry, traces: "TraceAccess") -> "PlanAccess | None":
+def build_plan_access(
+    agents: AgentRegistry, traces: "TraceAccess", limiter: "Limiter | None"
+) -> "PlanAccess | None":
     """Return what has the plans of agents, if one of them plans, or may."""
     if not (agents.is_open or any(map(has_plans, agents.lasting.values()))):
         return None
     from copilot_runtime.transports.plans.access import PlanAccess
 
-    return PlanAccess(agents, traces.allows)
+    return PlanAccess(agents, traces.allows, limiter)
 
 
 def build_analyst_access(agents: AgentRegistry) -> "AnalystAccess | None":

@@ -281,11 +281,7 @@ class PlanEngine:
         if (run := self._runs.get(plan_id)) is not None and run.plan.is_over:
             await asyncio.wait([run.ended])
         plan = await self.get(plan_id)
-        state = _find_task(plan, task_id)
-        if not plan.is_over:
-            raise Misuse("The plan is not over yet.", hint="Stop it first, or wait for its end.")
-        if state.status == "finished":
-            raise Misuse(f"The task {state.task.name!r} has finished.")
+        check_retry(plan, task_id)
         lease, entries = await self.log.claim_plan(
             plan_id, plan.number + 1, [TaskReopened(task_id=task_id)]
         )
@@ -473,6 +469,15 @@ class PlanEngine:
             self._replaced.add(before.ended)
             before.ended.add_done_callback(self._replaced.discard)
         run.start()
+
+
+def check_retry(plan: Plan, task_id: str) -> None:
+    """Raise `NotFound` or `Misuse` for a task that cannot be done again."""
+    state = _find_task(plan, task_id)
+    if not plan.is_over:
+        raise Misuse("The plan is not over yet.", hint="Stop it first, or wait for its end.")
+    if state.status == "finished":
+        raise Misuse(f"The task {state.task.name!r} has finished.")
 
 
 def _find_task(plan: Plan, task_id: str) -> TaskState:

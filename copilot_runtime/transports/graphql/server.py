@@ -193,6 +193,8 @@ class GraphQLServer:
         found = [response.add_trace(run, properties) for run in context.started[-1:]]
         more = {"extensions": found[0]} if found and found[0] else {}
         if isinstance(result, ExecutionResult):
+            for error in result.errors or ():
+                context.request.set_retry_after(error.original_error)
             body, status = _build_body(result)
             await response.json({**body, **more}, status)
             return

@@ -6,15 +6,15 @@ that of its thread, as the thread itself does. For all others it does not exist.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from starlette.types import Scope
 
 from copilot_runtime.agents.planner.agent import PlannerAgent
-from copilot_runtime.agents.planner.engine import PlanEngine
+from copilot_runtime.agents.planner.engine import PlanEngine, check_retry
 from copilot_runtime.agents.planner.events import ANSWERS, ROOT, Answer, PlanEntry
 from copilot_runtime.agents.planner.feed import TaskText
 from copilot_runtime.agents.planner.log import PlanQuery, PlanSummary, build_missing_error
@@ -26,6 +26,9 @@ from copilot_runtime.interfaces.caller import Caller
 from copilot_runtime.jsonvalue import JsonValue
 from copilot_runtime.threads.store import ThreadKey
 
+if TYPE_CHECKING:
+    from copilot_runtime.security.limits.limiter import Limiter
+
 MOST_PLANS = 200
 """Plans in one answer."""
 MOST_NOTE = 20_000
@@ -33,6 +36,9 @@ MOST_NOTE = 20_000
 
 _STATUSES: tuple[Status, ...] = ("running", "waiting", "finished", "failed", "stopped")
 """Where a plan can be."""
+
+_REFUSALS: frozenset[Answer] = frozenset(("reject", "fail"))
+"""Answers that give up what is asked about: like a stop, they are always possible."""
 
 IsOperator = Callable[[Scope, Mapping[str, str], Caller], bool]
 
@@ -62,12 +68,16 @@ class PlanAccess:
     """Has the plans of all planners for those who may see them.
 
     What somebody may not see is `NotFound`, in the words for what does not exist. All methods
-    raise `StoreFailed` if plans cannot be read.
+    raise `StoreFailed` if plans cannot be read. What has a plan work counts as a run, and raises
+    `QuotaExceeded` before it changes anything, if a `limiter` is given.
     """
 
-    def __init__(self, agents: Agents, is_operator: IsOperator) -> None:
+    def __init__(
+        self, agents: Agents, is_operator: IsOperator, limiter: "Limiter | None" = None
+    ) -> None:
         self._agents = agents
         self._is_operator = is_operator
+        self._limiter = limiter
 
     def identify(self, scope: Scope, headers: Mapping[str, str], caller: Caller) -> PlanViewer:
         """Return who sends a request."""
@@ -134,10 +144,13 @@ class PlanAccess:
     async def retry(self, viewer: PlanViewer, plan_id: str, task_id: str = ROOT) -> Plan:
         """Have a task done again that did not finish, or all such tasks, and return the plan.
 
-        Raises `Misuse` for a plan that is not over, and for a task that has finished.
+        Counts as a question. Raises `Misuse` for a plan that is not over, and for a task that has
+        finished.
         """
         engine = await self._find_engine(viewer, plan_id)
-        await engine.retry(plan_id, task_id)
+        check_retry(await engine.get(plan_id), task_id)
+        async with self._admit(viewer, plan_id, is_continuation=False):
+            await engine.retry(plan_id, task_id)
         return await engine.get(plan_id)
 
     async def answer(
@@ -151,7 +164,8 @@ class PlanAccess:
     ) -> Plan:
         """Answer an open question, and return the plan. Raises `Misuse` for what is no answer.
 
-        `payload` is for the assistant, if it was its question.
+        `payload` is for the assistant, if it was its question. To have done again what was
+        interrupted counts as a question; other answers go on with what is counted.
         """
         engine = await self._find_engine(viewer, plan_id)
         question = (await engine.get(plan_id)).questions.get(question_id)
@@ -164,8 +178,30 @@ class PlanAccess:
         if len(note) > MOST_NOTE:
             raise Misuse(f"The note has {len(note)} characters; at most {MOST_NOTE} fit.")
         user = viewer.caller.user
-        await engine.answer(plan_id, question_id, chosen, note=note, user=user, payload=payload)
+        async with AsyncExitStack() as stack:
+            if question is not None and chosen not in _REFUSALS:
+                is_continuation = chosen != "retry"
+                admission = self._admit(viewer, plan_id, is_continuation=is_continuation)
+                await stack.enter_async_context(admission)
+            await engine.answer(plan_id, question_id, chosen, note=note, user=user, payload=payload)
         return await engine.get(plan_id)
+
+    @asynccontextmanager
+    async def _admit(
+        self, viewer: PlanViewer, plan_id: str, *, is_continuation: bool
+    ) -> AsyncGenerator[None]:
+        """Count what has a plan work, as a run. Raises `QuotaExceeded`."""
+        if self._limiter is None:
+            yield
+            return
+        caller = viewer.caller
+        release = await self._limiter.admit_run(
+            caller.identity, caller.user, f"plan:{plan_id}", is_continuation=is_continuation
+        )
+        try:
+            yield
+        finally:
+            release()
 
     async def _find_engine(self, viewer: PlanViewer, plan_id: str) -> PlanEngine:
         """Return the engine that has a plan. Raises `NotFound`."""

@@ -1,7 +1,7 @@
 """A server with a planner whose roles follow a script, and plans in it."""
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -63,11 +63,18 @@ class Served:
         assert self.client.portal is not None
         return self.client.portal.call(self.engine.submit, build_plan(*tasks, **fields))
 
-    def wait(self, plan_id: str, status: str) -> Any:
+    def wait(self, plan_id: str, status: str, headers: Mapping[str, str] | None = None) -> Any:
         """Return a plan once it has a status."""
         assert self.client.portal is not None
         self.client.portal.call(_wait, self.engine, plan_id, status)
-        return self.client.get(f"/graphql/plans/{plan_id}").json()
+        return self.client.get(f"/graphql/plans/{plan_id}", headers=headers).json()
+
+    async def wait_for_work(self, plan_id: str, times: int) -> None:
+        """Return once the first task of a plan has begun so many times, and used a model."""
+        async for _ in self.engine.follow(plan_id):
+            state = (await self.engine.get(plan_id)).tasks["1"]
+            if state.attempts == times <= state.tokens:
+                return
 
 
 async def _wait(engine: PlanEngine, plan_id: str, status: str) -> None:

@@ -204,16 +204,19 @@ def join_endpoints(agents: Agents, endpoints: "Sequence[RemoteEndpoint]") -> Age
 
 
 def limit_plans(agents: AgentRegistry, limiter: "Limiter | None") -> None:
-    """Have what the tasks of plans use counted: it is in no run of a client."""
-    if limiter is None or not limiter.counts_tokens:
+    """Have plans that are at work, and what their tasks use, counted: it is in no client's run."""
+    if limiter is None:
         return
     if limiter.counts_dollars and any(map(has_plans, agents.lasting.values())):
         load_prices_now()  # plans count what they know the price of when they use it
     for agent in filter(has_plans, agents.lasting.values()):
+        from copilot_runtime.agents.planner.places import PlanPlaces
         from copilot_runtime.agents.planner.usage import PlanUsage
 
         engine: Any = getattr(agent, "engine", None)
-        engine.listen(PlanUsage(limiter.count_soon).feed)
+        engine.places = PlanPlaces(limiter.hold_place)
+        if limiter.counts_tokens:
+            engine.listen(PlanUsage(limiter.count_soon).feed)
 
 
 def build_plan_access(

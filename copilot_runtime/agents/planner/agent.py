@@ -275,15 +275,16 @@ class PlannerAgent(Agent):
         `answer` is the number of the event by which a person has set something going.
         """
         try:
-            plan = await self.engine.get(plan_id)
-            link_plan(run.span, plan.id, plan.created.traceparent)
-            number = plan.number
-            yield self._draw(plan, run)
-            yield _show(plan)
-            async with aclosing(self._watch(plan, number, deadline, answer)) as changes:
-                async for _ in changes:
-                    yield self._draw(plan, run)
-                    yield _show(plan)
+            with self.engine.places.cover(plan_id, run.identity, run.user):
+                plan = await self.engine.get(plan_id)
+                link_plan(run.span, plan.id, plan.created.traceparent)
+                number = plan.number
+                yield self._draw(plan, run)
+                yield _show(plan)
+                async with aclosing(self._watch(plan, number, deadline, answer)) as changes:
+                    async for _ in changes:
+                        yield self._draw(plan, run)
+                        yield _show(plan)
         except (asyncio.CancelledError, GeneratorExit):
             slot = CURRENT_RUN.get(None)
             if slot is not None and slot.is_stopped:

@@ -29,6 +29,7 @@ from copilot_runtime.agents.planner.log import (
     PlanSummary,
     build_lost_error,
 )
+from copilot_runtime.agents.planner.places import PlanPlaces
 from copilot_runtime.agents.planner.plan import Plan, TaskState
 from copilot_runtime.agents.planner.roles import Elector, Supervisor, Worker
 from copilot_runtime.agents.planner.run import (
@@ -100,6 +101,7 @@ class PlanEngine:
         self.clock = clock
         self.telemetry = telemetry
         self.retention = retention
+        self.places = PlanPlaces()
         self._on_end = on_end
         self._listeners: tuple[EntryListener, ...] = ()
         self._runs: dict[str, PlanRun] = {}
@@ -124,6 +126,7 @@ class PlanEngine:
 
     def notify(self, plan: Plan, entry: PlanEntry) -> None:
         """Tell the listeners of an entry that a plan has taken in."""
+        self.places.update(plan)
         for listener in self._listeners:
             try:
                 listener(plan, entry)
@@ -320,6 +323,7 @@ class PlanEngine:
         if self._runs.get(run.plan.id) is not run:  # it has begun here once more meanwhile
             return
         del self._runs[run.plan.id]
+        self.places.drop(run.plan.id)
         if self._on_end is not None:
             self._on_end(run.plan.id)
         match failure:
@@ -462,6 +466,7 @@ class PlanEngine:
         self._launch(plan, lease)
 
     def _launch(self, plan: Plan, lease: Lease) -> None:
+        self.places.update(plan)
         run = PlanRun(self, plan, lease)
         before, self._runs[plan.id] = self._runs.get(plan.id), run
         if before is not None:

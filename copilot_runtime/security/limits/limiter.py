@@ -180,6 +180,17 @@ class Limiter:
             )
         return release
 
+    def hold_place(self, identity: Identity, owner: str | None, holder: str) -> Callable[[], None]:
+        """Take a place for what goes on, if none is left, too; return what gives it back."""
+        places = [
+            Place(_name_places(subject), holder)
+            for subject in find_subjects(identity, owner)
+            if subject.level in self._at_once
+        ]
+        for place in places:
+            self._leases.hold(place)
+        return self._build_release(places)
+
     async def _check_runs(self, subject: Subject) -> None:
         """Raise `QuotaExceeded` for a question too many, before others of its limits count it."""
         for rule in self._rules.get(("runs", subject.level), ()):

@@ -18,6 +18,7 @@ from copilot_runtime.agents.planner.engine import PlanEngine, check_retry
 from copilot_runtime.agents.planner.events import ANSWERS, ROOT, Answer, PlanEntry
 from copilot_runtime.agents.planner.feed import TaskText
 from copilot_runtime.agents.planner.log import PlanQuery, PlanSummary, build_missing_error
+from copilot_runtime.agents.planner.places import name_holder
 from copilot_runtime.agents.planner.plan import Plan, Status
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import Misuse, NotFound
@@ -149,7 +150,7 @@ class PlanAccess:
         """
         engine = await self._find_engine(viewer, plan_id)
         check_retry(await engine.get(plan_id), task_id)
-        async with self._admit(viewer, plan_id, is_continuation=False):
+        async with self._admit(viewer, engine, plan_id, is_continuation=False):
             await engine.retry(plan_id, task_id)
         return await engine.get(plan_id)
 
@@ -181,14 +182,14 @@ class PlanAccess:
         async with AsyncExitStack() as stack:
             if question is not None and chosen not in _REFUSALS:
                 is_continuation = chosen != "retry"
-                admission = self._admit(viewer, plan_id, is_continuation=is_continuation)
+                admission = self._admit(viewer, engine, plan_id, is_continuation=is_continuation)
                 await stack.enter_async_context(admission)
             await engine.answer(plan_id, question_id, chosen, note=note, user=user, payload=payload)
         return await engine.get(plan_id)
 
     @asynccontextmanager
     async def _admit(
-        self, viewer: PlanViewer, plan_id: str, *, is_continuation: bool
+        self, viewer: PlanViewer, engine: PlanEngine, plan_id: str, *, is_continuation: bool
     ) -> AsyncGenerator[None]:
         """Count what has a plan work, as a run. Raises `QuotaExceeded`."""
         if self._limiter is None:
@@ -196,10 +197,11 @@ class PlanAccess:
             return
         caller = viewer.caller
         release = await self._limiter.admit_run(
-            caller.identity, caller.user, f"plan:{plan_id}", is_continuation=is_continuation
+            caller.identity, caller.user, name_holder(plan_id), is_continuation=is_continuation
         )
         try:
-            yield
+            with engine.places.cover(plan_id, caller.identity, caller.user):
+                yield
         finally:
             release()
 

@@ -12,6 +12,7 @@ from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.agents.planner.agent import PlannerAgent
 from copilot_runtime.agents.planner.engine import PlanEngine
+from copilot_runtime.agents.planner.log import PlanLog
 from copilot_runtime.agents.planner.plan import TaskState
 from copilot_runtime.agents.planner.requests import PlanRequests
 from copilot_runtime.agents.planner.roles import TaskContext
@@ -87,10 +88,14 @@ async def _wait(engine: PlanEngine, plan_id: str, status: str) -> None:
 
 @contextmanager
 def serve(
-    crew: Crew | None = None, *, base_url: str = LOCAL, **options: Any
+    crew: Crew | None = None,
+    *,
+    log: PlanLog | None = None,
+    base_url: str = LOCAL,
+    **options: Any,
 ) -> Generator[Served, None, None]:
     """Serve a runtime with a planner, and yield it."""
-    engine = build_engine(crew or Crew({"fares": look_up}))
+    engine = build_engine(crew or Crew({"fares": look_up}), log)
     settings = Settings(threads="memory", **options.pop("settings", {}))
     runtime = CopilotRuntime(agents={"planner": wrap_engine(engine)}, settings=settings, **options)
     with TestClient(runtime.app(), base_url=base_url) as client:

@@ -26,7 +26,7 @@ from copilot_runtime.adapters.provider_health import ProviderHealth
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.errors import AuthenticationFailed, Misuse, NetworkError, RateLimited
 from copilot_runtime.interfaces import RunInput
-from copilot_runtime.testing import Gate, ScriptedAdapter, say
+from copilot_runtime.testing import Gate, ScriptedAdapter
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import Thread, ThreadKey

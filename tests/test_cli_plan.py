@@ -66,6 +66,7 @@ class Model(Adapter):
                 bad["tasks"] = [{"name": "sign", "purpose": "Sign it."}]
             is_good = is_checked and self.verdicts % 2 == 0
             answer = call("report_evaluation", {"passed": True} if is_good else bad)
+            answer = [*answer, Usage(model="gpt-4o", input_tokens=9, output_tokens=1)]
         else:
             answer = say("Dear Ann, yours Bob")
         for event in answer:
@@ -204,10 +205,10 @@ def test_each_change_is_a_line_and_the_outcome_comes_last(url: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert lines[0].endswith(": check")
     ends = r"finished \(writer, [0-9.]+[µm]?s, {} tokens(, \$[0-9.]+)?\)"
-    assert any(re.fullmatch(f"  1 text: {ends.format('2,060')}: checked", it) for it in lines)
+    assert any(re.fullmatch(f"  1 text: {ends.format('2,080')}: checked", it) for it in lines)
     assert any(re.fullmatch(f"  1.1 sign: {ends.format('1,030')}: correction", it) for it in lines)
     assert lines[-4].startswith("plan finished  2/2 tasks  ")
-    assert "2,060 tokens" in lines[-4]
+    assert "2,080 tokens" in lines[-4]
     assert lines[-3:] == ["Dear Ann,", "", "Dear Ann,"]
 
 

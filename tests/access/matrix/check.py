@@ -1,10 +1,12 @@
 """Asks at doors and judges the answers: who was let in, and whether one person saw another's."""
 
+import asyncio
 import base64
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
+from copilot_runtime.knowledge.policies.ownership import UPLOAD
 from tests.access.matrix.callers import Asker, Reply
 from tests.access.matrix.credentials import BAD, sign_in, sign_with
 from tests.access.matrix.credentials import serve_with as serve
@@ -146,6 +148,7 @@ async def check_existence(world: World, doors: Iterable[str]) -> Iterable[Findin
         if row.kind in ("public", "token") or _is_noisy(door):
             continue
         real, unreal = world.things, world.things.make_up()
+        await _wait_for_files(world)
         first = normalize(await row.ask(askers[0], real), real)
         second = normalize(await row.ask(askers[1], unreal), unreal)
         if first != second:
@@ -153,6 +156,19 @@ async def check_existence(world: World, doors: Iterable[str]) -> Iterable[Findin
                 Finding(door, "somebody who asks for what is not there", f"{first}\n{second}")
             )
     return found
+
+
+async def _wait_for_files(world: World) -> None:
+    """Wait until the files that these two have sent are read: one may be before the other."""
+    knowledge = world.runtime.knowledge
+    assert knowledge is not None
+    is_reading = True
+    async with asyncio.timeout(60):
+        while is_reading:
+            uploads = await knowledge.uploads.get_many(
+                await knowledge.resources.find_by_type(UPLOAD)
+            )
+            is_reading = any(it.state == "reading" for it in uploads.values())
 
 
 def _is_noisy(door: str) -> bool:

@@ -18,8 +18,8 @@ import httpx
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.events import Event
-from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.api import ChatRequest
+from copilot_runtime.api.events import Event
 
 _ROUNDS = 4
 _ANSWERS = 100

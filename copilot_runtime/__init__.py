@@ -8,18 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from copilot_runtime.actions import action
-    from copilot_runtime.actions.mcp import McpServer
     from copilot_runtime.adapters.demo import DemoAdapter
     from copilot_runtime.adapters.empty import EmptyAdapter
     from copilot_runtime.adapters.openai import OpenAIAdapter
     from copilot_runtime.adapters.scripted import ScriptedAdapter
     from copilot_runtime.agents.agui import AguiAgent
-    from copilot_runtime.agents.langgraph import LangGraphAgent
-    from copilot_runtime.app import CopilotRuntime
-    from copilot_runtime.config import Settings
-    from copilot_runtime.errors import CopilotError
-    from copilot_runtime.events import Events
-    from copilot_runtime.interfaces import (
+    from copilot_runtime.api import (
         Action,
         ActionContext,
         Adapter,
@@ -29,6 +23,12 @@ if TYPE_CHECKING:
         RunInput,
         Stage,
     )
+    from copilot_runtime.api.events import Events
+    from copilot_runtime.app.app import CopilotRuntime
+    from copilot_runtime.base.errors import CopilotError
+    from copilot_runtime.config import Settings
+    from copilot_runtime.extensions.frameworks.langgraph import LangGraphAgent
+    from copilot_runtime.extensions.mcp.client import McpServer
 
 __version__ = "0.1.0"
 
@@ -58,24 +58,24 @@ __all__ = [
 _WHERE = {
     "action": "actions",
     "AguiAgent": "agents.agui",
-    "CopilotError": "errors",
-    "CopilotRuntime": "app",
+    "CopilotError": "base.errors",
+    "CopilotRuntime": "app.app",
     "DemoAdapter": "adapters.demo",
     "EmptyAdapter": "adapters.empty",
-    "Events": "events",
-    "LangGraphAgent": "agents.langgraph",
-    "McpServer": "actions.mcp",
+    "Events": "api.events",
+    "LangGraphAgent": "extensions.frameworks.langgraph",
+    "McpServer": "extensions.mcp.client",
     "OpenAIAdapter": "adapters.openai",
     "ScriptedAdapter": "adapters.scripted",
     "Settings": "config",
 }
-"""The module of each public name; all others are in `interfaces`."""
+"""The module of each public name; all others are in `api`."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_WHERE.get(name, 'interfaces')}"), name)
+    value = getattr(import_module(f"{__name__}.{_WHERE.get(name, 'api')}"), name)
     globals()[name] = value
     return value
 

@@ -35,29 +35,29 @@ TESTS = Path(__file__).parent
 # these drive browsers, npm, or servers in other processes: `make test-quick` leaves them out
 WHOLE = (
     "adapters/aimock",
-    "agents/crewai",
-    "agents/langgraph",
+    "extensions/frameworks/crewai",
+    "extensions/frameworks/langgraph",
     "browser",
     "conformance",
-    "knowledge/graph/test_kill.py",
-    "knowledge/ingestion/test_ingest_beside_a_server.py",
-    "knowledge/ingestion/test_kill.py",
-    "knowledge/vectors/test_kill.py",
-    "operation/test_backup.py",
-    "operation/test_health.py",
+    "extensions/knowledge/graph/test_kill.py",
+    "extensions/knowledge/ingestion/test_ingest_beside_a_server.py",
+    "extensions/knowledge/ingestion/test_kill.py",
+    "extensions/knowledge/vectors/test_kill.py",
+    "extensions/operations/test_backup.py",
+    "extensions/operations/test_health.py",
     "site",
-    "test_cli.py",
+    "cli/test_cli.py",
     "test_trip_examples.py",
     "test_wheel.py",
     "threads/test_export.py",
     "threads/test_kill.py",
     "threads/test_kill_v1.py",
-    "transports/mcp/test_mcp_pipes.py",
+    "extensions/mcp/server/test_mcp_pipes.py",
     "wire_agui/test_stalled_memory.py",
 )
 
 # the files of such a folder share a server that takes seconds to start: one worker has them all
-TOGETHER = ("agents/langgraph", "storage")
+TOGETHER = ("extensions/frameworks/langgraph", "extensions/storage")
 
 # these take longest: begun first, none of them is what all others wait for at the end
 LONG = (*WHOLE, "threads")

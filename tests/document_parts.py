@@ -11,11 +11,14 @@ from typing import Any, get_args
 import click
 import yaml
 
-from copilot_runtime import Settings, errors, events
+import copilot_runtime
+from copilot_runtime import Settings
 from copilot_runtime.adapters.capabilities import CAPABILITIES, UNDOCUMENTED, UNSUPPORTED
 from copilot_runtime.adapters.openai.presets import PRESETS
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.knowledge.policies.cedar import SCHEMA
+from copilot_runtime.api import events
+from copilot_runtime.base import errors
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.extensions.knowledge.policies.cedar import SCHEMA
 from copilot_runtime.telemetry.semconv import (
     ATTRIBUTES,
     EXPORTED_OPERATIONS,
@@ -136,7 +139,7 @@ def _list_errors() -> list[type[CopilotError]]:
     """Return all errors of `errors`, and of each other code one that has it."""
     kinds = [*_list_classes(errors)]
     codes = {kind.code for kind in kinds}
-    package = Path(inspect.getfile(errors)).parent
+    package = Path(inspect.getfile(copilot_runtime)).parent
     files = [file for file in package.rglob("*.py") if '\n    code = "' in file.read_text("utf-8")]
     for file in sorted(files, key=lambda file: (len(file.parts), file)):
         name = ".".join(file.relative_to(package.parent).with_suffix("").parts)
@@ -155,7 +158,7 @@ def _list_classes(module: ModuleType) -> Iterator[type[CopilotError]]:
 
 def _class_name(kind: type[CopilotError]) -> str:
     name = f"{kind.__module__}.{kind.__name__}"
-    return name.removeprefix("copilot_runtime.errors.")
+    return name.removeprefix("copilot_runtime.base.errors.")
 
 
 def _status(kind: type[CopilotError]) -> str:
@@ -253,7 +256,7 @@ def _name_dialect(metric: Metric) -> str:
 
 def entry_points_table() -> str:
     """Return the entry points of a server with everything, and for whom each is."""
-    from tests.access.matrix.table import doors_table  # which loads all that has a door
+    from tests.extensions.access.matrix.table import doors_table  # which loads all that has a door
 
     return doors_table()
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from copilot_runtime.errors import Cancelled, NetworkError
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionResult,
@@ -34,7 +33,8 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.messages import MediaPart, Message, TextMessage, TextPart
+from copilot_runtime.api.messages import MediaPart, Message, TextMessage, TextPart
+from copilot_runtime.base.errors import Cancelled, NetworkError
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
 
 STARTED = RunStarted(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.jsonvalue import to_text
+from copilot_runtime.base.jsonvalue import to_text
 
 _OFF = {
     "AGUI204": "off",  # what a model wrote as arguments is passed on as it is, and may be no JSON

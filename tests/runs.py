@@ -6,11 +6,11 @@ from typing import Any
 
 from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.events import Event, Events
-from copilot_runtime.interfaces import RunInput
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api import RunInput
+from copilot_runtime.api.events import Event, Events
+from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.runtime import Runtime
+from copilot_runtime.threads.run_log import MemoryBus
 
 
 def run_input(run_id: str = "r", **more: Any) -> RunInput:

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from copilot_runtime import __version__
-from copilot_runtime.events import Event
+from copilot_runtime.api.events import Event
 from tests.documents import ARCHITECTURE, README, ROOT, between
 from tests.test_layers import LAYERS
 

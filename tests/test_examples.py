@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from copilot_runtime.knowledge import Knowledge
+from copilot_runtime.extensions.knowledge import Knowledge
 from tests.wire_agui.http import Browser, run_input, text_of, user
 from tests.wire_agui.server import serving
 

@@ -30,7 +30,7 @@ def test_the_table_of_names_has_no_stranger() -> None:
 
 @pytest.mark.parametrize("name", copilot_runtime.__all__)
 def test_a_name_is_the_one_of_its_module(name: str) -> None:
-    where = copilot_runtime._WHERE.get(name, "interfaces")  # pyright: ignore[reportPrivateUsage]  # the table under test
+    where = copilot_runtime._WHERE.get(name, "api")  # pyright: ignore[reportPrivateUsage]  # the table under test
 
     assert getattr(copilot_runtime, name) is getattr(
         import_module(f"copilot_runtime.{where}"), name

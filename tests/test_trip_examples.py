@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.agents.langgraph.asking import shown, state_of
-from tests.agents.langgraph.dev import graphs_of
 from tests.agents.pages import answered, questions
+from tests.extensions.frameworks.langgraph.asking import shown, state_of
+from tests.extensions.frameworks.langgraph.dev import graphs_of
 from tests.test_examples import EXAMPLES, loaded
 from tests.wire_agui.http import Browser, Event, text_of, user
 from tests.wire_agui.server import serving

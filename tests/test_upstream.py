@@ -8,7 +8,7 @@ from time import time
 
 import pytest
 
-from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError
 from copilot_runtime.http.client import JsonResponse, Upstream
 from copilot_runtime.http.retries import parse_retry_after
 from tests.adapters.provider import (

@@ -64,12 +64,12 @@ def test_the_wheel_holds_what_is_served_and_no_tests(wheel: Path) -> None:
     assert wheel.name == f"copilot_runtime-{__version__}-py3-none-any.whl"
     assert folders == {"copilot_runtime", f"copilot_runtime-{__version__}.dist-info"}
     parts = ("frame.html", "base.css", "page.html", "page.css")
-    page = {f"copilot_runtime/transports/console/{name}" for name in parts}
-    assert page | {"copilot_runtime/transports/console/scripts/page.js"} <= {*names}
+    page = {f"copilot_runtime/extensions/console/{name}" for name in parts}
+    assert page | {"copilot_runtime/extensions/console/scripts/page.js"} <= {*names}
     assert "copilot_runtime/py.typed" in names
     skills = {name for name in names if name.endswith("/SKILL.md")}
-    builtin = "copilot_runtime/agents/analyst/prompt/builtin"
-    templates = "copilot_runtime/cli/analyst/templates/"
+    builtin = "copilot_runtime/extensions/analyst/prompt/builtin"
+    templates = "copilot_runtime/extensions/analyst/cli/templates/"
     assert skills == {
         *(f"{builtin}/{name}/SKILL.md" for name in ("analysis", "plot", "sql")),
         f"{templates}skills/house_style/SKILL.md",

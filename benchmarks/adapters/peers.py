@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from copilot_runtime.events import TextMessageContent
-from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api import ChatRequest
+from copilot_runtime.api.events import TextMessageContent
+from copilot_runtime.api.messages import TextMessage
 
 KEY = "sk-bench"
 QUESTION = "Say token, often."

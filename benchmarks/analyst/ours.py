@@ -14,14 +14,14 @@ import duckdb
 
 from benchmarks.analyst.questions import ANSWER, find_question, find_sql, make_data
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.agents.analyst.agent import AnalystAgent
-from copilot_runtime.agents.analyst.analyst import Analyst
-from copilot_runtime.agents.analyst.scope import Scope
-from copilot_runtime.agents.analyst.tools.call import call_tool
-from copilot_runtime.config.analyst import AnalystSettings
-from copilot_runtime.events import ActionExecutionResult, Events, TextMessageContent
-from copilot_runtime.interfaces import Adapter, ChatRequest, RunInput
-from copilot_runtime.messages import ResultMessage, TextMessage
+from copilot_runtime.api import Adapter, ChatRequest, RunInput
+from copilot_runtime.api.events import ActionExecutionResult, Events, TextMessageContent
+from copilot_runtime.api.messages import ResultMessage, TextMessage
+from copilot_runtime.extensions.analyst.agent import AnalystAgent
+from copilot_runtime.extensions.analyst.analyst import Analyst
+from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.settings import AnalystSettings
+from copilot_runtime.extensions.analyst.tools.call import call_tool
 
 STATEMENTS = 500
 """Statements that the guard reads in the case `guard`."""

@@ -34,7 +34,12 @@ _TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 _CLASSES = ("Person", "Organization", "Article", "Event", "Place")
 _LINKS = ("knows", "memberOf", "about", "location", "author")
 _PAGE = 10
-_MODULES = ("copilot_runtime.knowledge.graph", "copilot_runtime.storage", "pyoxigraph", "rdflib")
+_MODULES = (
+    "copilot_runtime.extensions.knowledge.graph",
+    "copilot_runtime.storage",
+    "pyoxigraph",
+    "rdflib",
+)
 _LARGEST_OF_RDFLIB = 100_000
 """A million triples take it half a minute and a gigabyte and a half."""
 
@@ -136,9 +141,9 @@ async def _measure(target: str, folder: Path) -> Figures:
 
 
 async def _ours(folder: Path, sparql_store: str = "memory") -> Ask:
-    from copilot_runtime.knowledge.filter import Filter
-    from copilot_runtime.knowledge.graph import GraphIndex, Pattern, read_options
-    from copilot_runtime.storage import LocalStorage
+    from copilot_runtime.extensions.knowledge.filter import Filter
+    from copilot_runtime.extensions.knowledge.graph import GraphIndex, Pattern, read_options
+    from copilot_runtime.extensions.storage import LocalStorage
 
     graph = GraphIndex(LocalStorage(folder), read_options({"sparql_store": sparql_store}))
     page = Filter(limit=_PAGE)

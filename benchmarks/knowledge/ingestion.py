@@ -87,10 +87,10 @@ def _run_process(case: str, folder: Path) -> Measurement:
 
 async def measure(folder: Path) -> Figures:
     """Take in pages, the same again, and again after one of them has changed."""
-    from copilot_runtime.knowledge.ingestion import Ingestion
-    from copilot_runtime.knowledge.rdf import read_page
-    from copilot_runtime.knowledge.resources import ResourceIndex
-    from copilot_runtime.storage import LocalStorage
+    from copilot_runtime.extensions.knowledge.ingestion import Ingestion
+    from copilot_runtime.extensions.knowledge.rdf import read_page
+    from copilot_runtime.extensions.knowledge.resources import ResourceIndex
+    from copilot_runtime.extensions.storage import LocalStorage
 
     read_page(b"<p>", "https://example.com/")  # what is imported is not what is measured
     before = rss_mb([os.getpid()])

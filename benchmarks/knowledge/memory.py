@@ -15,11 +15,11 @@ from benchmarks.streaming.load import Figures
 from benchmarks.streaming.report import Table
 from benchmarks.streaming.verdict import Promise, median
 from benchmarks.threads.stopwatch import Stopwatch
-from copilot_runtime.jsontext import dumps
-from copilot_runtime.knowledge.identifiers import Identifier
-from copilot_runtime.knowledge.index import IndexBase, Item, encode_item
-from copilot_runtime.knowledge.memory import Memories
-from copilot_runtime.storage import LocalStorage
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.extensions.knowledge.identifiers import Identifier
+from copilot_runtime.extensions.knowledge.index import IndexBase, Item, encode_item
+from copilot_runtime.extensions.knowledge.memory import Memories
+from copilot_runtime.extensions.storage import LocalStorage
 
 _CHAT = "common.User.ann/common.Conversation.t1"
 _BUDGET = 100_000

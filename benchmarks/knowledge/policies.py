@@ -6,7 +6,7 @@ from benchmarks.knowledge.suites import Bench, Measurement, Suite, name_size
 from benchmarks.streaming.report import Columns, Table
 from benchmarks.streaming.verdict import Promise, highest
 from benchmarks.threads.stopwatch import Stopwatch
-from copilot_runtime.knowledge.policies import build_actor, load_policy
+from copilot_runtime.extensions.knowledge.policies import build_actor, load_policy
 
 _LARGEST = {"yml": 1_000_000, "cedar": 100_000, "rego": 10_000}
 """Cedar would take minutes for more, and Rego longer."""

@@ -13,21 +13,21 @@ from typing import Any
 from benchmarks.planner.shapes import CONCURRENCY, WIDTH, Effects, list_groups
 from copilot_runtime.adapters.embeddings.hashing import HashingEmbedder
 from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
-from copilot_runtime.agents.assistant.agent import AssistantAgent
-from copilot_runtime.agents.assistant.folder import AssistantFolder
-from copilot_runtime.agents.planner.election import Candidate, SimilarityElector
-from copilot_runtime.agents.planner.engine import PlanEngine
-from copilot_runtime.agents.planner.events import PlanCreated, PlanEntry, TaskEnded
-from copilot_runtime.agents.planner.plan import Plan, TaskState
-from copilot_runtime.agents.planner.requests import PlanRequests
-from copilot_runtime.agents.planner.roles import Assignment, TaskContext, TaskResult, Verdict
-from copilot_runtime.agents.planner.sqlite import SqlitePlanLog
-from copilot_runtime.agents.planner.tasks import PlanLimits, Task
-from copilot_runtime.agents.planner.worker import AgentWorker
-from copilot_runtime.events import Event
-from copilot_runtime.gc_tuning import tune_while_serving
-from copilot_runtime.interfaces import Action, ActionContext, Agent, ChatRequest, RunInput
-from copilot_runtime.messages import ResultMessage, TextMessage
+from copilot_runtime.api import Action, ActionContext, Agent, ChatRequest, RunInput
+from copilot_runtime.api.events import Event
+from copilot_runtime.api.messages import ResultMessage, TextMessage
+from copilot_runtime.base.gc_tuning import tune_while_serving
+from copilot_runtime.extensions.assistants.agent import AssistantAgent
+from copilot_runtime.extensions.assistants.folder import AssistantFolder
+from copilot_runtime.extensions.planner.election import Candidate, SimilarityElector
+from copilot_runtime.extensions.planner.engine import PlanEngine
+from copilot_runtime.extensions.planner.events import PlanCreated, PlanEntry, TaskEnded
+from copilot_runtime.extensions.planner.plan import Plan, TaskState
+from copilot_runtime.extensions.planner.requests import PlanRequests
+from copilot_runtime.extensions.planner.roles import Assignment, TaskContext, TaskResult, Verdict
+from copilot_runtime.extensions.planner.sqlite import SqlitePlanLog
+from copilot_runtime.extensions.planner.tasks import PlanLimits, Task
+from copilot_runtime.extensions.planner.worker import AgentWorker
 
 TURNS = 10
 """Calls of a tool in a run of `loop`."""

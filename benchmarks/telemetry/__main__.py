@@ -10,11 +10,11 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import NamedTuple
 
-from copilot_runtime.gc_tuning import tune_while_serving
+from copilot_runtime.base.gc_tuning import tune_while_serving
+from copilot_runtime.extensions.tracing.store import MemoryTraceStore, TraceStore
+from copilot_runtime.extensions.tracing.store.jsonlines import JsonLinesTraceStore
+from copilot_runtime.extensions.tracing.store.sqlite import SqliteTraceStore
 from copilot_runtime.telemetry import LocalTelemetry, Span, semconv
-from copilot_runtime.telemetry.store import MemoryTraceStore, TraceStore
-from copilot_runtime.telemetry.store.jsonlines import JsonLinesTraceStore
-from copilot_runtime.telemetry.store.sqlite import SqliteTraceStore
 
 ERRORS = "[?status.code==`2`]"
 TOOL = "[?status.code==`2` && attributes.\"gen_ai.tool.name\"=='none']"

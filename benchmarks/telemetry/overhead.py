@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from copilot_runtime import CopilotRuntime
 from copilot_runtime.adapters.scripted import ScriptedAdapter
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     Event,
     TextMessageContent,
     TextMessageEnd,

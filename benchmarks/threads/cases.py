@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from benchmarks.streaming.load import Figures
 from benchmarks.threads.conversations import Conversation, called, spoken, unended
 from benchmarks.threads.stopwatch import Stopwatch
-from copilot_runtime.events import RunFinished, TextMessageContent
+from copilot_runtime.api.events import RunFinished, TextMessageContent
 from copilot_runtime.threads.store import Segment, ThreadKey, ThreadQuery, ThreadStore
 
 PROMISED_EVENTS = 10_000

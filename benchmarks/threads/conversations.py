@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from copilot_runtime.events import (
+from copilot_runtime.api import RunInput
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionResult,
@@ -15,8 +16,7 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import RunInput
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.threads.store import Segment
 
 _AROUND_TEXT = 4

@@ -6,8 +6,8 @@ if TYPE_CHECKING:
     from copilot_runtime.actions.functions import action as action
 
 SOURCES: dict[str, str] = {
-    "langserve": "copilot_runtime.actions.langserve:langserve_actions",
-    "mcp": "copilot_runtime.actions.mcp:mcp_actions",
+    "langserve": "copilot_runtime.extensions.frameworks.langserve:langserve_actions",
+    "mcp": "copilot_runtime.extensions.mcp.client:mcp_actions",
 }
 """Name → import string of every kind of action source in this package."""
 

@@ -14,13 +14,13 @@ import orjson
 
 from copilot_runtime.actions.results import serialize_result
 from copilot_runtime.actions.schema import InvalidArguments
-from copilot_runtime.concurrency import CallResult, call, capture
-from copilot_runtime.dataclass_copy import copy_with
-from copilot_runtime.errors import CopilotError, LimitExceeded
-from copilot_runtime.interfaces.action import Action, ActionContext
-from copilot_runtime.interfaces.current_run import wait_for_storage
-from copilot_runtime.jsontext import replace_surrogates
-from copilot_runtime.jsonvalue import as_optional_text
+from copilot_runtime.api.action import Action, ActionContext
+from copilot_runtime.api.current_run import wait_for_storage
+from copilot_runtime.base.concurrency import CallResult, call, capture
+from copilot_runtime.base.dataclass_copy import copy_with
+from copilot_runtime.base.errors import CopilotError, LimitExceeded
+from copilot_runtime.base.jsontext import replace_surrogates
+from copilot_runtime.base.jsonvalue import as_optional_text
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import render_text
 from copilot_runtime.telemetry.genai import start_tool_span

@@ -9,10 +9,10 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from copilot_runtime.actions.docstring import parse_docstring
 from copilot_runtime.actions.schema import Arguments, inspect_arguments
-from copilot_runtime.argument_checks import describe
-from copilot_runtime.concurrency import call
-from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces.action import Action, ActionContext
+from copilot_runtime.api.action import Action, ActionContext
+from copilot_runtime.app.argument_checks import describe
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.errors import ConfigurationFailed
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -6,7 +6,7 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.base.errors import ConfigurationFailed
 
 _MOST_MISFITS = 5
 _LONGEST = 300

@@ -3,7 +3,7 @@
 from base64 import b64encode
 from typing import Any
 
-from copilot_runtime.jsontext import replace_surrogates
+from copilot_runtime.base.jsontext import replace_surrogates
 
 
 def serialize_result(value: Any) -> str:

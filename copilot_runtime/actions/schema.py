@@ -10,8 +10,8 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from copilot_runtime.actions.simplify import simplify
-from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces.action import ActionContext
+from copilot_runtime.api.action import ActionContext
+from copilot_runtime.base.errors import ConfigurationFailed
 
 _MAX_PROBLEMS = 10
 

@@ -9,10 +9,10 @@ from typing import Any, Literal, cast, get_args
 
 import orjson
 
-from copilot_runtime.concurrency import call, capture, is_being_cancelled
-from copilot_runtime.duck_typing import complete
-from copilot_runtime.interfaces.action import Action, ActionSource
-from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.api.action import Action, ActionSource
+from copilot_runtime.api.duck_typing import complete
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.concurrency import call, capture, is_being_cancelled
 
 Available = Literal["enabled", "remote", "disabled"]
 

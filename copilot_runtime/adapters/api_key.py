@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Awaitable, Callable
 
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.base.errors import ConfigurationFailed
 
 ApiKey = str | Callable[[], str | Awaitable[str]]
 

@@ -12,8 +12,8 @@ import orjson
 from copilot_runtime.adapters.parallel_calls import PARALLEL_CALLS, expand_calls
 from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.adapters.tools import encode_tool_name
-from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.events import (
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
@@ -26,8 +26,8 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.messages import ActionExecutionMessage, Message, new_id
+from copilot_runtime.api.messages import ActionExecutionMessage, Message, new_id
+from copilot_runtime.base.errors import LimitExceeded
 
 MAX_CALLS = 256
 """Calls in one answer. Models make a few at once; each has a task, and many of them a thread."""

@@ -10,10 +10,10 @@ from typing import Any, cast
 import orjson
 
 from copilot_runtime.adapters.media import Media, parse_media
-from copilot_runtime.errors import Misuse
-from copilot_runtime.events import Activity
-from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.messages import ImageMessage, MediaPart, TextMessage, new_id
+from copilot_runtime.api.events import Activity
+from copilot_runtime.api.messages import ImageMessage, MediaPart, TextMessage, new_id
+from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.jsonvalue import JsonObject
 
 IMAGE = "image"
 """The `activity_type` of an image that a model made."""

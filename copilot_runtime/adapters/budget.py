@@ -11,11 +11,11 @@ from importlib.util import find_spec
 
 from copilot_runtime.adapters.estimate import estimate_usage, has_counts, measure_event
 from copilot_runtime.adapters.pricing import find_model_facts, load_prices
-from copilot_runtime.duck_typing import complete
-from copilot_runtime.errors import ConfigurationFailed, MissingPackage, RateLimited
-from copilot_runtime.events import Events, Usage
-from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, ModelEndpoint, SupportsStream
-from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint, SupportsStream
+from copilot_runtime.api.duck_typing import complete
+from copilot_runtime.api.events import Events, Usage
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage, RateLimited
 
 logger = logging.getLogger(__name__)
 

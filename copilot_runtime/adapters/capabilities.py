@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from copilot_runtime.errors import ConfigurationFailed, Misuse
-from copilot_runtime.events import Custom, Event
-from copilot_runtime.interfaces.run_input import Parameters
+from copilot_runtime.api.events import Custom, Event
+from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 
 UnsupportedPolicy = Literal["warn", "refuse"]
 """What becomes of a parameter that a model does not take: left out with a warning, or refused."""

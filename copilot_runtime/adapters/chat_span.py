@@ -7,16 +7,16 @@ from time import time_ns
 
 from copilot_runtime.adapters.cost import price_usage
 from copilot_runtime.adapters.estimate import CountUsage, count_estimate
-from copilot_runtime.dataclass_copy import copy_with
-from copilot_runtime.events import Event, Events, Usage
-from copilot_runtime.interfaces.adapter import Adapter, ChatRequest
-from copilot_runtime.interfaces.run_input import Parameters
-from copilot_runtime.messages import ActionExecutionMessage, ResultMessage
+from copilot_runtime.api.adapter import Adapter, ChatRequest
+from copilot_runtime.api.events import Event, Events, Usage
+from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage
+from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.api.transcript import fold_messages
+from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import render_answer, render_request, render_tools
 from copilot_runtime.telemetry.genai import end_chat_span, find_adapter_name, start_chat_span
 from copilot_runtime.telemetry.span import NO_SPAN, Span
-from copilot_runtime.transcript import fold_messages
 
 _get_parameters = attrgetter(
     *("temperature", "max_tokens", "top_p", "seed", "frequency_penalty", "presence_penalty"),

@@ -11,9 +11,9 @@ from functools import partial
 
 from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
 from copilot_runtime.adapters.profiles import find_profile
-from copilot_runtime.events import Usage
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.messages import (
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.events import Usage
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ImageMessage,
     Message,

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 
 from copilot_runtime.adapters.pricing import are_prices_loaded, find_model_facts, load_prices_now
-from copilot_runtime.events import Usage
+from copilot_runtime.api.events import Usage
 
 
 def price_usage(usage: Usage, provider: str = "") -> float | None:

@@ -1,9 +1,9 @@
 """No model: for applications that only talk to agents."""
 
-from copilot_runtime.errors import Misuse
-from copilot_runtime.events import Events
-from copilot_runtime.interfaces.adapter import Adapter, ChatRequest
-from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.api.adapter import Adapter, ChatRequest
+from copilot_runtime.api.events import Events
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import Misuse
 
 _MESSAGE = (
     "Invalid adapter configuration: EmptyAdapter is only meant to be used with agent lock mode. \n"

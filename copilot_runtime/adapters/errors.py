@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from copilot_runtime.errors import (
+from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,
@@ -21,8 +21,7 @@ from copilot_runtime.errors import (
     RateLimited,
     Refused,
 )
-from copilot_runtime.http.retries import parse_retry_after
-from copilot_runtime.jsonvalue import (
+from copilot_runtime.base.jsonvalue import (
     JsonObject,
     as_list,
     as_object,
@@ -30,6 +29,7 @@ from copilot_runtime.jsonvalue import (
     get_object,
     to_text,
 )
+from copilot_runtime.http.retries import parse_retry_after
 
 KINDS = {
     400: "BadRequestError",

@@ -14,8 +14,9 @@ from copilot_runtime.adapters.profiles import find_profile
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.adapters.tools import select_tools
 from copilot_runtime.adapters.windowed import WindowedAdapter
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.events import (
+from copilot_runtime.api.adapter import Adapter, ChatRequest
+from copilot_runtime.api.current_run import CURRENT_RUN
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionStart,
     Event,
@@ -23,9 +24,8 @@ from copilot_runtime.events import (
     TextMessageContent,
     Usage,
 )
-from copilot_runtime.interfaces.adapter import Adapter, ChatRequest
-from copilot_runtime.interfaces.current_run import CURRENT_RUN
-from copilot_runtime.messages import ImageMessage, MediaPart, Message, TextMessage
+from copilot_runtime.api.messages import ImageMessage, MediaPart, Message, TextMessage
+from copilot_runtime.base.errors import CopilotError
 
 CountUsage = Callable[[Usage], None]
 

@@ -11,10 +11,9 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from copilot_runtime.adapters.redaction import redact_error
-from copilot_runtime.concurrency import contain
-from copilot_runtime.duck_typing import complete
-from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
-from copilot_runtime.events import (
+from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint, SupportsStream
+from copilot_runtime.api.duck_typing import complete
+from copilot_runtime.api.events import (
     Custom,
     Event,
     Events,
@@ -28,8 +27,9 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, ModelEndpoint, SupportsStream
-from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.concurrency import contain
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.genai import set_endpoint
 

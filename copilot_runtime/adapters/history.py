@@ -21,10 +21,8 @@ from copilot_runtime.adapters.media import IMAGE_TOKENS, estimate_tokens
 from copilot_runtime.adapters.signatures import read_signature
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.adapters.tools import encode_tool_name
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.jsontext import loads
-from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.messages import (
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ActivityMessage,
     AgentStateMessage,
@@ -36,6 +34,8 @@ from copilot_runtime.messages import (
     TextMessage,
     TextPart,
 )
+from copilot_runtime.base.jsontext import loads
+from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.telemetry import semconv
 
 NO_RESULT = "This action returned no result."

@@ -9,11 +9,11 @@ from typing import TypedDict
 from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedPolicy
 from copilot_runtime.adapters.provider_health import ProviderHealth
 from copilot_runtime.adapters.streaming import ProviderRequest, stream_response
-from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.events import Event, Events
+from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
+from copilot_runtime.api.events import Event, Events
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.base.keyword_arguments import explain_names
 from copilot_runtime.http.client import Upstream
-from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, ModelEndpoint
-from copilot_runtime.keyword_arguments import explain_names
 
 
 class HTTPOptions(TypedDict, total=False):

@@ -7,8 +7,8 @@ from mimetypes import guess_type
 from typing import Any, Literal
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.messages import MediaPart
+from copilot_runtime.api.messages import MediaPart
+from copilot_runtime.base.jsonvalue import JsonObject
 
 Kind = Literal["image", "audio", "video", "document"]
 

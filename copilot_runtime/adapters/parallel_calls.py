@@ -7,8 +7,8 @@ arguments.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from copilot_runtime.jsontext import dumps
-from copilot_runtime.jsonvalue import as_object, get_object, get_text, parse_object
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsonvalue import as_object, get_object, get_text, parse_object
 
 PARALLEL_CALLS = frozenset({"multi_tool_use.parallel", "parallel"})
 

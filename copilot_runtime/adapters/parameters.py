@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces.run_input import Parameters
+from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.base.errors import ConfigurationFailed
 
 ParametersLike = Parameters | Mapping[str, Any]
 """Parameters, or a mapping with the names of their fields, such as `{"max_tokens": 500}`."""

@@ -14,7 +14,7 @@ from decimal import Decimal
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from copilot_runtime.events import Usage
+from copilot_runtime.api.events import Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, Provider

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from time import monotonic
 
-from copilot_runtime.errors import AuthenticationFailed, NetworkError, RateLimited
+from copilot_runtime.base.errors import AuthenticationFailed, NetworkError, RateLimited
 
 _MANY = 3
 """Requests one after the other that failed: one alone is no outage."""

@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 
 from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.errors import Service
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.events import Event
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.jsontext import loads
-from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.events import Event
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.jsontext import loads
+from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.telemetry.genai import describe_response
 from copilot_runtime.telemetry.span import Span
 

@@ -6,7 +6,7 @@ from html import unescape
 from traceback import format_exception
 from urllib.parse import unquote
 
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.base.errors import CopilotError
 
 _LEAST = 24
 """Letters and digits in a row that are no coincidence."""

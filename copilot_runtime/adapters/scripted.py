@@ -6,8 +6,8 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
-from copilot_runtime.errors import Misuse
-from copilot_runtime.events import (
+from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
@@ -17,7 +17,7 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, ModelEndpoint
+from copilot_runtime.base.errors import Misuse
 
 Turn = (
     Sequence[Event | Exception] | Callable[[ChatRequest], Sequence[Event | Exception]] | Exception

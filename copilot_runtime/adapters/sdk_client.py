@@ -18,7 +18,7 @@ from copilot_runtime.adapters.errors import (
     read_error_message,
     read_response_error,
 )
-from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
+from copilot_runtime.base.errors import CopilotError, NetworkError, RunStalled
 
 _DRAIN_TIME = 1.0
 

@@ -7,7 +7,7 @@ take.
 from collections.abc import Mapping
 from typing import Any
 
-from copilot_runtime.jsonvalue import JsonObject, as_object
+from copilot_runtime.base.jsonvalue import JsonObject, as_object
 from copilot_runtime.telemetry import semconv
 
 _NUMBERS: Mapping[str, tuple[type[int] | type[float], tuple[str, ...]]] = {

@@ -5,7 +5,7 @@ changes its model, or asks two. So a signature is stored as `name:value`, and se
 provider that signed it.
 """
 
-from copilot_runtime.messages import ActionExecutionMessage, ReasoningMessage
+from copilot_runtime.api.messages import ActionExecutionMessage, ReasoningMessage
 
 
 def tag_signature(provider: str, value: str) -> str:

@@ -19,11 +19,11 @@ from copilot_runtime.adapters.errors import Service, find_request_id, read_respo
 from copilot_runtime.adapters.provider_health import ProviderHealth
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.adapters.sent_parameters import describe_body
-from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
-from copilot_runtime.events import Event, Events, Usage
+from copilot_runtime.api.events import Event, Events, Usage
+from copilot_runtime.base.errors import CopilotError, NetworkError, RunStalled
+from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.http.retries import backoff
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE
-from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 

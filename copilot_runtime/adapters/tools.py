@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from copilot_runtime.errors import Misuse
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.interfaces.run_input import Parameters
-from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.jsonvalue import JsonObject
 
 _VALID_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _INVALID = re.compile(r"[^a-zA-Z0-9_-]+")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from copilot_runtime.adapters.api_key import ApiKey
 from copilot_runtime.adapters.errors import Service, read_error_message, read_response_error
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
-from copilot_runtime.errors import AuthenticationFailed, CopilotError, RateLimited
+from copilot_runtime.base.errors import AuthenticationFailed, CopilotError, RateLimited
+from copilot_runtime.base.jsonvalue import parse_object
 from copilot_runtime.http.client import Upstream
-from copilot_runtime.jsonvalue import parse_object
 
 if TYPE_CHECKING:
     import httpx

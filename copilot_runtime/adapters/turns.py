@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, assert_never
 
 from copilot_runtime.adapters.attachments import text_parts
 from copilot_runtime.adapters.history import HistoryItem, Thought, ToolExchange, find_last_turn
-from copilot_runtime.messages import (
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ImageMessage,
     Message,

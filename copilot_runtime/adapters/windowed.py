@@ -1,8 +1,8 @@
 """Gives a model what a window leaves of each request."""
 
-from copilot_runtime.events import Events
-from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, MessageWindow, ModelEndpoint
-from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.api.adapter import Adapter, ChatRequest, MessageWindow, ModelEndpoint
+from copilot_runtime.api.events import Events
+from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.telemetry import semconv
 
 

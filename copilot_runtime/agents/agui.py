@@ -19,16 +19,16 @@ from copilot_runtime.agents.forwarding import (
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.agui.version import PROTOCOL_VERSION
-from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError
-from copilot_runtime.events import Events
+from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.events import Events
+from copilot_runtime.api.messages import ActivityMessage
+from copilot_runtime.api.run_input import Resume, RunInput
+from copilot_runtime.base.errors import CopilotError, IncompleteStream, NetworkError
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsonvalue import as_optional_text, parse_text
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.errors import get_origin, parse_url
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE, SSEDecoder
-from copilot_runtime.interfaces.agent import Agent
-from copilot_runtime.interfaces.run_input import Resume, RunInput
-from copilot_runtime.jsontext import dumps
-from copilot_runtime.jsonvalue import as_optional_text, parse_text
-from copilot_runtime.messages import ActivityMessage
 from copilot_runtime.telemetry.propagation import inject_context
 
 _MAX_REASON = 2_000

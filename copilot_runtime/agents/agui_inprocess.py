@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from copilot_runtime.agui.event_decoder import EventDecoder
-from copilot_runtime.concurrency import call
-from copilot_runtime.events import Events
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.jsonvalue import parse_text
-from copilot_runtime.messages import Message, Part, TextMessage, TextPart
+from copilot_runtime.api.events import Events
+from copilot_runtime.api.messages import Message, Part, TextMessage, TextPart
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.jsonvalue import parse_text
 
 _KINDS: dict[str, Literal["image", "audio", "video"]] = {
     "image": "image",

@@ -1,8 +1,8 @@
 """What an agent stores of a run that waits for a person, so that any process can go on with it."""
 
-from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.interfaces.checkpoints import Checkpoint, CheckpointKey
-from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.api.checkpoints import Checkpoint, CheckpointKey
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.threads.checkpoints import MemoryCheckpoints
 
 MAX_BYTES = 8_000_000

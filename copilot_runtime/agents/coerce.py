@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.agents import AGENTS
-from copilot_runtime.argument_checks import check_function, describe
-from copilot_runtime.concurrency import call
-from copilot_runtime.duck_typing import complete
-from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces.agent import Agent, AgentsOf
-from copilot_runtime.interfaces.caller import Caller
-from copilot_runtime.registry import Registry
+from copilot_runtime.api.agent import Agent, AgentsOf
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.duck_typing import complete
+from copilot_runtime.api.registry import Registry
+from copilot_runtime.app.argument_checks import check_function, describe
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.errors import ConfigurationFailed
 
 if TYPE_CHECKING:
     from copilot_runtime.agents.function import AgentFunction

@@ -7,9 +7,8 @@ them (`loadMessagesFromJsonRepresentation` of @copilotkit/runtime-client-gql 1.1
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
-from copilot_runtime.events import Interrupt
-from copilot_runtime.jsonvalue import as_objects, as_optional_text, parse_object, to_text
-from copilot_runtime.messages import (
+from copilot_runtime.api.events import Interrupt
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     Message,
     ResultMessage,
@@ -17,6 +16,7 @@ from copilot_runtime.messages import (
     TextMessage,
     new_id,
 )
+from copilot_runtime.base.jsonvalue import as_objects, as_optional_text, parse_object, to_text
 
 _ROLES: Mapping[Any, Role] = {role: role for role in get_args(Role)}
 

@@ -29,17 +29,17 @@ from copilot_runtime.agents.shared_state import SharedState, find_shared_state
 from copilot_runtime.agents.system_message import build_system_message
 from copilot_runtime.agents.tool_loop import find_handoff_resumes, finish_turn, hand_off
 from copilot_runtime.agents.turn import Turn
-from copilot_runtime.duck_typing import complete
-from copilot_runtime.errors import CopilotError, LimitExceeded
-from copilot_runtime.events import Events
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, MessageWindow, SupportsStream
-from copilot_runtime.interfaces.agent import Agent
-from copilot_runtime.interfaces.retrieval import FileReader, Reading, Retriever
-from copilot_runtime.interfaces.run_input import PAGE_INSTRUCTIONS, ContextItem, RunInput
-from copilot_runtime.messages import Message, new_id
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.adapter import Adapter, ChatRequest, MessageWindow, SupportsStream
+from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.duck_typing import complete
+from copilot_runtime.api.events import Events
+from copilot_runtime.api.messages import Message, new_id
+from copilot_runtime.api.retrieval import FileReader, Reading, Retriever
+from copilot_runtime.api.run_input import PAGE_INSTRUCTIONS, ContextItem, RunInput
+from copilot_runtime.api.transcript import fold_messages
+from copilot_runtime.base.errors import CopilotError, LimitExceeded
 from copilot_runtime.telemetry.span import NO_SPAN
-from copilot_runtime.transcript import fold_messages
 
 
 class DirectAgent(Agent):

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from copilot_runtime.duck_typing import complete
-from copilot_runtime.errors import AuthenticationFailed, CopilotError, NetworkError
-from copilot_runtime.interfaces.agent import Agent, SupportsRun
+from copilot_runtime.api.agent import Agent, SupportsRun
+from copilot_runtime.api.duck_typing import complete
+from copilot_runtime.base.errors import AuthenticationFailed, CopilotError, NetworkError
 
 
 class AgentDirectory(dict[str, Agent]):

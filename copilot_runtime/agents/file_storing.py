@@ -4,10 +4,10 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.events import Events
-from copilot_runtime.interfaces.agent import Agent
-from copilot_runtime.interfaces.retrieval import FileStore, Reading
-from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.events import Events
+from copilot_runtime.api.retrieval import FileStore, Reading
+from copilot_runtime.api.run_input import RunInput
 
 
 class FileStoringAgent(Agent):

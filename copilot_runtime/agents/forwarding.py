@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from copilot_runtime.errors import (
+from copilot_runtime.api.action import Action
+from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,
@@ -17,7 +18,6 @@ from copilot_runtime.errors import (
     ThreadBusy,
 )
 from copilot_runtime.http.client import StreamResponse
-from copilot_runtime.interfaces.action import Action
 
 _BLOCKED = frozenset({"connection", "content-length", "cookie", "host", "transfer-encoding"})
 _RUNTIME_PREFIX = "x-copilotcloud-"  # between CopilotKit's client and its runtime

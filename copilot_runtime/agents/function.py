@@ -10,9 +10,8 @@ from copilot_runtime.agents.agui_inprocess import (
     serialize_event,
 )
 from copilot_runtime.agui.event_decoder import EventDecoder
-from copilot_runtime.concurrency import call
-from copilot_runtime.errors import ConfigurationFailed, CopilotError, Misuse
-from copilot_runtime.events import (
+from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.events import (
     Activity,
     AgentState,
     Custom,
@@ -24,9 +23,10 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces.agent import Agent
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.messages import new_id
+from copilot_runtime.api.messages import new_id
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, Misuse
 
 AgentFunction = Callable[[RunInput], AsyncIterable[Any] | Awaitable[Any] | str | None]
 """A function of the run that yields or returns text and events."""
@@ -113,7 +113,7 @@ class _PieceTranslator:
             raise Misuse(
                 f"The agent {self._function!r} said something of the type "
                 f"{type(piece).__name__!r}, which is no part of an answer.",
-                hint="Yield text, events of copilot_runtime.events, or events of AG-UI.",
+                hint="Yield text, events of copilot_runtime.api.events, or events of AG-UI.",
             )
         goes_on = all(isinstance(event, _INDEPENDENT) for event in events)
         return events if goes_on else [*self.close_text(), *events]

@@ -8,12 +8,12 @@ from contextlib import aclosing
 from html import escape
 from typing import TypeGuard
 
-from copilot_runtime.concurrency import capture
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.events import Activity
-from copilot_runtime.interfaces.retrieval import FileReader, Passage, Reading, Retriever
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.messages import Message, TextMessage
+from copilot_runtime.api.events import Activity
+from copilot_runtime.api.messages import Message, TextMessage
+from copilot_runtime.api.retrieval import FileReader, Passage, Reading, Retriever
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.concurrency import capture
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.telemetry.content import render_retrieval
 from copilot_runtime.telemetry.genai import start_retrieval_span
 from copilot_runtime.telemetry.span import trace_block

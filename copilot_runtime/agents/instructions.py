@@ -9,9 +9,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from copilot_runtime.concurrency import call, capture
-from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.concurrency import call, capture
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 
 Instructions = str | Callable[[RunInput], str | Awaitable[str | None] | None]
 """A text, or a function of the run, sync or async, that returns one; None for no instructions."""

@@ -9,13 +9,13 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
     Event,
 )
-from copilot_runtime.jsonvalue import JsonObject, as_objects, as_optional_text
+from copilot_runtime.base.jsonvalue import JsonObject, as_objects, as_optional_text
 
 _NO_CHANGE: Mapping[str, Any] = {}
 _EVERY_PIECE = 2_000

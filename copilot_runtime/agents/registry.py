@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from copilot_runtime.concurrency import call
-from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces.agent import Agent, Agents, AgentsOf, SupportsRun
-from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.api.agent import Agent, Agents, AgentsOf, SupportsRun
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.errors import ConfigurationFailed
 
 FindAgents = Callable[[Caller], Awaitable[Mapping[str, Agent]]]
 """Returns agents that may come and go, as far as a caller may use them."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from copilot_runtime.actions.schema import InvalidArguments
-from copilot_runtime.events import AgentState
-from copilot_runtime.interfaces.action import Action, ActionContext
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.jsonpatch.patch import apply_patch
-from copilot_runtime.jsonvalue import parse_text
+from copilot_runtime.api.action import Action, ActionContext
+from copilot_runtime.api.events import AgentState
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.jsonpatch.patch import apply_patch
+from copilot_runtime.base.jsonvalue import parse_text
 
 SNAPSHOT = "AGUISendStateSnapshot"
 DELTA = "AGUISendStateDelta"

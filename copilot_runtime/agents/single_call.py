@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from copilot_runtime.actions.execute import execute
-from copilot_runtime.errors import NotFound
-from copilot_runtime.events import (
+from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionResult,
     ActionExecutionStart,
     Events,
 )
-from copilot_runtime.interfaces.agent import Agent
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.jsontext import dumps
-from copilot_runtime.messages import new_id
+from copilot_runtime.api.messages import new_id
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import NotFound
+from copilot_runtime.base.jsontext import dumps
 
 
 class SingleCallAgent(Agent):

@@ -4,11 +4,11 @@ import re
 from contextlib import aclosing
 
 from copilot_runtime.adapters.chat_span import stream_chat
-from copilot_runtime.errors import IncompleteStream
-from copilot_runtime.events import TextMessageContent
-from copilot_runtime.interfaces.adapter import Adapter, ChatRequest
-from copilot_runtime.jsontext import replace_surrogates
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api.adapter import Adapter, ChatRequest
+from copilot_runtime.api.events import TextMessageContent
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import IncompleteStream
+from copilot_runtime.base.jsontext import replace_surrogates
 from copilot_runtime.telemetry import find_current_span
 
 _INSTRUCTIONS = (

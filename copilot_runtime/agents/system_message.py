@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from copilot_runtime.agents.grounding import render_passages
-from copilot_runtime.interfaces.retrieval import Passage
-from copilot_runtime.interfaces.run_input import ContextItem
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.api.retrieval import Passage
+from copilot_runtime.api.run_input import ContextItem
 
 _CONTEXT = "## Context from the application"
 _STATE = (

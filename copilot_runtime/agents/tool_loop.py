@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from copilot_runtime.agents.turn import Handoff, Turn
 from copilot_runtime.agents.v1_state import track_v1_state
-from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.events import (
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.agent import Agent, SupportsRun
+from copilot_runtime.api.current_run import CURRENT_RUN, wait_for_storage
+from copilot_runtime.api.events import (
     ActionExecutionEnd,
     ActionExecutionResult,
     ActionExecutionStart,
@@ -19,11 +21,7 @@ from copilot_runtime.events import (
     MessagesSnapshot,
     RunFinished,
 )
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.interfaces.agent import Agent, SupportsRun
-from copilot_runtime.interfaces.current_run import CURRENT_RUN, wait_for_storage
-from copilot_runtime.interfaces.run_input import AgentInput, RunInput
-from copilot_runtime.messages import (
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     Message,
     drop_empty_results,
@@ -31,8 +29,10 @@ from copilot_runtime.messages import (
     is_real_result,
     new_id,
 )
+from copilot_runtime.api.run_input import AgentInput, RunInput
+from copilot_runtime.api.transcript import fold_conversation, fold_messages
+from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.telemetry.genai import start_agent_span, start_tool_span
-from copilot_runtime.transcript import fold_conversation, fold_messages
 
 MAX_TOOLS = 128
 """Largest number of tools that providers accept."""

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from copilot_runtime.actions.execute import Outcome, execute
 from copilot_runtime.adapters.assembly import MAX_CALLS, build_limit_error
 from copilot_runtime.agents.shared_state import SharedState
-from copilot_runtime.errors import Misuse
-from copilot_runtime.events import (
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionResult,
@@ -22,8 +22,8 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.interfaces.run_input import Resume, RunInput
+from copilot_runtime.api.run_input import Resume, RunInput
+from copilot_runtime.base.errors import Misuse
 
 logger = logging.getLogger(__name__)
 

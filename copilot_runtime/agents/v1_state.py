@@ -14,7 +14,7 @@ from typing import Any
 
 from copilot_runtime.agents.copilotkit_form import decode_interrupt, encode_messages
 from copilot_runtime.agents.prediction import Prediction
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionResult,
@@ -29,9 +29,9 @@ from copilot_runtime.events import (
     StepFinished,
     StepStarted,
 )
-from copilot_runtime.interfaces.run_input import AgentInput, RunInput
-from copilot_runtime.jsonvalue import JsonObject, as_object
-from copilot_runtime.messages import new_id
+from copilot_runtime.api.messages import new_id
+from copilot_runtime.api.run_input import AgentInput, RunInput
+from copilot_runtime.base.jsonvalue import JsonObject, as_object
 
 
 def track_v1_state(events: Events, run: RunInput, *, is_handoff: bool = False) -> Events:

@@ -1,6 +1,6 @@
 """AG-UI's short form of texts, calls and thoughts: chunks that begin and end by themselves."""
 
-from copilot_runtime.jsonvalue import JsonObject, optional_text, require_text
+from copilot_runtime.base.jsonvalue import JsonObject, optional_text, require_text
 
 _ID = {
     "TEXT_MESSAGE_CHUNK": "messageId",

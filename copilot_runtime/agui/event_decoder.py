@@ -16,8 +16,7 @@ from copilot_runtime.agui.outcome import (
 )
 from copilot_runtime.agui.parts import find_parts, flatten_result
 from copilot_runtime.agui.plain import PLAIN_DECODERS
-from copilot_runtime.errors import CopilotError, IncompleteStream, Misuse
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionResult,
     ActionExecutionStart,
     Activity,
@@ -27,17 +26,18 @@ from copilot_runtime.events import (
     ReasoningStart,
     TextMessageContent,
 )
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.jsonpatch.patch import apply_patch
-from copilot_runtime.jsontext import dumps, loads
-from copilot_runtime.jsonvalue import (
+from copilot_runtime.api.messages import ActionExecutionMessage, ActivityMessage
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import CopilotError, IncompleteStream, Misuse
+from copilot_runtime.base.jsonpatch.patch import apply_patch
+from copilot_runtime.base.jsontext import dumps, loads
+from copilot_runtime.base.jsonvalue import (
     JsonObject,
     optional_text,
     require_list,
     require_object,
     require_text,
 )
-from copilot_runtime.messages import ActionExecutionMessage, ActivityMessage
 
 logger = logging.getLogger(__name__)
 

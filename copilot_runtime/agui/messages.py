@@ -9,14 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from copilot_runtime.agui.parts import decode_parts, encode_part, flatten_result, join_texts
-from copilot_runtime.errors import Misuse
-from copilot_runtime.jsonvalue import (
-    optional_text,
-    require_list,
-    require_object,
-    require_text,
-)
-from copilot_runtime.messages import (
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ActivityMessage,
     AgentStateMessage,
@@ -27,6 +20,13 @@ from copilot_runtime.messages import (
     ReasoningMessage,
     ResultMessage,
     TextMessage,
+)
+from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.jsonvalue import (
+    optional_text,
+    require_list,
+    require_object,
+    require_text,
 )
 
 _ROLES = "user, assistant, system, developer, tool, reasoning, activity"

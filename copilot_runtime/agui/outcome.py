@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from copilot_runtime.errors import Cancelled, CopilotError
-from copilot_runtime.events import Event, Interrupt, RunFinished, Usage
-from copilot_runtime.jsontext import dumps
-from copilot_runtime.jsonvalue import (
+from copilot_runtime.api.events import Event, Interrupt, RunFinished, Usage
+from copilot_runtime.base.errors import Cancelled, CopilotError
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsonvalue import (
     JsonObject,
     as_count,
     as_object,

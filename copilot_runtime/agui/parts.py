@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from copilot_runtime.agui.version import PROTOCOL_VERSION, report_unknown
-from copilot_runtime.errors import Misuse
-from copilot_runtime.jsonvalue import (
+from copilot_runtime.api.messages import MediaPart, Part, TextPart
+from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.jsonvalue import (
     JsonObject,
     drop_none,
     optional_text,
@@ -18,7 +19,6 @@ from copilot_runtime.jsonvalue import (
     require_text,
     to_text,
 )
-from copilot_runtime.messages import MediaPart, Part, TextPart
 
 _KINDS = ("image", "audio", "video", "document")
 _BINARY = ("data", "url", "id")

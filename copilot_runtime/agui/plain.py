@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from copilot_runtime.agui.messages import decode_messages
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     Custom,
@@ -20,7 +20,7 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.jsonvalue import JsonObject, optional_text, require_list, require_text
+from copilot_runtime.base.jsonvalue import JsonObject, optional_text, require_list, require_text
 
 _ROLES = ("user", "system", "developer")
 _IGNORED = (

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from copilot_runtime.jsontext import loads
-from copilot_runtime.jsonvalue import as_list, as_object, as_text, get_text
+from copilot_runtime.base.jsontext import loads
+from copilot_runtime.base.jsonvalue import as_list, as_object, as_text, get_text
 
 _KEYS = ("message", "details", "error", "detail")
 """Where the reason may stand; `detail` is FastAPI's."""

@@ -11,12 +11,12 @@ from urllib.parse import quote, urlsplit
 from copilot_runtime.agents.agui import run_agent_input
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.refusal import decode_refusal
-from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
-from copilot_runtime.events import Events
+from copilot_runtime.api.events import Events
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
+from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.sse import SSEDecoder
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.jsontext import dumps
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _STOP_TIMEOUT = 10.0

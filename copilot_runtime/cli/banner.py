@@ -4,7 +4,7 @@ import logging
 
 import typer
 
-from copilot_runtime.logs import is_json_log
+from copilot_runtime.telemetry.logs import is_json_log
 
 logger = logging.getLogger(__name__)
 

@@ -12,20 +12,20 @@ from uuid import uuid4
 import typer
 
 from copilot_runtime.agui.outcome import AgentFailed
-from copilot_runtime.cli.agent_client import AgentClient
-from copilot_runtime.cli.screen import Screen
-from copilot_runtime.errors import Cancelled, ConfigurationFailed, CopilotError
-from copilot_runtime.events import AgentState, Event, RunStarted
-from copilot_runtime.interfaces.agent import DEFAULT_AGENT
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.messages import (
+from copilot_runtime.api.agent import DEFAULT_AGENT
+from copilot_runtime.api.events import AgentState, Event, RunStarted
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     Message,
     ResultMessage,
     TextMessage,
     new_id,
 )
-from copilot_runtime.transcript import fold_conversation
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.transcript import fold_conversation
+from copilot_runtime.base.errors import Cancelled, ConfigurationFailed, CopilotError
+from copilot_runtime.cli.agent_client import AgentClient
+from copilot_runtime.cli.screen import Screen
 
 
 def converse(

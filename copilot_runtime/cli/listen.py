@@ -4,7 +4,7 @@ import errno
 import socket
 from contextlib import suppress
 
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.base.errors import ConfigurationFailed
 
 
 def listen(host: str, port: int, *, is_shared: bool = False) -> socket.socket:

@@ -9,26 +9,26 @@ from typing import Annotated, NoReturn
 import typer
 
 from copilot_runtime import __version__
-from copilot_runtime.cli import knowledge
-from copilot_runtime.cli.analyst.commands import analyst
-from copilot_runtime.cli.audit import audit
-from copilot_runtime.cli.backup import backup, restore
-from copilot_runtime.cli.codegen import codegen
-from copilot_runtime.cli.doctor import doctor
-from copilot_runtime.cli.events import events
-from copilot_runtime.cli.ingest import ingest
-from copilot_runtime.cli.keys import keys
-from copilot_runtime.cli.migrate import migrate
-from copilot_runtime.cli.plan.commands import plans
-from copilot_runtime.cli.policy import policy
+from copilot_runtime.base.errors import CopilotError, MissingPackage
+from copilot_runtime.base.gc_tuning import tune_for_startup
 from copilot_runtime.cli.program import ProgramOption, read_command_settings
-from copilot_runtime.cli.scenarios import test
 from copilot_runtime.cli.threads import ConfigOption, threads
-from copilot_runtime.cli.tools import tools
-from copilot_runtime.cli.traces import traces
-from copilot_runtime.errors import CopilotError, MissingPackage
-from copilot_runtime.gc_tuning import tune_for_startup
-from copilot_runtime.logs import is_json_log
+from copilot_runtime.extensions.access.cli.audit import audit
+from copilot_runtime.extensions.access.cli.keys import keys
+from copilot_runtime.extensions.analyst.cli.commands import analyst
+from copilot_runtime.extensions.events.cli import events
+from copilot_runtime.extensions.grpc.cli import codegen
+from copilot_runtime.extensions.knowledge.cli import knowledge
+from copilot_runtime.extensions.knowledge.cli.ingest import ingest
+from copilot_runtime.extensions.knowledge.cli.policy import policy
+from copilot_runtime.extensions.operations.cli.backup import backup, restore
+from copilot_runtime.extensions.operations.cli.doctor import doctor
+from copilot_runtime.extensions.operations.cli.migrate import migrate
+from copilot_runtime.extensions.planner.cli.commands import plans
+from copilot_runtime.extensions.scenarios.cli import test
+from copilot_runtime.extensions.tools.cli import tools
+from copilot_runtime.extensions.tracing.cli.traces import traces
+from copilot_runtime.telemetry.logs import is_json_log
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ def serve(
     options = {name: value for name, value in values.items() if value is not None}
     _set_config_file(config)
     if services is not None:
-        from copilot_runtime.cli.services import explain_options, serve_services
+        from copilot_runtime.extensions.grpc.serve import explain_options, serve_services
 
         explain_options({**options, "reload": reload})
         os.environ["COPILOT_GRPC_SERVICES"] = services  # a module that is served reads it, too
@@ -235,7 +235,7 @@ def plan(
     plan waiting: `copilot-runtime plans` answers later. The exit status is 0 if the plan finished,
     3 if it waits for a person, and 1 if it did not finish.
     """
-    from copilot_runtime.cli.plan.session import carry_out
+    from copilot_runtime.extensions.planner.cli.session import carry_out
 
     headers = header or []
     code = carry_out(url, request, agent=agent, headers=headers, is_approved=yes, as_json=as_json)
@@ -257,8 +257,8 @@ def mcp(
     Each action and each agent is a tool. MCP messages use stdin and stdout; the log is on
     stderr. For MCP over HTTP, use the setting serve_mcp.
     """
-    from copilot_runtime.cli.mcp import serve as run
     from copilot_runtime.config import load_settings
+    from copilot_runtime.extensions.mcp.cli import serve as run
 
     _set_config_file(config)
     run(target, load_settings())
@@ -366,7 +366,7 @@ def _set_config_file(path: Path | None) -> None:
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, MissingPackage):
-        from copilot_runtime.registry import explain_install
+        from copilot_runtime.api.registry import explain_install
 
         if way := explain_install(error):
             return f"{error.message}\n{way}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 if TYPE_CHECKING:
-    from copilot_runtime.app import CopilotRuntime
+    from copilot_runtime.app.app import CopilotRuntime
     from copilot_runtime.config import Settings
     from copilot_runtime.config.problems import SettingOrigins
 
@@ -58,11 +58,11 @@ def read_command_settings(
 
 def _import_settings(program: str, read: CommandSettings) -> CommandSettings:
     """Return the settings of a program. `read` are those of file and environment."""
+    from copilot_runtime.base.errors import ConfigurationFailed
     from copilot_runtime.cli.serve import find_runtime
     from copilot_runtime.cli.target import find_target
     from copilot_runtime.config.source import find_origins
-    from copilot_runtime.errors import ConfigurationFailed
-    from copilot_runtime.operation.places import name_stores
+    from copilot_runtime.extensions.operations.places import name_stores
 
     if (runtime := find_runtime(find_target(program))) is None:
         raise ConfigurationFailed(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from copilot_runtime.errors import MissingPackage
+from copilot_runtime.base.errors import MissingPackage
 
 _SETTINGS_FILES = (".yml", ".yaml", ".toml", ".env")
 _DEBOUNCE = 300

@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionResult,
@@ -16,7 +16,7 @@ from copilot_runtime.events import (
     TextMessageContent,
     TextMessageEnd,
 )
-from copilot_runtime.jsonvalue import to_text
+from copilot_runtime.base.jsonvalue import to_text
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """What could make a terminal do more than show text."""

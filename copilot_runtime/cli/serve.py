@@ -19,24 +19,28 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from copilot_runtime import __version__
 from copilot_runtime.adapters import ADAPTERS
-from copilot_runtime.app import STATE, CopilotRuntime
+from copilot_runtime.api.registry import Registry
+from copilot_runtime.app.app import STATE, CopilotRuntime
+from copilot_runtime.base.concurrency import is_being_cancelled
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.cli.banner import show_banner
 from copilot_runtime.cli.forwarded_scheme import ForwardedScheme
 from copilot_runtime.cli.http_protocol import limit_reading, limit_silence
 from copilot_runtime.cli.listen import explain_listen_error, listen, reserve_grpc_port, reserve_port
-from copilot_runtime.cli.places import describe_file, list_places, warn_of_other_file
 from copilot_runtime.cli.target import find_target
 from copilot_runtime.cli.workers import WorkerPipe, Workers, check_workers, set_port
-from copilot_runtime.concurrency import is_being_cancelled
 from copilot_runtime.config.loader import adapter_name
 from copilot_runtime.config.settings import Settings
-from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.logs import configure_logs
-from copilot_runtime.registry import Registry
+from copilot_runtime.extensions.console.clock import get_time
+from copilot_runtime.extensions.operations.cli.places import (
+    describe_file,
+    list_places,
+    warn_of_other_file,
+)
+from copilot_runtime.extensions.tracing.http.worker_metrics import WORKER_METRICS, WorkerMetrics
 from copilot_runtime.runtime.conversations import OPENED, Conversations
 from copilot_runtime.security.loopback import LISTENER, Listener
-from copilot_runtime.transports.console.clock import get_time
-from copilot_runtime.transports.worker_metrics import WORKER_METRICS, WorkerMetrics
+from copilot_runtime.telemetry.logs import configure_logs
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +144,7 @@ def _check_workers(settings: Settings) -> None:
 
 
 def _warn_of_private_state(settings: Settings) -> None:
-    from copilot_runtime.operation.sharing import list_private_state
+    from copilot_runtime.extensions.operations.sharing import list_private_state
 
     for state in list_private_state(settings):
         logger.warning("%s %s", state.text, state.hint)
@@ -175,7 +179,7 @@ def _serve_by_workers(name: str, settings: Settings, path: str | None, file: Pat
 
 def _list_shared_stores(settings: Settings) -> Mapping[str, str]:
     """Return variables that put into files what would be in the memory of each worker."""
-    from copilot_runtime.operation.places import WORKERS_EVENTS, WORKERS_TRACES
+    from copilot_runtime.extensions.operations.places import WORKERS_EVENTS, WORKERS_TRACES
 
     stores: dict[str, str] = {}
     if settings.telemetry.store == "memory":

@@ -5,24 +5,24 @@ from importlib import import_module, metadata
 from operator import attrgetter
 from textwrap import shorten
 
+from copilot_runtime.api.registry import PACKAGE, Entry, Registry, install_command
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.config import Settings
 from copilot_runtime.config.problems import SettingOrigins, mask_secrets
 from copilot_runtime.config.store_url import mask_credentials
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.registry import PACKAGE, Entry, Registry, install_command
 
 TABLES = (
     ("adapter", "copilot_runtime.adapters", "ADAPTERS"),
     ("agent", "copilot_runtime.agents", "AGENTS"),
     ("action source", "copilot_runtime.actions", "SOURCES"),
-    ("bus", "copilot_runtime.bus", "BUSES"),
+    ("bus", "copilot_runtime.threads", "BUSES"),
     ("embedder", "copilot_runtime.adapters.embeddings", "EMBEDDERS"),
-    ("way to sign in", "copilot_runtime.security.authentication", "SCHEMES"),
-    ("storage", "copilot_runtime.storage", "STORAGES"),
-    ("kind of policy", "copilot_runtime.knowledge.policies", "POLICIES"),
+    ("way to sign in", "copilot_runtime.extensions.access.authentication", "SCHEMES"),
+    ("storage", "copilot_runtime.extensions.storage", "STORAGES"),
+    ("kind of policy", "copilot_runtime.extensions.knowledge.policies", "POLICIES"),
     ("store of threads", "copilot_runtime.threads", "STORES"),
     ("transport", "copilot_runtime.transports", "TRANSPORTS"),
-    ("gRPC service", "copilot_runtime.transports.grpc", "RPC_SERVICES"),
+    ("gRPC service", "copilot_runtime.extensions.grpc", "RPC_SERVICES"),
 )
 """Every table of names: what an entry is called, the module it is in, and its name there."""
 
@@ -47,11 +47,13 @@ These packages are imported when such a part is made, so that it can be imported
 """
 
 _GROUPS = {
+    "BUSES": "copilot_runtime.bus",
     "EMBEDDERS": "copilot_runtime.embedders",
     "POLICIES": "copilot_runtime.policies",
     "RPC_SERVICES": "copilot_runtime.grpc_services",
     "SCHEMES": "copilot_runtime.authentication",
     "SOURCES": "copilot_runtime.sources",
+    "STORAGES": "copilot_runtime.storage",
 }
 """The group of entry points that add to a table, where it is not called as its module."""
 

@@ -12,8 +12,8 @@ from typing import Any, cast
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from copilot_runtime.app import CopilotRuntime
-from copilot_runtime.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.app.app import CopilotRuntime
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 
 _USUAL_NAMES = ("runtime", "app")
 

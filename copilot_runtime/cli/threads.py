@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.base.formatting import count_words
 from copilot_runtime.cli.program import ProgramOption, load_command_settings
-from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.formatting import count_words
 
 if TYPE_CHECKING:
     from copilot_runtime.config import Settings
@@ -109,7 +109,7 @@ def write_out(
     copilot-runtime threads export threads.jsonl
     copilot-runtime threads export | gzip > threads.jsonl.gz
     """
-    from copilot_runtime.cli.audit import record_command
+    from copilot_runtime.extensions.access.cli.audit import record_command
     from copilot_runtime.threads.export import export_threads
 
     settings = load_command_settings(program, config, has_notice=store is None)
@@ -149,7 +149,7 @@ def read_in(
 
     The whole file is checked before anything is changed. An error names the wrong line.
     """
-    from copilot_runtime.cli.audit import record_command
+    from copilot_runtime.extensions.access.cli.audit import record_command
     from copilot_runtime.threads.export import ImportProgress, import_threads, parse_export
 
     settings = load_command_settings(program, config, has_notice=store is None)
@@ -206,7 +206,7 @@ def assign(
     Nothing is changed while one of them is being answered. Archived ones are given, too; a thread
     whose id the user has already stays where it is, and is named.
     """
-    from copilot_runtime.cli.audit import record_command
+    from copilot_runtime.extensions.access.cli.audit import record_command
     from copilot_runtime.threads.assignment import Assignment
 
     settings = load_command_settings(program, config, has_notice=store is None)
@@ -261,7 +261,7 @@ def expire(
     copilot-runtime threads expire --days 90 --dry-run
     copilot-runtime threads expire --days 90
     """
-    from copilot_runtime.cli.audit import record_command
+    from copilot_runtime.extensions.access.cli.audit import record_command
 
     settings = load_command_settings(program, config, has_notice=store is None)
 
@@ -289,8 +289,8 @@ def _name_place(file: Path | None) -> str:
 
 def _build_owner(user: str, tenant: str) -> str:
     """Return the owner that a user of a tenant is. Raises `ConfigurationFailed`."""
-    from copilot_runtime.errors import Misuse
-    from copilot_runtime.identity import TENANT_PREFIX, Identity, is_tenant
+    from copilot_runtime.api.identity import TENANT_PREFIX, Identity, is_tenant
+    from copilot_runtime.base.errors import Misuse
     from copilot_runtime.threads.validation import check_owner
 
     if tenant and not is_tenant(tenant):
@@ -319,8 +319,8 @@ async def _forget_files(
 
     if not settings.knowledge.address or address not in (None, settings.threads):
         return 0
-    from copilot_runtime.cli.knowledge import keep_events
-    from copilot_runtime.knowledge import Knowledge
+    from copilot_runtime.extensions.knowledge import Knowledge
+    from copilot_runtime.extensions.knowledge.cli.knowledge import keep_events
 
     knowledge = Knowledge(settings=settings.knowledge.model_copy(update={"sources": ()}))
     knowledge.threads = threads_store
@@ -408,7 +408,7 @@ class _ThreadLines:
     def finish(self) -> int:
         """Print the table, and return how many threads there were."""
         if self._is_table:
-            from copilot_runtime.cli.knowledge import show_table
+            from copilot_runtime.extensions.knowledge.cli.knowledge import show_table
 
             head = ("USED", "OWNER", "ID", "AGENT", "NAME")
             show_table(head, self._rows, "There are no threads.")
@@ -446,7 +446,7 @@ def _say(text: str) -> None:
 
 def _record_dead_run(settings: "Settings", run: "DeadRun") -> None:
     """Write down that a run was ended for a server that died: who opens its store does that."""
-    from copilot_runtime.cli.audit import write_record
-    from copilot_runtime.runtime.audit import build_dead_run_record
+    from copilot_runtime.extensions.access.audit.run import build_dead_run_record
+    from copilot_runtime.extensions.access.cli.audit import write_record
 
     write_record(settings, build_dead_run_record(run))

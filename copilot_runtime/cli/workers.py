@@ -24,10 +24,10 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory, gettempdir
 from time import monotonic
 
+from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.banner import show_banner
 from copilot_runtime.cli.watchdog import Heartbeat, Watchdog
-from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.transports.worker_metrics import WorkerMetrics
+from copilot_runtime.extensions.tracing.http.worker_metrics import WorkerMetrics
 
 WORKER = "_COPILOT_RUNTIME_WORKER"
 """The variable by which a process knows that it is a worker: its number, a colon, and the

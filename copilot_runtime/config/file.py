@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.config.yaml_model import TOO_MANY_ALIASES, find_bomb
-from copilot_runtime.errors import ConfigurationFailed
 
 if TYPE_CHECKING:
     import yaml

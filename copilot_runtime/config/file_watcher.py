@@ -7,7 +7,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Generic, TypeVar
 
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.base.errors import ConfigurationFailed
 
 T = TypeVar("T", bound=Sized)
 

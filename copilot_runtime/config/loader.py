@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from copilot_runtime.config.analyst_variables import ANALYST_VARIABLES, read_analyst_variables
+from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.config.file import Document, read_document
 from copilot_runtime.config.problems import SettingOrigins, reject_misspelt_variable
 from copilot_runtime.config.settings import PREFIX, Settings
-from copilot_runtime.config.telemetry_variables import (
+from copilot_runtime.extensions.analyst.variables import ANALYST_VARIABLES, read_analyst_variables
+from copilot_runtime.extensions.tracing.variables import (
     Override,
     own_variables,
     read_own_variables,
     read_shared_variables,
 )
-from copilot_runtime.errors import ConfigurationFailed
 
 DEFAULT_FILE = "copilot.yml"
 FILE_VARIABLE = "COPILOT_CONFIG"

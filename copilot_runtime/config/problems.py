@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
+from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.config.store_url import mask_credentials, mask_store_url
-from copilot_runtime.errors import ConfigurationFailed
 
 REDACTED_NAMES = (
     *("adapter.options", "knowledge.embedder_options", "secret", "mcp_apps.servers"),

@@ -14,35 +14,12 @@ from pydantic import (
     model_validator,
 )
 
-from copilot_runtime.config.access import (
-    AccessSettings,
-    ApiKeySettings,
-    JwtSettings,
-    ProxySettings,
-    ServiceTokenSettings,
-)
 from copilot_runtime.config.adapters import (
     AdapterSettings,
     ParameterSettings,
     TranscriptionSettings,
 )
-from copilot_runtime.config.analyst import AnalystSettings
-from copilot_runtime.config.assistants import AssistantSettings
-from copilot_runtime.config.audit import AuditSettings
-from copilot_runtime.config.events import EventSettings
-from copilot_runtime.config.generative_ui import (
-    A2uiSettings,
-    McpAppServerSettings,
-    McpAppsSettings,
-    OpenGenerativeUiSettings,
-)
-from copilot_runtime.config.grpc import GrpcSettings
-from copilot_runtime.config.guardrails import GuardrailSettings
-from copilot_runtime.config.knowledge import KnowledgeSettings
-from copilot_runtime.config.limits import LimitSettings
-from copilot_runtime.config.mcp import McpSettings
 from copilot_runtime.config.origins import Hosts, Origins
-from copilot_runtime.config.planner import PlannerSettings
 from copilot_runtime.config.problems import SettingOrigins, explain
 from copilot_runtime.config.secret_checks import check_secret
 from copilot_runtime.config.section import (
@@ -54,7 +31,30 @@ from copilot_runtime.config.section import (
     Words,
 )
 from copilot_runtime.config.store_url import check_store_url
-from copilot_runtime.config.telemetry import TelemetrySettings
+from copilot_runtime.extensions.access.audit.settings import AuditSettings
+from copilot_runtime.extensions.access.limits.settings import LimitSettings
+from copilot_runtime.extensions.access.settings import (
+    AccessSettings,
+    ApiKeySettings,
+    JwtSettings,
+    ProxySettings,
+    ServiceTokenSettings,
+)
+from copilot_runtime.extensions.analyst.settings import AnalystSettings
+from copilot_runtime.extensions.assistants.settings import AssistantSettings
+from copilot_runtime.extensions.events.settings import EventSettings
+from copilot_runtime.extensions.generative_ui.settings import (
+    A2uiSettings,
+    McpAppServerSettings,
+    McpAppsSettings,
+    OpenGenerativeUiSettings,
+)
+from copilot_runtime.extensions.grpc.settings import GrpcSettings
+from copilot_runtime.extensions.guardrails.settings import GuardrailSettings
+from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
+from copilot_runtime.extensions.mcp.settings import McpSettings
+from copilot_runtime.extensions.planner.settings import PlannerSettings
+from copilot_runtime.extensions.tracing.settings import TelemetrySettings
 
 PREFIX = "COPILOT_"
 _SHORTEST_SECRET = 16

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, RootModel, ValidationError
 
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.base.errors import ConfigurationFailed
 
 if TYPE_CHECKING:
     import yaml

@@ -4,9 +4,9 @@ import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from copilot_runtime.events import ActionExecutionResult, Activity, Event
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.jsonvalue import parse_text
+from copilot_runtime.api.events import ActionExecutionResult, Activity, Event
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.jsonvalue import parse_text
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import orjson
 
-from copilot_runtime.messages import Message, Part
+from copilot_runtime.api.messages import Message, Part
 
 DEEPEST = 240
 """Levels of a value. JSON is written with more, of which events, lists and requests need some."""

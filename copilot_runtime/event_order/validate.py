@@ -7,11 +7,11 @@ from typing import Any, get_args
 
 import orjson
 
-from copilot_runtime.errors import IncompleteStream, Misuse
+from copilot_runtime.api.events import Event
+from copilot_runtime.api.messages import Message, Part, ResultMessage, TextMessage
+from copilot_runtime.base.errors import IncompleteStream, Misuse
+from copilot_runtime.base.jsontext import MAX_DEPTH
 from copilot_runtime.event_order.plain_json import DEEPEST, TooDeep, to_plain_json
-from copilot_runtime.events import Event
-from copilot_runtime.jsontext import MAX_DEPTH
-from copilot_runtime.messages import Message, Part, ResultMessage, TextMessage
 
 _AROUND = MAX_DEPTH - DEEPEST
 _MESSAGES: tuple[type, ...] = get_args(Message)
@@ -29,7 +29,7 @@ def validate_event(event: Event, agent: str) -> Event:
     if known is None:
         raise Misuse(
             f"The agent yielded {_one(kind)}, which is no event.",
-            hint="Agents yield the events of copilot_runtime.events, and nothing else.",
+            hint="Agents yield the events of copilot_runtime.api.events, and nothing else.",
         )
     for name in known.texts:
         if not isinstance(value := getattr(event, name), str):
@@ -55,7 +55,7 @@ def _check_items(value: Any, kinds: tuple[type, ...], name: str, kind: type) -> 
             raise Misuse(
                 f"The agent yielded {_one(kind)} whose {name} hold {_one(type(item))}.",
                 hint=f"They are a list of {', '.join(one.__name__ for one in kinds)}, which are "
-                "dataclasses of copilot_runtime.messages.",
+                "dataclasses of copilot_runtime.api.messages.",
             )
         if isinstance(item, TextMessage | ResultMessage):
             _check_items(item.parts, _PARTS, f"{name}' parts", kind)

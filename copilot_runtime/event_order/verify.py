@@ -8,12 +8,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from copilot_runtime.errors import Cancelled, ErrorReport, IncompleteStream
-from copilot_runtime.event_order.a2ui import watch_a2ui
-from copilot_runtime.event_order.open_items import OpenItems
-from copilot_runtime.event_order.tracing import EventTracer
-from copilot_runtime.event_order.validate import validate_event
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionResult,
@@ -32,8 +27,13 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.jsontext import dumps
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import Cancelled, ErrorReport, IncompleteStream
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.event_order.a2ui import watch_a2ui
+from copilot_runtime.event_order.open_items import OpenItems
+from copilot_runtime.event_order.tracing import EventTracer
+from copilot_runtime.event_order.validate import validate_event
 
 _MAY_BE_DONE = (
     "This call was interrupted, and may have been done: find out before you make it again."

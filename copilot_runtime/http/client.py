@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
 from copilot_runtime.http.connection import ServerDisconnected
 from copilot_runtime.http.errors import ConnectionFailed, InvalidAddress, UpstreamErrors
 from copilot_runtime.http.inflate import INFLATABLE, InflatedResponse

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 from urllib.parse import SplitResult, urlsplit
 
-from copilot_runtime.errors import ConfigurationFailed, NetworkError, RunStalled
+from copilot_runtime.base.errors import ConfigurationFailed, NetworkError, RunStalled
 
 Failure = Literal["connect timeout", "timeout", "dns", "tls", "refused", "unreachable", "closed"]
 """Why a request got no response."""

@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 import httpx
 
-from copilot_runtime.errors import ConfigurationFailed, NetworkError
+from copilot_runtime.base.errors import ConfigurationFailed, NetworkError
 from copilot_runtime.http.errors import Failure, UpstreamErrors
 from copilot_runtime.http.forward import forward_request
 

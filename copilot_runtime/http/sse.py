@@ -5,7 +5,7 @@ agents do not need: ids, reconnection times, and the names of events (the data h
 Events without data only keep a connection alive, and are left out.
 """
 
-from copilot_runtime.errors import NetworkError
+from copilot_runtime.base.errors import NetworkError
 
 MAX_EVENT_SIZE = 8 * 1024 * 1024
 """The largest event, in bytes, that is waited for."""

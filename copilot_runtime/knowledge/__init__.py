@@ -6,7 +6,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from copilot_runtime.knowledge.knowledge import Knowledge
+    from copilot_runtime.extensions.knowledge.knowledge import Knowledge
 
 __all__ = ["Knowledge"]
 
@@ -14,6 +14,6 @@ __all__ = ["Knowledge"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from copilot_runtime.knowledge.knowledge import Knowledge
+    from copilot_runtime.extensions.knowledge.knowledge import Knowledge
 
     return Knowledge

@@ -9,26 +9,26 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
-from copilot_runtime.bus.carrier import PeerLost
-from copilot_runtime.concurrency import contain
-from copilot_runtime.dataclass_copy import copy_with
-from copilot_runtime.errors import Misuse, NotFound, ThreadBusy
-from copilot_runtime.events import RunStarted
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.interfaces.agent import Agent, SupportsRun
-from copilot_runtime.interfaces.bus import START, Cursor
-from copilot_runtime.interfaces.caller import Caller
-from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.agent import Agent, SupportsRun
+from copilot_runtime.api.bus import START, Cursor
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.carrier import PeerLost
+from copilot_runtime.api.events import RunStarted
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.thread_ids import ThreadIds
+from copilot_runtime.base.concurrency import contain
+from copilot_runtime.base.dataclass_copy import copy_with
+from copilot_runtime.base.errors import Misuse, NotFound, ThreadBusy
+from copilot_runtime.extensions.cluster import Peers
 from copilot_runtime.runtime.admission import Admission, WhenBusy
 from copilot_runtime.runtime.idempotency import Idempotency
 from copilot_runtime.runtime.naming import Namer, ThreadNaming
-from copilot_runtime.runtime.peers import Peers
 from copilot_runtime.runtime.reader import ThreadReader, replay_run
 from copilot_runtime.runtime.report import report_error
 from copilot_runtime.runtime.run import Log, Run, StopReason
 from copilot_runtime.runtime.runtime import Runtime
 from copilot_runtime.runtime.thread_changes import ThreadChanges
-from copilot_runtime.thread_ids import ThreadIds
 from copilot_runtime.threads.log_ids import DuplicateRun
 from copilot_runtime.threads.store import (
     RunningRun,

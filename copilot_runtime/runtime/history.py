@@ -5,11 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.events import Event, RunStarted
-from copilot_runtime.interfaces.agent import Agent, HistoryOwner
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.messages import (
+from copilot_runtime.api.agent import Agent, HistoryOwner
+from copilot_runtime.api.events import Event, RunStarted
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ActivityMessage,
     AgentStateMessage,
@@ -20,9 +18,11 @@ from copilot_runtime.messages import (
     TextMessage,
     is_real_result,
 )
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.transcript import fold_thread
+from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.threads.message_ids import collect_names, get_message_name
 from copilot_runtime.threads.store import StoredRun
-from copilot_runtime.transcript import fold_thread
 
 logger = logging.getLogger(__name__)
 

@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from copilot_runtime.concurrency import contain
-from copilot_runtime.errors import Cancelled, NotFound, ThreadBusy
-from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.concurrency import contain
+from copilot_runtime.base.errors import Cancelled, NotFound, ThreadBusy
 from copilot_runtime.runtime.admission import Admission
 from copilot_runtime.runtime.interrupts import answers_question
 from copilot_runtime.runtime.reader import replay_run

@@ -8,9 +8,7 @@ from typing import Any
 
 from copilot_runtime.actions.json_schema import limit_dialect
 from copilot_runtime.agui.outcome import encode_langgraph_value, is_of_langgraph
-from copilot_runtime.concurrency import call
-from copilot_runtime.errors import Misuse
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     AgentState,
     Custom,
     Event,
@@ -21,8 +19,10 @@ from copilot_runtime.events import (
     RunStarted,
     is_question,
 )
-from copilot_runtime.interfaces.run_input import Resume, RunInput
-from copilot_runtime.jsonvalue import as_object, parse_text
+from copilot_runtime.api.run_input import Resume, RunInput
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.jsonvalue import as_object, parse_text
 from copilot_runtime.threads.store import StoredRun
 
 _BEFORE_WORK = (RunStarted, MessagesSnapshot, AgentState, RunFailed)

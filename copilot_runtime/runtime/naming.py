@@ -4,8 +4,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from copilot_runtime.concurrency import contain
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.base.concurrency import contain
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.runtime.thread_changes import ThreadChanges
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeGuard
 
-from copilot_runtime.interfaces.run_input import PAGE_INSTRUCTIONS, ContextItem, RunInput
-from copilot_runtime.messages import Message, TextMessage
+from copilot_runtime.api.messages import Message, TextMessage
+from copilot_runtime.api.run_input import PAGE_INSTRUCTIONS, ContextItem, RunInput
 
 logger = logging.getLogger(__name__)
 

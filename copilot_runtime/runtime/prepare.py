@@ -10,16 +10,16 @@ from typing import Literal
 from copilot_runtime.actions.sources import gather_actions, select_actions
 from copilot_runtime.agents.file_storing import FileStoringAgent, stores_files
 from copilot_runtime.agents.tool_loop import ToolLoopAgent, build_handoff_actions
-from copilot_runtime.dataclass_copy import copy_with
-from copilot_runtime.duck_typing import complete
-from copilot_runtime.errors import AgentNotFound, ConfigurationFailed, Misuse
-from copilot_runtime.hooks import Hooks, call
-from copilot_runtime.interfaces.action import Action, ActionSource
-from copilot_runtime.interfaces.agent import Agent, Middleware, SupportsRun
-from copilot_runtime.interfaces.caller import Caller
-from copilot_runtime.interfaces.retrieval import FileStore
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.interfaces.stage import Stage
+from copilot_runtime.api.action import Action, ActionSource
+from copilot_runtime.api.agent import Agent, Middleware, SupportsRun
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.duck_typing import complete
+from copilot_runtime.api.hooks import Hooks, call
+from copilot_runtime.api.retrieval import FileStore
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.stage import Stage
+from copilot_runtime.base.dataclass_copy import copy_with
+from copilot_runtime.base.errors import AgentNotFound, ConfigurationFailed, Misuse
 from copilot_runtime.runtime.interrupts import check_agent
 from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.thread_policy import Continuation, ThreadPolicy

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
-from copilot_runtime.concurrency import contain, retrieve_exception
-from copilot_runtime.interfaces.bus import Batch
+from copilot_runtime.api.bus import Batch
+from copilot_runtime.base.concurrency import contain, retrieve_exception
 from copilot_runtime.runtime.run import Log
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadStore
 

@@ -6,11 +6,11 @@ from contextvars import Context, copy_context
 from time import monotonic
 from typing import Literal, assert_never
 
-from copilot_runtime.errors import STOPPED, Cancelled, NotFound
-from copilot_runtime.events import RunFailed, RunFinished, RunStarted
-from copilot_runtime.interfaces.bus import START, Batch, Bus, Cursor
-from copilot_runtime.interfaces.current_run import RunSlot
-from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.api.bus import START, Batch, Bus, Cursor
+from copilot_runtime.api.current_run import RunSlot
+from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import STOPPED, Cancelled, NotFound
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 from copilot_runtime.threads.log_ids import asks_same
 

@@ -2,13 +2,13 @@
 
 from typing import assert_never
 
-from copilot_runtime.errors import Cancelled
-from copilot_runtime.events import RunFailed, RunFinished, RunStarted
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.jsonvalue import drop_none
-from copilot_runtime.knowledge.events.event import ResourceEvent
-from copilot_runtime.knowledge.events.publisher import EventPublisher
-from copilot_runtime.knowledge.policies.ownership import conversation_identifier
+from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import Cancelled
+from copilot_runtime.base.jsonvalue import drop_none
+from copilot_runtime.extensions.events.event import ResourceEvent
+from copilot_runtime.extensions.events.publisher import EventPublisher
+from copilot_runtime.extensions.knowledge.policies.ownership import conversation_identifier
 
 SOURCE = "runs"
 

@@ -11,15 +11,35 @@ from time import monotonic
 from typing import Any, TypeVar, cast
 
 from copilot_runtime.actions.sources import Source, as_sources, gather_actions
-from copilot_runtime.concurrency import (
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.agent import Agent, Agents, Middleware, SupportsRun
+from copilot_runtime.api.bus import START, Batch, Bus, Cursor, LogWriter
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.current_run import CURRENT_RUN
+from copilot_runtime.api.duck_typing import as_stage, complete
+from copilot_runtime.api.events import (
+    Event,
+    Events,
+    MessagesSnapshot,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Usage,
+)
+from copilot_runtime.api.hooks import Hooks, call, call_quietly, trace_early_calls
+from copilot_runtime.api.messages import ImageMessage, ResultMessage, TextMessage
+from copilot_runtime.api.retrieval import FileStore
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.stage import StageFunction
+from copilot_runtime.api.transcript import fold_messages
+from copilot_runtime.base.concurrency import (
     contain,
     has_running_loop,
     is_being_cancelled,
     retrieve_exception,
 )
-from copilot_runtime.dataclass_copy import copy_with
-from copilot_runtime.duck_typing import as_stage, complete
-from copilot_runtime.errors import (
+from copilot_runtime.base.dataclass_copy import copy_with
+from copilot_runtime.base.errors import (
     Cancelled,
     ConfigurationFailed,
     CopilotError,
@@ -29,48 +49,28 @@ from copilot_runtime.errors import (
     RunStalled,
     report_of,
 )
-from copilot_runtime.events import (
-    Event,
-    Events,
-    MessagesSnapshot,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    Usage,
-)
-from copilot_runtime.expiry import ExpiryQueue
-from copilot_runtime.formatting import count_words
-from copilot_runtime.hooks import Hooks, call, call_quietly, trace_early_calls
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.interfaces.agent import Agent, Agents, Middleware, SupportsRun
-from copilot_runtime.interfaces.bus import START, Batch, Bus, Cursor, LogWriter
-from copilot_runtime.interfaces.caller import Caller
-from copilot_runtime.interfaces.current_run import CURRENT_RUN
-from copilot_runtime.interfaces.retrieval import FileStore
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.interfaces.stage import StageFunction
-from copilot_runtime.logs import (
-    build_run_fields,
-    reset_log_fields,
-    set_log_fields,
-    swap_log_fields,
-)
-from copilot_runtime.messages import ImageMessage, ResultMessage, TextMessage
-from copilot_runtime.runtime.audit import RunAudit
+from copilot_runtime.base.expiry import ExpiryQueue
+from copilot_runtime.base.formatting import count_words
+from copilot_runtime.extensions.access.audit.run import RunAudit
+from copilot_runtime.extensions.access.limits.limiter import Limiter
 from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPreparer, get_agent
 from copilot_runtime.runtime.report import report_error
 from copilot_runtime.runtime.run import Run, RunListener
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
-from copilot_runtime.security.limits.limiter import Limiter
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import render_answer, render_question
 from copilot_runtime.telemetry.genai import end_run_span, name_agent, start_run_span
+from copilot_runtime.telemetry.logs import (
+    build_run_fields,
+    reset_log_fields,
+    set_log_fields,
+    swap_log_fields,
+)
 from copilot_runtime.telemetry.span import set_current_span
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
 from copilot_runtime.threads.log_ids import DuplicateRun
 from copilot_runtime.threads.validation import ThreadConflict
-from copilot_runtime.transcript import fold_messages
 
 logger = logging.getLogger(__name__)
 

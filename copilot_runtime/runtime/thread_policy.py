@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from copilot_runtime.interfaces.agent import Agent, HistoryOwner
-from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.api.agent import Agent, HistoryOwner
+from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.runtime.history import restore_history, select_owner
 from copilot_runtime.runtime.interrupts import check_agent, check_answers, find_asking_run
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-from copilot_runtime.errors import ConfigurationFailed, NetworkError
+from copilot_runtime.base.errors import ConfigurationFailed, NetworkError
 
 _NAT64 = IPv6Network("64:ff9b::/96")
 _COMPATIBLE = IPv6Network("::/96")

@@ -8,8 +8,7 @@ from typing import Any, Protocol, assert_never
 
 import orjson
 
-from copilot_runtime.jsontext import replace_surrogates
-from copilot_runtime.messages import (
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ActivityMessage,
     AgentStateMessage,
@@ -21,6 +20,7 @@ from copilot_runtime.messages import (
     TextMessage,
     TextPart,
 )
+from copilot_runtime.base.jsontext import replace_surrogates
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.truncation import truncate
 

@@ -6,7 +6,7 @@ Their times are those at which the events came: `copilot.span.source` is `events
 
 from collections.abc import Callable, Collection
 
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionEnd,
     ActionExecutionResult,
     ActionExecutionStart,

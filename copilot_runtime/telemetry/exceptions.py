@@ -2,7 +2,7 @@
 
 from traceback import format_exception
 
-from copilot_runtime.jsontext import replace_surrogates
+from copilot_runtime.base.jsontext import replace_surrogates
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.truncation import truncate
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from copilot_runtime.events import Usage
-from copilot_runtime.jsonvalue import as_object, as_optional_text
+from copilot_runtime.api.events import Usage
+from copilot_runtime.base.jsonvalue import as_object, as_optional_text
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext
 from copilot_runtime.telemetry.span import NO_SPAN, Span

@@ -6,7 +6,7 @@ Spans are the only source of these values, so that a trace and a metric never di
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from copilot_runtime.errors import AgentNotFound
+from copilot_runtime.base.errors import AgentNotFound
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.metrics import Measurement
 from copilot_runtime.telemetry.semconv import Dialect

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext, new_span_id, new_trace_id
 from copilot_runtime.telemetry.exceptions import name_class, read_message

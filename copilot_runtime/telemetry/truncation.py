@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from copilot_runtime.jsontext import dumps
+from copilot_runtime.base.jsontext import dumps
 
 _MAX_DEPTH = 32
 _LEAST = 32

@@ -4,8 +4,7 @@ from urllib.parse import quote
 
 from copilot_runtime.agents.agui import run_agent_input
 from copilot_runtime.agui.event_decoder import EventDecoder
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     AgentState,
     Custom,
     Event,
@@ -13,13 +12,14 @@ from copilot_runtime.events import (
     MessagesSnapshot,
     RunStarted,
 )
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.transcript import fold_conversation, fold_messages
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsonvalue import to_text
 from copilot_runtime.http.sse import SSEDecoder
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.jsontext import dumps
-from copilot_runtime.jsonvalue import to_text
 from copilot_runtime.testing.answer import Answer, ReplyFailed, read_refusal
 from copilot_runtime.testing.connection import Connection
-from copilot_runtime.transcript import fold_conversation, fold_messages
 
 _LEGACY_INTERRUPT = "on_interrupt"
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.agui.refusal import decode_refusal
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.events import Event, Interrupt
-from copilot_runtime.jsonvalue import parse_object
-from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage
+from copilot_runtime.api.events import Event, Interrupt
+from copilot_runtime.api.messages import ActionExecutionMessage, Message, ResultMessage
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.jsonvalue import parse_object
 from copilot_runtime.testing.connection import Response
 
 if TYPE_CHECKING:

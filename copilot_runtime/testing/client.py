@@ -12,17 +12,17 @@ from starlette.types import ASGIApp
 
 from copilot_runtime.actions.functions import as_actions
 from copilot_runtime.actions.results import serialize_result
-from copilot_runtime.app import CopilotRuntime
-from copilot_runtime.argument_checks import check_list, check_mapping
-from copilot_runtime.errors import Misuse
-from copilot_runtime.events import Event, Interrupt
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.agent import DEFAULT_AGENT
+from copilot_runtime.api.events import Event, Interrupt
+from copilot_runtime.api.messages import Message, ResultMessage, TextMessage, new_id
+from copilot_runtime.api.run_input import AgentInput, ContextItem, Resume, RunInput
+from copilot_runtime.app.app import CopilotRuntime
+from copilot_runtime.app.argument_checks import check_list, check_mapping
+from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsonvalue import to_text
 from copilot_runtime.http.errors import parse_url
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.interfaces.agent import DEFAULT_AGENT
-from copilot_runtime.interfaces.run_input import AgentInput, ContextItem, Resume, RunInput
-from copilot_runtime.jsontext import dumps
-from copilot_runtime.jsonvalue import to_text
-from copilot_runtime.messages import Message, ResultMessage, TextMessage, new_id
 from copilot_runtime.testing.agui import send_agui
 from copilot_runtime.testing.answer import Answer, ToolCall, pair_calls
 from copilot_runtime.testing.connection import AppConnection, Response, UrlConnection, connect

@@ -9,9 +9,9 @@ from urllib.parse import unquote, urlsplit
 
 from starlette.types import ASGIApp, Message
 
-from copilot_runtime.errors import Misuse, NetworkError
+from copilot_runtime.base.errors import Misuse, NetworkError
+from copilot_runtime.base.jsontext import loads
 from copilot_runtime.http.client import Exchange, Upstream
-from copilot_runtime.jsontext import loads
 
 
 @dataclass(frozen=True, slots=True)

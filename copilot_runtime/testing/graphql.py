@@ -4,11 +4,19 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from copilot_runtime.events import Interrupt
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.jsontext import dumps, loads
-from copilot_runtime.jsonvalue import (
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.events import Interrupt
+from copilot_runtime.api.messages import (
+    ActionExecutionMessage,
+    AgentStateMessage,
+    ImageMessage,
+    Message,
+    ResultMessage,
+    TextMessage,
+)
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.jsontext import dumps, loads
+from copilot_runtime.base.jsonvalue import (
     as_list,
     as_objects,
     as_text,
@@ -16,14 +24,6 @@ from copilot_runtime.jsonvalue import (
     get_text,
     parse_object,
     to_text,
-)
-from copilot_runtime.messages import (
-    ActionExecutionMessage,
-    AgentStateMessage,
-    ImageMessage,
-    Message,
-    ResultMessage,
-    TextMessage,
 )
 from copilot_runtime.testing.answer import Answer, ReplyFailed, read_refusal
 from copilot_runtime.testing.connection import Connection

@@ -9,14 +9,14 @@ from copilot_runtime.adapters import scripted
 from copilot_runtime.adapters.empty import EmptyAdapter
 from copilot_runtime.adapters.scripted import Gate, Script
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.app import CopilotRuntime
-from copilot_runtime.duck_typing import complete
-from copilot_runtime.errors import Misuse
-from copilot_runtime.events import AgentState, Event, Events, Interrupt
-from copilot_runtime.interfaces.adapter import Adapter, SupportsStream
-from copilot_runtime.interfaces.agent import Agent
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.messages import new_id
+from copilot_runtime.api.adapter import Adapter, SupportsStream
+from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.duck_typing import complete
+from copilot_runtime.api.events import AgentState, Event, Events, Interrupt
+from copilot_runtime.api.messages import new_id
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.app.app import CopilotRuntime
+from copilot_runtime.base.errors import Misuse
 
 AgentTurn = (
     Sequence[Event | Exception] | Callable[[RunInput], Sequence[Event | Exception]] | Exception

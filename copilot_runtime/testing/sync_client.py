@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from starlette.types import ASGIApp
 
-from copilot_runtime.app import CopilotRuntime
+from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.testing.client import Client, Reply
 from copilot_runtime.testing.connection import Response, refuse_running_loop
 

@@ -10,7 +10,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from copilot_runtime.errors import Misuse
+from copilot_runtime.base.errors import Misuse
 from copilot_runtime.testing.connection import refuse_running_loop
 
 _LEAST_SECONDS = 0.02

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from copilot_runtime.errors import NotFound
+from copilot_runtime.base.errors import NotFound
 from copilot_runtime.threads.listing import list_threads
 from copilot_runtime.threads.store import Thread, ThreadKey, ThreadStore
 from copilot_runtime.threads.validation import busy

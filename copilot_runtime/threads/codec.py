@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import orjson
 
-from copilot_runtime import jsontext
-from copilot_runtime.events import Event
+from copilot_runtime.api.events import Event
+from copilot_runtime.base import jsontext
 
 logger = logging.getLogger("copilot_runtime.threads")
 

@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from copilot_runtime.errors import ErrorReport
-from copilot_runtime.event_order.verify import EventOrder, interrupted_call
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     LAST,
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -24,6 +22,8 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
+from copilot_runtime.base.errors import ErrorReport
+from copilot_runtime.event_order.verify import EventOrder, interrupted_call
 
 _Start = TextMessageStart | ActionExecutionStart | ReasoningStart
 _End = TextMessageEnd | ActionExecutionEnd | ReasoningEnd

@@ -8,10 +8,10 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from copilot_runtime.errors import Interrupted
-from copilot_runtime.interfaces.checkpoints import Checkpoint, CheckpointKey
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.messages import Message
+from copilot_runtime.api.checkpoints import Checkpoint, CheckpointKey
+from copilot_runtime.api.messages import Message
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import Interrupted
 from copilot_runtime.threads import transactions
 from copilot_runtime.threads.log_ids import LogStatus
 from copilot_runtime.threads.rows import (

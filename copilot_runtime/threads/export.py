@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from copilot_runtime import jsontext
-from copilot_runtime.errors import Misuse
+from copilot_runtime.base import jsontext
+from copilot_runtime.base.errors import Misuse
 from copilot_runtime.threads.codec import encode, parse_events
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadStore
 from copilot_runtime.threads.validation import check_text

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 
-from copilot_runtime.events import Event, RunFailed, RunFinished
+from copilot_runtime.api.events import Event, RunFailed, RunFinished
 from copilot_runtime.threads.recording import PendingWrite, Recording
 
 Commit = Callable[[Sequence[PendingWrite]], Awaitable[None]]

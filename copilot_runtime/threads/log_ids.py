@@ -5,9 +5,9 @@ from hashlib import blake2b, sha256
 from os import urandom
 from typing import Any, NamedTuple
 
-from copilot_runtime.errors import NotFound, ThreadBusy
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.jsontext import dumps
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import NotFound, ThreadBusy
+from copilot_runtime.base.jsontext import dumps
 
 REMEMBERED_S = 3600
 """Seconds for which it is known that a request had been answered in a thread that was deleted."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionResult,
     ActionExecutionStart,
     Activity,
@@ -14,7 +14,7 @@ from copilot_runtime.events import (
     RunStarted,
     TextMessageStart,
 )
-from copilot_runtime.messages import Message, ResultMessage
+from copilot_runtime.api.messages import Message, ResultMessage
 
 _LONGEST = 200
 """Characters of a name; a longer one is stored as its digest, for the sake of the index."""

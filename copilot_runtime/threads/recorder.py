@@ -5,11 +5,11 @@ from asyncio import get_running_loop
 from collections.abc import AsyncGenerator, Sequence
 from time import monotonic, perf_counter
 
-from copilot_runtime.concurrency import contain
-from copilot_runtime.errors import CopilotError, Interrupted, Misuse, StoreFailed
-from copilot_runtime.events import LAST, Event, RunFailed, RunFinished, RunStarted
-from copilot_runtime.interfaces.bus import START, Batch, Bus, Cursor, LogWriter
-from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.api.bus import START, Batch, Bus, Cursor, LogWriter
+from copilot_runtime.api.events import LAST, Event, RunFailed, RunFinished, RunStarted
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.concurrency import contain
+from copilot_runtime.base.errors import CopilotError, Interrupted, Misuse, StoreFailed
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import name_error
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry

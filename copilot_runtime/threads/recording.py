@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from copilot_runtime.errors import CopilotError, StoreFailed, report_of
-from copilot_runtime.events import (
+from copilot_runtime.api.bus import LogWriter
+from copilot_runtime.api.events import (
     BRIEF,
     LAST,
     ActionExecutionArgs,
@@ -21,9 +21,9 @@ from copilot_runtime.events import (
     RunFinished,
     TextMessageContent,
 )
-from copilot_runtime.interfaces.bus import LogWriter
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.logs import build_run_fields
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import CopilotError, StoreFailed, report_of
+from copilot_runtime.telemetry.logs import build_run_fields
 from copilot_runtime.threads.store import Segment
 
 _EVENT_SIZE = 200

@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Mapping, Sequence
 
-from copilot_runtime.errors import Interrupted
-from copilot_runtime.events import Event, RunFailed, RunStarted
+from copilot_runtime.api.events import Event, RunFailed, RunStarted
+from copilot_runtime.base.errors import Interrupted
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.store import Segment
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from copilot_runtime.events import Event
+from copilot_runtime.api.events import Event
 from copilot_runtime.threads.codec import encode
 from copilot_runtime.threads.message_ids import collect_names
 from copilot_runtime.threads.recovery import complete_log

@@ -1,8 +1,8 @@
 """Find the store that the setting `threads` names."""
 
+from copilot_runtime.api.registry import Registry
+from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.config.settings import check_store_address
-from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.registry import Registry
 from copilot_runtime.threads import STORES
 from copilot_runtime.threads.store import ThreadStore
 

@@ -3,8 +3,8 @@
 import re
 from typing import NamedTuple
 
-from copilot_runtime.errors import Misuse, ThreadBusy
-from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import Misuse, ThreadBusy
 from copilot_runtime.threads.store import ThreadKey
 
 LONGEST = 500

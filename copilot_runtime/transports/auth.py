@@ -11,26 +11,26 @@ from typing import Any, cast
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
-from copilot_runtime.concurrency import call
-from copilot_runtime.config.access import AccessSettings
-from copilot_runtime.dataclass_copy import copy_with
-from copilot_runtime.errors import (
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.hooks import remember_call
+from copilot_runtime.api.identity import NOBODY, OPERATE, TENANT_PREFIX, Identity, is_tenant
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.dataclass_copy import copy_with
+from copilot_runtime.base.errors import (
     RUN_FAILED,
     AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,
     Misuse,
 )
-from copilot_runtime.hooks import remember_call
-from copilot_runtime.identity import NOBODY, OPERATE, TENANT_PREFIX, Identity, is_tenant
-from copilot_runtime.interfaces.caller import Caller
-from copilot_runtime.security.authentication.chain import SchemeChain, check_identity
-from copilot_runtime.security.authentication.proxy import TrustedProxies
-from copilot_runtime.security.authentication.scheme import (
+from copilot_runtime.extensions.access.authentication.chain import SchemeChain, check_identity
+from copilot_runtime.extensions.access.authentication.proxy import TrustedProxies
+from copilot_runtime.extensions.access.authentication.scheme import (
     AUTHORIZATION,
     CredentialInvalid,
     Credentials,
 )
+from copilot_runtime.extensions.access.settings import AccessSettings
 from copilot_runtime.telemetry.propagation import extract_context
 from copilot_runtime.threads.validation import check_owner
 from copilot_runtime.transports.body import BadRequest

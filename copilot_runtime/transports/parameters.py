@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sized
 from dataclasses import replace
 from typing import Any
 
-from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.interfaces.run_input import Parameters
+from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.base.errors import LimitExceeded
 
 logger = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ from uuid import uuid4
 
 from copilot_runtime.actions.sources import select_actions
 from copilot_runtime.agents.single_call import SingleCallAgent
-from copilot_runtime.errors import CopilotError, ErrorReport
-from copilot_runtime.events import ActionExecutionResult, Event, RunFailed
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.interfaces.agent import Agent
-from copilot_runtime.interfaces.caller import Caller
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.messages import new_id
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.events import ActionExecutionResult, Event, RunFailed
+from copilot_runtime.api.messages import new_id
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import CopilotError, ErrorReport
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.threads.store import ThreadQuery
 
@@ -96,7 +96,7 @@ class ProgramRuns:
         A name that none of the latest threads has may be an id itself: of a thread of the caller,
         for nobody can name that of another.
         """
-        from copilot_runtime.agents.langgraph.request import derive_thread_ids
+        from copilot_runtime.extensions.frameworks.langgraph.request import derive_thread_ids
 
         ids = await self.conversations.thread_ids()
         query = ThreadQuery(owner=caller.user or "", archived=True, limit=_LATEST_THREADS)

@@ -7,9 +7,9 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.interfaces.caller import Caller
-from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.security.addresses import find_network
 from copilot_runtime.security.cors import RawHeaders
 from copilot_runtime.transports.body import BadRequest, check_values, read_body

@@ -13,15 +13,15 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from copilot_runtime.errors import CopilotError, LimitExceeded
-from copilot_runtime.identity import set_current_identity
+from copilot_runtime.api.identity import set_current_identity
+from copilot_runtime.base.errors import CopilotError, LimitExceeded
+from copilot_runtime.extensions.access.audit.request import RequestAudit
+from copilot_runtime.extensions.access.limits.limiter import Limiter
 from copilot_runtime.security.cors import Cors
-from copilot_runtime.security.limits.limiter import Limiter
 from copilot_runtime.security.loopback import LoopbackGuard
 from copilot_runtime.transports.auth import Authenticator, Unauthorized
 from copilot_runtime.transports.body import BadRequest, ClientGone
 from copilot_runtime.transports.request import Request, decode_headers
-from copilot_runtime.transports.request_audit import RequestAudit
 from copilot_runtime.transports.streaming import WriteTimeout
 from copilot_runtime.transports.transport import Refusal, Transport, error_body
 

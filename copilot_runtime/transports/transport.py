@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
+from copilot_runtime.api.registry import Registry
+from copilot_runtime.base.errors import RUN_FAILED, ConfigurationFailed, CopilotError, LimitExceeded
 from copilot_runtime.config.settings import Settings
-from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError, LimitExceeded
-from copilot_runtime.generative_ui.options import GenerativeUi
-from copilot_runtime.registry import Registry
+from copilot_runtime.extensions.generative_ui.options import GenerativeUi
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
 from copilot_runtime.transports import SIDE_ENDPOINTS, TRANSPORTS
@@ -19,16 +19,16 @@ from copilot_runtime.transports.program_runs import ProgramRuns
 from copilot_runtime.transports.request import Request
 
 if TYPE_CHECKING:
-    from copilot_runtime.actions.catalog import ToolCatalog
     from copilot_runtime.adapters.transcription import Transcriber
-    from copilot_runtime.generative_ui.mcp_apps.proxy import AppProxy
-    from copilot_runtime.knowledge import Knowledge
-    from copilot_runtime.transports.access.report import AccessReport
-    from copilot_runtime.transports.analyst.access import AnalystAccess
-    from copilot_runtime.transports.events.access import EventAccess
-    from copilot_runtime.transports.plans.access import PlanAccess
+    from copilot_runtime.extensions.access.http.report import AccessReport
+    from copilot_runtime.extensions.analyst.http.access import AnalystAccess
+    from copilot_runtime.extensions.events.http.access import EventAccess
+    from copilot_runtime.extensions.generative_ui.mcp_apps.proxy import AppProxy
+    from copilot_runtime.extensions.knowledge import Knowledge
+    from copilot_runtime.extensions.planner.http.access import PlanAccess
+    from copilot_runtime.extensions.tools.catalog import ToolCatalog
+    from copilot_runtime.extensions.tracing.http.access import TraceAccess
     from copilot_runtime.transports.thread_push.push import ThreadPush
-    from copilot_runtime.transports.traces.access import TraceAccess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

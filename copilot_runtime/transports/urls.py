@@ -2,7 +2,7 @@
 
 from starlette.types import Scope
 
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.base.errors import ConfigurationFailed
 
 
 class ChatUrls:

@@ -11,7 +11,7 @@ the model hands over to it. The cards for other programs are below http://127.0.
 import os
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
-from copilot_runtime.agents.a2a import A2aAgent
+from copilot_runtime.extensions.a2a.client import A2aAgent
 
 AGENT_URL = os.environ.get("AGENT_URL", "http://127.0.0.1:8001")
 

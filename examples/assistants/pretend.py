@@ -7,9 +7,9 @@ from typing import Any
 
 from copilot_runtime import Adapter, Events
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.events import Event
-from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.messages import ResultMessage, TextMessage, new_id
+from copilot_runtime.api import ChatRequest
+from copilot_runtime.api.events import Event
+from copilot_runtime.api.messages import ResultMessage, TextMessage, new_id
 
 TOPICS: Mapping[str, Sequence[str]] = {
     "rules": ("dog", "animal", "pet", "fog", "weather", "wheelchair"),

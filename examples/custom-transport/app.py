@@ -7,9 +7,9 @@ curl http://127.0.0.1:8000/graphql/ask -H 'content-type: application/json' -d '{
 from contextlib import aclosing
 
 from copilot_runtime import CopilotRuntime, DemoAdapter
-from copilot_runtime.errors import Misuse
-from copilot_runtime.events import RunFailed, TextMessageContent
-from copilot_runtime.messages import TextMessage, new_id
+from copilot_runtime.api.events import RunFailed, TextMessageContent
+from copilot_runtime.api.messages import TextMessage, new_id
+from copilot_runtime.base.errors import Misuse
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import run_until_disconnect

@@ -9,13 +9,13 @@ from typing import Any
 
 from copilot_runtime import Adapter, ChatRequest, Events
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
     Event,
 )
-from copilot_runtime.messages import ActionExecutionMessage, ResultMessage, TextMessage, new_id
+from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage, TextMessage, new_id
 
 Steps = Iterator[tuple[str, Sequence[Event]]]
 """The name of each step of an answer, and its events."""

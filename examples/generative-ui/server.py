@@ -13,7 +13,7 @@ import os
 from pretend import PretendModel
 
 from copilot_runtime import CopilotRuntime, McpServer, OpenAIAdapter
-from copilot_runtime.generative_ui.options import McpApps, McpAppServer
+from copilot_runtime.extensions.generative_ui.options import McpApps, McpAppServer
 
 model = OpenAIAdapter(model="gpt-4o") if os.environ.get("OPENAI_API_KEY") else PretendModel()
 seats = McpServer(os.environ.get("SEATS_URL", "http://127.0.0.1:8001/mcp"))

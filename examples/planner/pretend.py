@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from copilot_runtime import Adapter, Events
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.messages import ResultMessage, TextMessage, new_id
+from copilot_runtime.api import ChatRequest
+from copilot_runtime.api.events import Event, Usage
+from copilot_runtime.api.messages import ResultMessage, TextMessage, new_id
 
 PLAN = [
     {

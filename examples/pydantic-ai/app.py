@@ -16,7 +16,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.ui import StateDeps
 
 from copilot_runtime import CopilotRuntime
-from copilot_runtime.agents.pydantic_ai import PydanticAIAgent
+from copilot_runtime.extensions.frameworks.pydantic_ai import PydanticAIAgent
 
 
 class Plan(BaseModel):

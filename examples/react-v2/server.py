@@ -14,8 +14,8 @@ from uuid import uuid4
 from copilot_runtime import Adapter, CopilotRuntime, DemoAdapter, Events, OpenAIAdapter, RunInput
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.events import AgentState, Event, Interrupt
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api.events import AgentState, Event, Interrupt
+from copilot_runtime.api.messages import TextMessage
 
 AGENT = "trip"
 

@@ -16,7 +16,7 @@ import os
 from starlette.requests import HTTPConnection
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, OpenAIAdapter, Settings
-from copilot_runtime.errors import AuthenticationFailed
+from copilot_runtime.base.errors import AuthenticationFailed
 
 PEOPLE = {"Bearer ann": "ann", "Bearer bob": "bob"}
 """Stands for your sessions, or for the verified tokens of your identity provider."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from copilot_runtime.interfaces import ActionContext, RunInput
+from copilot_runtime.api import ActionContext, RunInput
 
 
 @pytest.fixture

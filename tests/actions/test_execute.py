@@ -21,8 +21,8 @@ from pydantic import BaseModel
 
 from copilot_runtime.actions import action
 from copilot_runtime.actions.execute import Outcome, execute
-from copilot_runtime.errors import CopilotError, LimitExceeded
-from copilot_runtime.interfaces import Action, ActionContext
+from copilot_runtime.api import Action, ActionContext
+from copilot_runtime.base.errors import CopilotError, LimitExceeded
 
 pytestmark = pytest.mark.anyio
 
@@ -286,7 +286,7 @@ async def test_a_sync_action_is_refused_when_all_threads_are_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     places = threading.BoundedSemaphore(1)
-    monkeypatch.setattr("copilot_runtime.concurrency._slots", places)
+    monkeypatch.setattr("copilot_runtime.base.concurrency._slots", places)
     release, ended = threading.Event(), threading.Event()
 
     def hang() -> None:

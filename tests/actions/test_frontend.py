@@ -13,8 +13,8 @@ from copilot_runtime.actions.sources import (
     parse_frontend_action,
     select_actions,
 )
-from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import Action, RunInput
+from copilot_runtime.api import Action, RunInput
+from copilot_runtime.base.errors import ConfigurationFailed
 
 pytestmark = pytest.mark.anyio
 

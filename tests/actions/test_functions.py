@@ -16,8 +16,8 @@ from typing_extensions import TypedDict
 
 from copilot_runtime.actions import action
 from copilot_runtime.actions.functions import as_actions
-from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import Action, ActionContext
+from copilot_runtime.api import Action, ActionContext
+from copilot_runtime.base.errors import ConfigurationFailed
 
 
 class Colour(Enum):

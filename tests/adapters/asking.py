@@ -4,8 +4,8 @@ from contextlib import aclosing
 
 import pytest
 
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.events import (
+from copilot_runtime.api import Action, Adapter, ChatRequest
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
@@ -14,8 +14,8 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import Action, Adapter, ChatRequest
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import CopilotError
 
 HELLO = TextMessage(id="u1", role="user", content="Hello")
 ACTIONS = [Action(name="setColor"), Action(name="setSize"), Action(name="set")]

@@ -8,10 +8,9 @@ import pytest
 
 from copilot_runtime.adapters.anthropic import AnthropicAdapter
 from copilot_runtime.adapters.signatures import tag_signature
-from copilot_runtime.errors import ConfigurationFailed, Misuse
-from copilot_runtime.events import Custom, Event
-from copilot_runtime.interfaces import Action, ChatRequest, Parameters
-from copilot_runtime.messages import (
+from copilot_runtime.api import Action, ChatRequest, Parameters
+from copilot_runtime.api.events import Custom, Event
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ImageMessage,
     MediaPart,
@@ -21,6 +20,7 @@ from copilot_runtime.messages import (
     TextMessage,
     TextPart,
 )
+from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 from tests.adapters.asking import HELLO, RED, SEVEN, answer_to
 from tests.adapters.contract.anthropic_fake import AnthropicFake
 from tests.adapters.contract.fakes import Say, Stop

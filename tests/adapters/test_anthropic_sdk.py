@@ -8,10 +8,10 @@ import pytest
 
 from copilot_runtime.adapters.anthropic import AnthropicAdapter
 from copilot_runtime.adapters.signatures import read_signature
-from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.messages import ActionExecutionMessage, ReasoningMessage, TextMessage
-from copilot_runtime.transcript import fold_messages
+from copilot_runtime.api import ChatRequest
+from copilot_runtime.api.events import Event, Usage
+from copilot_runtime.api.messages import ActionExecutionMessage, ReasoningMessage, TextMessage
+from copilot_runtime.api.transcript import fold_messages
 from tests.adapters.asking import ACTIONS, HELLO, RED, SEVEN, answer_to
 from tests.adapters.contract.anthropic_fake import AnthropicFake
 from tests.adapters.contract.fakes import (

@@ -8,8 +8,7 @@ import pytest
 
 from copilot_runtime.adapters import assembly as _assemble
 from copilot_runtime.adapters.anthropic import AnthropicAdapter
-from copilot_runtime.errors import CopilotError, LimitExceeded, NetworkError, RateLimited, Refused
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     Custom,
     Event,
     ReasoningContent,
@@ -17,6 +16,13 @@ from copilot_runtime.events import (
     ReasoningSignature,
     ReasoningStart,
     Usage,
+)
+from copilot_runtime.base.errors import (
+    CopilotError,
+    LimitExceeded,
+    NetworkError,
+    RateLimited,
+    Refused,
 )
 from tests.adapters.asking import RED, answer_to, called, failure_of, said
 from tests.adapters.contract.fakes import KEY, data

@@ -7,15 +7,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime.adapters.bedrock import BedrockAdapter
-from copilot_runtime.errors import (
-    AuthenticationFailed,
-    ConfigurationFailed,
-    CopilotError,
-    LimitExceeded,
-    NetworkError,
-    RateLimited,
-)
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
@@ -27,6 +19,14 @@ from copilot_runtime.events import (
     ReasoningStart,
     TextMessageContent,
     Usage,
+)
+from copilot_runtime.base.errors import (
+    AuthenticationFailed,
+    ConfigurationFailed,
+    CopilotError,
+    LimitExceeded,
+    NetworkError,
+    RateLimited,
 )
 from tests.adapters.asking import answer_to, failure_of
 from tests.adapters.contract.bedrock_fake import event, exception, message

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.adapters.bedrock.event_stream import Frames
-from copilot_runtime.errors import NetworkError
+from copilot_runtime.base.errors import NetworkError
 from tests.adapters.contract.bedrock_fake import event, exception, framed, message
 
 EVENTS = [

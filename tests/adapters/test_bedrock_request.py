@@ -13,9 +13,8 @@ from copilot_runtime.adapters.bedrock import BedrockAdapter
 from copilot_runtime.adapters.bedrock.auth import Authentication
 from copilot_runtime.adapters.bedrock.request import build_body
 from copilot_runtime.adapters.capabilities import CapabilityFilter
-from copilot_runtime.errors import ConfigurationFailed, MissingPackage, Misuse
-from copilot_runtime.interfaces import Action, ChatRequest, Parameters
-from copilot_runtime.messages import (
+from copilot_runtime.api import Action, ChatRequest, Parameters
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ImageMessage,
     MediaPart,
@@ -25,6 +24,7 @@ from copilot_runtime.messages import (
     TextMessage,
     TextPart,
 )
+from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage, Misuse
 from tests.adapters.asking import HELLO, answer_to
 from tests.adapters.provider import Provider
 from tests.adapters.test_bedrock import COUNTS, STOP, answered, delta

@@ -8,9 +8,9 @@ import orjson
 import pytest
 
 from copilot_runtime.adapters.bedrock import BedrockAdapter
-from copilot_runtime.events import ReasoningSignature, Usage
-from copilot_runtime.interfaces import Action, ChatRequest, Parameters
-from copilot_runtime.messages import (
+from copilot_runtime.api import Action, ChatRequest, Parameters
+from copilot_runtime.api.events import ReasoningSignature, Usage
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     MediaPart,
     ReasoningMessage,

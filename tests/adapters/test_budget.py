@@ -10,15 +10,15 @@ from copilot_runtime.adapters import budget
 from copilot_runtime.adapters.budget import BudgetedAdapter
 from copilot_runtime.adapters.fallback import FallbackAdapter
 from copilot_runtime.adapters.scripted import ScriptedAdapter, Turn, call, say
-from copilot_runtime.errors import (
+from copilot_runtime.api import Adapter, ChatRequest
+from copilot_runtime.api.events import Custom, Event, Usage
+from copilot_runtime.base.errors import (
     ConfigurationFailed,
     CopilotError,
     MissingPackage,
     NetworkError,
     RateLimited,
 )
-from copilot_runtime.events import Custom, Event, Usage
-from copilot_runtime.interfaces import Adapter, ChatRequest
 from tests.adapters.asking import HELLO, answer_to
 
 pytestmark = pytest.mark.anyio

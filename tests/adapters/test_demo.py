@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copilot_runtime.a2ui.validation import validate_components
 from copilot_runtime.adapters.demo import DemoAdapter
 from copilot_runtime.adapters.demo.arguments import fill_arguments
-from copilot_runtime.errors import AuthenticationFailed, Misuse, NetworkError
-from copilot_runtime.events import (
+from copilot_runtime.api import Action, ChatRequest, Parameters, Passage
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionStart,
     Event,
@@ -20,8 +19,7 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import Action, ChatRequest, Parameters, Passage
-from copilot_runtime.messages import (
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ImageMessage,
     MediaPart,
@@ -30,6 +28,8 @@ from copilot_runtime.messages import (
     TextMessage,
     TextPart,
 )
+from copilot_runtime.base.errors import AuthenticationFailed, Misuse, NetworkError
+from copilot_runtime.extensions.generative_ui.a2ui.validation import validate_components
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ import pytest
 
 from copilot_runtime.adapters.demo.data_questions import Call, plan_call
 from copilot_runtime.adapters.demo.schema import read_schema
-from copilot_runtime.interfaces import Action
-from copilot_runtime.messages import ActionExecutionMessage, ResultMessage
+from copilot_runtime.api import Action
+from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage
 from tests.adapters.test_demo import answer, calls_of, said, text_of
 
 pytestmark = pytest.mark.anyio

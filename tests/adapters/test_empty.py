@@ -3,8 +3,8 @@ from contextlib import aclosing
 import pytest
 
 from copilot_runtime.adapters.empty import EmptyAdapter
-from copilot_runtime.errors import Misuse
-from copilot_runtime.interfaces import ChatRequest, RunInput
+from copilot_runtime.api import ChatRequest, RunInput
+from copilot_runtime.base.errors import Misuse
 
 pytestmark = pytest.mark.anyio
 

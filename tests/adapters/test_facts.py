@@ -9,7 +9,7 @@ import pytest
 
 from copilot_runtime.adapters import pricing as _facts
 from copilot_runtime.adapters.pricing import UNKNOWN, find_model_facts
-from copilot_runtime.events import Usage
+from copilot_runtime.api.events import Usage
 
 SPELLINGS = [
     ("openai", "gpt-4o", 128_000),

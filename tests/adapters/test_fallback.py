@@ -8,17 +8,8 @@ import pytest
 
 from copilot_runtime.adapters.fallback import FallbackAdapter
 from copilot_runtime.adapters.scripted import ScriptedAdapter, Turn, call, say
-from copilot_runtime.errors import (
-    AuthenticationFailed,
-    ConfigurationFailed,
-    CopilotError,
-    Misuse,
-    NetworkError,
-    RateLimited,
-    Refused,
-    RunStalled,
-)
-from copilot_runtime.events import (
+from copilot_runtime.api import ChatRequest, Parameters, RunInput
+from copilot_runtime.api.events import (
     Custom,
     Event,
     Events,
@@ -32,7 +23,16 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import ChatRequest, Parameters, RunInput
+from copilot_runtime.base.errors import (
+    AuthenticationFailed,
+    ConfigurationFailed,
+    CopilotError,
+    Misuse,
+    NetworkError,
+    RateLimited,
+    Refused,
+    RunStalled,
+)
 from tests.adapters.asking import HELLO, answer_to, failure_of
 
 pytestmark = pytest.mark.anyio

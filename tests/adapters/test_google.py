@@ -10,14 +10,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime.adapters.google import GoogleAdapter
-from copilot_runtime.errors import (
-    AuthenticationFailed,
-    CopilotError,
-    NetworkError,
-    RateLimited,
-    Refused,
-)
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
@@ -31,6 +24,13 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
     Usage,
+)
+from copilot_runtime.base.errors import (
+    AuthenticationFailed,
+    CopilotError,
+    NetworkError,
+    RateLimited,
+    Refused,
 )
 from tests.adapters.asking import REQUEST, answer_to, failure_of
 from tests.adapters.contract.fakes import data

@@ -11,9 +11,8 @@ from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.google import GoogleAdapter
 from copilot_runtime.adapters.google.auth import Authentication
 from copilot_runtime.adapters.google.request import UNSIGNED, build_body
-from copilot_runtime.errors import AuthenticationFailed, ConfigurationFailed, MissingPackage, Misuse
-from copilot_runtime.interfaces import Action, ChatRequest, Parameters
-from copilot_runtime.messages import (
+from copilot_runtime.api import Action, ChatRequest, Parameters
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ImageMessage,
     MediaPart,
@@ -22,6 +21,12 @@ from copilot_runtime.messages import (
     ResultMessage,
     TextMessage,
     TextPart,
+)
+from copilot_runtime.base.errors import (
+    AuthenticationFailed,
+    ConfigurationFailed,
+    MissingPackage,
+    Misuse,
 )
 from tests.adapters.asking import HELLO, answer_to
 from tests.adapters.contract.fakes import data

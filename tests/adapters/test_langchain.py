@@ -22,8 +22,8 @@ from pydantic import BaseModel
 from copilot_runtime.adapters import assembly as _assemble
 from copilot_runtime.adapters.langchain import LangChainAdapter
 from copilot_runtime.adapters.langchain.request import LangChainRequest
-from copilot_runtime.errors import ConfigurationFailed, MissingPackage, RateLimited, Refused
-from copilot_runtime.events import (
+from copilot_runtime.api import ChatRequest, Parameters
+from copilot_runtime.api.events import (
     Custom,
     Event,
     ReasoningContent,
@@ -32,8 +32,8 @@ from copilot_runtime.events import (
     ReasoningStart,
     Usage,
 )
-from copilot_runtime.interfaces import ChatRequest, Parameters
-from copilot_runtime.messages import ActionExecutionMessage, ReasoningMessage, ResultMessage
+from copilot_runtime.api.messages import ActionExecutionMessage, ReasoningMessage, ResultMessage
+from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage, RateLimited, Refused
 from tests.adapters.asking import ACTIONS, HELLO, RED, SEVEN, answer_to, called, failure_of, said
 
 pytestmark = pytest.mark.anyio

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from copilot_runtime.adapters.openai.assistants import OpenAIAssistantsAdapter
-from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
-from copilot_runtime.events import Custom
-from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
-from copilot_runtime.transcript import fold_messages
+from copilot_runtime.api import ChatRequest
+from copilot_runtime.api.events import Custom
+from copilot_runtime.api.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
+from copilot_runtime.api.transcript import fold_messages
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError
 from tests.adapters.contract.asking import SET_COLOR, answer_of, calls_in, text_in
 from tests.adapters.contract.fakes import (
     KEY,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from copilot_runtime.adapters.openai import OpenAIAdapter
-from copilot_runtime.errors import CopilotError, NetworkError, RateLimited, Refused
-from copilot_runtime.events import Event
+from copilot_runtime.api.events import Event
+from copilot_runtime.base.errors import CopilotError, NetworkError, RateLimited, Refused
 from tests.adapters.asking import called, failure_of, said
 from tests.adapters.provider import (
     CLOSE,

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from copilot_runtime.adapters.openai import OpenAIAdapter
-from copilot_runtime.errors import (
+from copilot_runtime.api import Action, ChatRequest, Parameters
+from copilot_runtime.api.events import (
+    Event,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+)
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import (
     AuthenticationFailed,
     CopilotError,
     NetworkError,
     RateLimited,
     RunStalled,
 )
-from copilot_runtime.events import (
-    Event,
-    TextMessageContent,
-    TextMessageEnd,
-    TextMessageStart,
-)
-from copilot_runtime.interfaces import Action, ChatRequest, Parameters
-from copilot_runtime.messages import TextMessage
 from tests.adapters.provider import (
     HANG,
     HEAD,

@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from copilot_runtime.adapters.openai import OpenAIAdapter
-from copilot_runtime.events import TextMessageContent
+from copilot_runtime.api.events import TextMessageContent
 from tests.adapters.asking import REQUEST, answer_to, said
 from tests.adapters.provider import (
     DONE,

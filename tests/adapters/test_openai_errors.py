@@ -11,7 +11,10 @@ import pytest
 
 from copilot_runtime.adapters import streaming as _streaming
 from copilot_runtime.adapters.openai import OpenAIAdapter
-from copilot_runtime.errors import (
+from copilot_runtime.api import ChatRequest
+from copilot_runtime.api.events import Event
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,
@@ -20,9 +23,6 @@ from copilot_runtime.errors import (
     RateLimited,
     RunStalled,
 )
-from copilot_runtime.events import Event
-from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.messages import TextMessage
 from tests.adapters.provider import (
     END,
     HANG,

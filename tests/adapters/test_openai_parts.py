@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from copilot_runtime.adapters.openai import OpenAIAdapter
-from copilot_runtime.errors import Misuse
-from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.messages import (
+from copilot_runtime.api import ChatRequest
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     MediaPart,
     Message,
@@ -18,6 +17,7 @@ from copilot_runtime.messages import (
     TextMessage,
     TextPart,
 )
+from copilot_runtime.base.errors import Misuse
 from tests.adapters.asking import answer_to
 from tests.adapters.provider import Provider, saying, text
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from copilot_runtime.adapters.openai import OpenAIAdapter
-from copilot_runtime.errors import Misuse
-from copilot_runtime.interfaces import Action, ActionContext, ChatRequest, Parameters
-from copilot_runtime.messages import (
+from copilot_runtime.api import Action, ActionContext, ChatRequest, Parameters
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ImageMessage,
     Message,
     ResultMessage,
     TextMessage,
 )
+from copilot_runtime.base.errors import Misuse
 from tests.adapters.provider import Provider, saying, text
 
 pytestmark = pytest.mark.anyio

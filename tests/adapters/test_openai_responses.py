@@ -7,10 +7,16 @@ from typing import Any
 import pytest
 
 from copilot_runtime.adapters.openai import OpenAIAdapter
-from copilot_runtime.errors import ConfigurationFailed, CopilotError, Misuse, NetworkError, Refused
-from copilot_runtime.events import Activity, Event, ReasoningContent, ReasoningSignature, Usage
-from copilot_runtime.interfaces import ChatRequest, Parameters
-from copilot_runtime.messages import MediaPart, ReasoningMessage, TextMessage
+from copilot_runtime.api import ChatRequest, Parameters
+from copilot_runtime.api.events import Activity, Event, ReasoningContent, ReasoningSignature, Usage
+from copilot_runtime.api.messages import MediaPart, ReasoningMessage, TextMessage
+from copilot_runtime.base.errors import (
+    ConfigurationFailed,
+    CopilotError,
+    Misuse,
+    NetworkError,
+    Refused,
+)
 from tests.adapters.asking import HELLO, RED, answer_to, called, failure_of, said
 from tests.adapters.provider import END, HEAD, Provider, Step, piece, whole
 

@@ -10,7 +10,8 @@ import pytest
 
 from copilot_runtime.adapters import assembly as _assemble
 from copilot_runtime.adapters.openai import OpenAIAdapter
-from copilot_runtime.events import (
+from copilot_runtime.api import ChatRequest
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
@@ -21,8 +22,7 @@ from copilot_runtime.events import (
     ReasoningStart,
     Usage,
 )
-from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api.messages import TextMessage
 from tests.adapters.asking import ACTIONS, HELLO, RED, SEVEN, answer_to, called, said
 from tests.adapters.provider import (
     DONE,

@@ -14,7 +14,7 @@ from copilot_runtime.adapters.history import (
     truncate_history,
 )
 from copilot_runtime.adapters.media import IMAGE_TOKENS
-from copilot_runtime.messages import (
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ActivityMessage,
     AgentStateMessage,

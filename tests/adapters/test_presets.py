@@ -8,8 +8,8 @@ import pytest
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.adapters.openai import OpenAIAdapter, presets
 from copilot_runtime.adapters.openai.presets import PRESETS
-from copilot_runtime.errors import ConfigurationFailed, Misuse, NetworkError
-from copilot_runtime.events import (
+from copilot_runtime.api import Action, ChatRequest, Parameters
+from copilot_runtime.api.events import (
     Event,
     ReasoningContent,
     ReasoningEnd,
@@ -17,8 +17,7 @@ from copilot_runtime.events import (
     ReasoningStart,
     Usage,
 )
-from copilot_runtime.interfaces import Action, ChatRequest, Parameters
-from copilot_runtime.messages import (
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ImageMessage,
     Message,
@@ -26,8 +25,9 @@ from copilot_runtime.messages import (
     ResultMessage,
     TextMessage,
 )
-from copilot_runtime.registry import Registry
-from copilot_runtime.transcript import fold_messages
+from copilot_runtime.api.registry import Registry
+from copilot_runtime.api.transcript import fold_messages
+from copilot_runtime.base.errors import ConfigurationFailed, Misuse, NetworkError
 from tests.adapters.asking import answer_to, said
 from tests.adapters.provider import (
     DONE,

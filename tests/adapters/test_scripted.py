@@ -4,8 +4,8 @@ from contextlib import aclosing
 import pytest
 
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call, say
-from copilot_runtime.errors import Misuse, NetworkError
-from copilot_runtime.events import (
+from copilot_runtime.api import ChatRequest
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
@@ -14,8 +14,8 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import Misuse, NetworkError
 
 pytestmark = pytest.mark.anyio
 

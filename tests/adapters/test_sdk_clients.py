@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from copilot_runtime.adapters.google import GoogleAdapter
-from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
-from copilot_runtime.events import (
+from copilot_runtime.api import Action, Adapter, ChatRequest, Parameters
+from copilot_runtime.api.events import (
     Activity,
     Event,
     ReasoningSignature,
@@ -20,8 +20,7 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import Action, Adapter, ChatRequest, Parameters
-from copilot_runtime.messages import (
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     MediaPart,
     ReasoningMessage,
@@ -29,6 +28,7 @@ from copilot_runtime.messages import (
     TextMessage,
     TextPart,
 )
+from copilot_runtime.base.errors import CopilotError, NetworkError, RunStalled
 from tests.adapters.contract.asking import answer_of, asking, calls_in, text_in, thought_in
 from tests.adapters.contract.fakes import (
     KEY,

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartParser
 
 from copilot_runtime.adapters.transcription import AudioRefused, OpenAITranscriber
-from copilot_runtime.errors import (
+from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,

@@ -4,9 +4,9 @@ import pytest
 
 from copilot_runtime.adapters.context_window import ContextWindow
 from copilot_runtime.adapters.pricing import find_model_facts
-from copilot_runtime.events import Usage
-from copilot_runtime.interfaces import ChatRequest, Parameters
-from copilot_runtime.messages import ImageMessage, TextMessage
+from copilot_runtime.api import ChatRequest, Parameters
+from copilot_runtime.api.events import Usage
+from copilot_runtime.api.messages import ImageMessage, TextMessage
 
 pytestmark = pytest.mark.anyio
 

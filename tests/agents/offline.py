@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from copilot_runtime.agents.langgraph import LangGraphAgent
-from copilot_runtime.agents.langgraph.request import Assistant
-from copilot_runtime.agents.remote.catalog import CatalogAgent
-from copilot_runtime.agents.remote.endpoint import RemoteAgent
-from copilot_runtime.agents.remote.link import Link
+from copilot_runtime.extensions.frameworks.langgraph import LangGraphAgent
+from copilot_runtime.extensions.frameworks.langgraph.request import Assistant
+from copilot_runtime.extensions.frameworks.remote.catalog import CatalogAgent
+from copilot_runtime.extensions.frameworks.remote.endpoint import RemoteAgent
+from copilot_runtime.extensions.frameworks.remote.link import Link
 
 
 @dataclass(slots=True)

@@ -6,9 +6,9 @@ from contextlib import aclosing
 from typing import Any
 
 from copilot_runtime.agents.agui import AguiAgent
-from copilot_runtime.events import Event
-from copilot_runtime.interfaces import RunInput
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api import RunInput
+from copilot_runtime.api.events import Event
+from copilot_runtime.api.messages import TextMessage
 from tests.adapters.provider import Provider, Step, streamed
 
 Said = dict[str, Any]

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from copilot_runtime.agents.agui import AguiAgent
-from copilot_runtime.events import (
+from copilot_runtime.api import AgentInput
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionResult,
@@ -29,8 +30,7 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import AgentInput
-from copilot_runtime.messages import (
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ActivityMessage,
     TextMessage,

@@ -6,16 +6,16 @@ import pytest
 
 from copilot_runtime import RunInput
 from copilot_runtime.agents.agui import AguiAgent
-from copilot_runtime.errors import Cancelled, ConfigurationFailed
-from copilot_runtime.events import ActionExecutionResult, MessagesSnapshot, Usage
-from copilot_runtime.jsontext import dumps
-from copilot_runtime.messages import (
+from copilot_runtime.api.events import ActionExecutionResult, MessagesSnapshot, Usage
+from copilot_runtime.api.messages import (
     ActivityMessage,
     MediaPart,
     ResultMessage,
     TextMessage,
     TextPart,
 )
+from copilot_runtime.base.errors import Cancelled, ConfigurationFailed
+from copilot_runtime.base.jsontext import dumps
 from tests.adapters.provider import Provider, whole
 from tests.agents.remote import (
     FINISHED,

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from copilot_runtime.agents.agui import AguiAgent
-from copilot_runtime.errors import (
-    ConfigurationFailed,
-    CopilotError,
-    IncompleteStream,
-    NetworkError,
-    RunStalled,
-)
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionStart,
     TextMessageContent,
     TextMessageStart,
     Usage,
+)
+from copilot_runtime.base.errors import (
+    ConfigurationFailed,
+    CopilotError,
+    IncompleteStream,
+    NetworkError,
+    RunStalled,
 )
 from tests.adapters.provider import CLOSE, END, HANG, HEAD, RESET, Provider, Step, piece, whole
 from tests.agents.remote import (

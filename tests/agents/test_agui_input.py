@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from copilot_runtime.agents.agui import AguiAgent
-from copilot_runtime.interfaces import Action, AgentInput, ContextItem, Resume
-from copilot_runtime.messages import ActionExecutionMessage, ResultMessage, TextMessage
+from copilot_runtime.api import Action, AgentInput, ContextItem, Resume
+from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage, TextMessage
 from tests.adapters.provider import Provider
 from tests.agents.remote import asked, heard, whole_run
 

@@ -19,8 +19,8 @@ from pydantic_ai.models.test import TestModel
 from copilot_runtime import CopilotRuntime, RunInput, Settings
 from copilot_runtime.agents.coerce import coerce_agent
 from copilot_runtime.agents.function import FunctionAgent
-from copilot_runtime.errors import ConfigurationFailed, MissingPackage
-from copilot_runtime.interfaces import Caller
+from copilot_runtime.api import Caller
+from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 from tests.wire_agui.http import text_of
 from tests.wire_agui.server import browsing
 
@@ -152,7 +152,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra(
 ) -> None:
     agent = make()
     monkeypatch.delitem(
-        sys.modules, "copilot_runtime.agents.langgraph.inprocess.run", raising=False
+        sys.modules, "copilot_runtime.extensions.frameworks.langgraph.inprocess.run", raising=False
     )
     monkeypatch.setitem(sys.modules, module, None)
 

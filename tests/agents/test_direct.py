@@ -9,16 +9,16 @@ import pytest
 from copilot_runtime import action
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call, say
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.events import (
+from copilot_runtime.api import Action, ChatRequest, Parameters
+from copilot_runtime.api.events import (
     ActionExecutionEnd,
     ActionExecutionResult,
     Event,
     Events,
     TextMessageContent,
 )
-from copilot_runtime.interfaces import Action, ChatRequest, Parameters
-from copilot_runtime.messages import ActionExecutionMessage, ResultMessage
+from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage
+from copilot_runtime.base.errors import LimitExceeded
 from tests.runs import forever, run_input
 
 pytestmark = pytest.mark.anyio

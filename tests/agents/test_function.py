@@ -9,8 +9,7 @@ from ag_ui.core import CustomEvent, EventType, StateSnapshotEvent
 
 from copilot_runtime import RunInput, action
 from copilot_runtime.agents.function import FunctionAgent
-from copilot_runtime.errors import Refused
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
@@ -18,7 +17,8 @@ from copilot_runtime.events import (
     RunFinished,
     StepStarted,
 )
-from copilot_runtime.messages import ResultMessage, TextMessage
+from copilot_runtime.api.messages import ResultMessage, TextMessage
+from copilot_runtime.base.errors import Refused
 from tests.agents.pages import asked_v1, failure, page_v1, results, texts_v1
 from tests.wire_agui.http import text_of
 from tests.wire_agui.server import browsing

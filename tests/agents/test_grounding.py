@@ -11,9 +11,7 @@ import pytest
 from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.grounding import render_passages, retrieve_passages
-from copilot_runtime.errors import NetworkError
-from copilot_runtime.events import Activity, Event
-from copilot_runtime.interfaces import (
+from copilot_runtime.api import (
     Action,
     ChatRequest,
     ContextItem,
@@ -21,7 +19,9 @@ from copilot_runtime.interfaces import (
     Passage,
     RunInput,
 )
-from copilot_runtime.messages import ActionExecutionMessage, ResultMessage, TextMessage
+from copilot_runtime.api.events import Activity, Event
+from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage, TextMessage
+from copilot_runtime.base.errors import NetworkError
 from tests.runs import run_input
 
 pytestmark = pytest.mark.anyio

@@ -14,10 +14,16 @@ from copilot_runtime import action
 from copilot_runtime.adapters.fallback import FallbackAdapter
 from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.errors import ConfigurationFailed, CopilotError, Misuse, NetworkError, Refused
-from copilot_runtime.events import Event
-from copilot_runtime.interfaces import ChatRequest, ContextItem, Parameters, RunInput
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api import ChatRequest, ContextItem, Parameters, RunInput
+from copilot_runtime.api.events import Event
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import (
+    ConfigurationFailed,
+    CopilotError,
+    Misuse,
+    NetworkError,
+    Refused,
+)
 from tests.runs import run_input
 
 pytestmark = pytest.mark.anyio

@@ -8,9 +8,9 @@ import pytest
 
 from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.events import ActionExecutionResult, AgentState, Event
-from copilot_runtime.interfaces import Action, AgentInput, ContextItem, Parameters
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api import Action, AgentInput, ContextItem, Parameters
+from copilot_runtime.api.events import ActionExecutionResult, AgentState, Event
+from copilot_runtime.api.messages import TextMessage
 from tests.runs import run_input
 
 pytestmark = pytest.mark.anyio

@@ -23,10 +23,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from copilot_runtime import AguiAgent, ChatRequest, Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.agents.remote import RemoteEndpoint
-from copilot_runtime.messages import TextMessage
-from tests.agents.sdk_model import Output, PlayingModel
-from tests.agents.sdk_model import text as sdk_text
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.extensions.frameworks.remote import RemoteEndpoint
+from tests.extensions.frameworks.sdk_model import Output, PlayingModel
+from tests.extensions.frameworks.sdk_model import text as sdk_text
 from tests.wire.documents import PLAIN, chat
 from tests.wire.documents import user as v1_user
 from tests.wire_agui.http import Browser, text_of, user

@@ -5,9 +5,8 @@ import pytest
 from copilot_runtime.adapters.demo import DemoAdapter
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call, say
 from copilot_runtime.agents.title import generate_title
-from copilot_runtime.errors import NetworkError
-from copilot_runtime.events import TextMessageContent, TextMessageStart
-from copilot_runtime.messages import (
+from copilot_runtime.api.events import TextMessageContent, TextMessageStart
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ImageMessage,
     MediaPart,
@@ -15,6 +14,7 @@ from copilot_runtime.messages import (
     Role,
     TextMessage,
 )
+from copilot_runtime.base.errors import NetworkError
 
 pytestmark = pytest.mark.anyio
 

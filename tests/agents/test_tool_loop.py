@@ -15,7 +15,8 @@ from copilot_runtime import (
     action,
 )
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.events import (
+from copilot_runtime.api import ActionContext
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionResult,
@@ -29,8 +30,7 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import ActionContext
-from copilot_runtime.messages import (
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     Message,
     ResultMessage,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from copilot_runtime.agents.agui import AguiAgent
+from copilot_runtime.api import Agent
 from copilot_runtime.http.client import Exchange
-from copilot_runtime.interfaces import Agent
 from tests.agents.offline import Reply, graph_agent, remote_agent
 from tests.agents.remote import FINISHED, STARTED, asked, frame, text
 

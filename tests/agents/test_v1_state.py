@@ -8,8 +8,8 @@ import pytest
 
 from copilot_runtime import Action, Events, RunInput
 from copilot_runtime.agents.v1_state import track_v1_state
-from copilot_runtime.errors import IncompleteStream
-from copilot_runtime.events import (
+from copilot_runtime.api import AgentInput
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionResult,
@@ -23,8 +23,8 @@ from copilot_runtime.events import (
     StepFinished,
     StepStarted,
 )
-from copilot_runtime.interfaces import AgentInput
-from copilot_runtime.messages import ActionExecutionMessage, ResultMessage, TextMessage
+from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage, TextMessage
+from copilot_runtime.base.errors import IncompleteStream
 
 pytestmark = pytest.mark.anyio
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.agui.event_decoder import EventDecoder
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.events import Event, TextMessageContent
+from copilot_runtime.api import RunInput
+from copilot_runtime.api.events import Event, TextMessageContent
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.http.sse import SSEDecoder
-from copilot_runtime.interfaces import RunInput
 
 EVENTS: list[dict[str, Any]] = [
     {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.agui.messages import decode_messages, encode_messages
-from copilot_runtime.errors import Misuse
-from copilot_runtime.messages import (
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ActivityMessage,
     AgentStateMessage,
@@ -19,6 +18,7 @@ from copilot_runtime.messages import (
     TextMessage,
     TextPart,
 )
+from copilot_runtime.base.errors import Misuse
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),

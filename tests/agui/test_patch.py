@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from copilot_runtime.jsonpatch.patch import apply_patch, make_patch
+from copilot_runtime.base.jsonpatch.patch import apply_patch, make_patch
 
 KEYS = st.sampled_from(["a", "b", "~", "/", "~1", "", "0", "-", "ü"])
 LEAVES = st.none() | st.booleans() | st.integers(0, 1) | st.just(1.0) | st.text("ab", max_size=2)

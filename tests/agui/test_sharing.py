@@ -7,7 +7,7 @@ import orjson
 import pytest
 from hypothesis import given
 
-from copilot_runtime.jsonpatch.sharing import count_repetition, share_structure
+from copilot_runtime.base.jsonpatch.sharing import count_repetition, share_structure
 from tests.agui.test_patch import STATES, as_json
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from mcp.server import MCPServer
 
 from copilot_runtime import McpServer
-from copilot_runtime.generative_ui.options import McpApps, McpAppServer
+from copilot_runtime.extensions.generative_ui.options import McpApps, McpAppServer
 from tests.wire_agui.server import serving
 
 CARD = "ui://weather/card.html"

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from copilot_runtime.a2ui.operations import (
+from copilot_runtime.api.events import Activity
+from copilot_runtime.extensions.generative_ui.a2ui.operations import (
     OPERATIONS,
     SURFACE,
     Operation,
@@ -11,7 +12,6 @@ from copilot_runtime.a2ui.operations import (
     update_components,
     update_data_model,
 )
-from copilot_runtime.events import Activity
 
 PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9Q"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tests.access.credentials import FAR, issue_key
-from tests.access.server import Entrance, entering, settings_of
+from tests.extensions.access.credentials import FAR, issue_key
+from tests.extensions.access.server import Entrance, entering, settings_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.whole]
 

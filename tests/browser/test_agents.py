@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.agents.langgraph.asking import operator
-from tests.agents.langgraph.dev import graphs_of
-from tests.agents.langgraph.proxy import Proxy, proxied
 from tests.browser.build import built_page
 from tests.browser.desk import Desk
 from tests.browser.origin import one_origin
 from tests.browser.profile import new_profile
 from tests.browser.trip_chat import TripChat
+from tests.extensions.frameworks.langgraph.asking import operator
+from tests.extensions.frameworks.langgraph.dev import graphs_of
+from tests.extensions.frameworks.langgraph.proxy import Proxy, proxied
 from tests.test_examples import EXAMPLES, loaded
 from tests.wire_agui.server import serving
 

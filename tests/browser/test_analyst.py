@@ -16,7 +16,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime import CopilotRuntime, OpenAIAdapter, Settings
-from copilot_runtime.agents.analyst.engine.engine import Engine
+from copilot_runtime.extensions.analyst.engine.engine import Engine
 from tests.browser.build import built_page
 from tests.browser.fake_model import FakeModel, Turn, running_model
 from tests.browser.origin import one_origin

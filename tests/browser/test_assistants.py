@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from copilot_runtime.knowledge import Knowledge
+from copilot_runtime.extensions.knowledge import Knowledge
 from tests.browser.build import built_page
 from tests.browser.origin import one_origin
 from tests.browser.profile import keep_picture, new_profile

@@ -6,9 +6,8 @@ import pytest
 from playwright.async_api import Browser, Request, expect
 
 from copilot_runtime import CopilotRuntime, DemoAdapter
-from copilot_runtime.config import Settings
-from copilot_runtime.errors import AuthenticationFailed
-from copilot_runtime.events import (
+from copilot_runtime.api import Adapter, ChatRequest, RunInput
+from copilot_runtime.api.events import (
     Activity,
     AgentState,
     Event,
@@ -20,7 +19,8 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import Adapter, ChatRequest, RunInput
+from copilot_runtime.base.errors import AuthenticationFailed
+from copilot_runtime.config import Settings
 from tests.browser.console import HeldAdapter, answer, console, say
 
 pytestmark = pytest.mark.anyio

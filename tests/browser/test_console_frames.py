@@ -9,13 +9,13 @@ from playwright.async_api import Browser, FrameLocator, Page, expect
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import Gate
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
     Event,
 )
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.testing import call
 from copilot_runtime.testing import say as answer
 from tests.browser.console import console, say

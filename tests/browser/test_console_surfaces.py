@@ -9,13 +9,13 @@ from playwright.async_api import Browser, Page, expect
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, RunInput, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import Gate
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
     Event,
 )
-from copilot_runtime.messages import ResultMessage
+from copilot_runtime.api.messages import ResultMessage
 from copilot_runtime.testing import say as answer
 from tests.browser.console import console, say
 from tests.browser.profile import keep_picture

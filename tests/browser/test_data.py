@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from copilot_runtime import CopilotRuntime, Settings
-from copilot_runtime.agents.analyst.sql.repair import loop
+from copilot_runtime.extensions.analyst.sql.repair import loop
 from copilot_runtime.testing import ScriptedAdapter, call, say
 from tests.browser.console import opened, served
 from tests.browser.profile import keep_picture

@@ -12,15 +12,15 @@ from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
 from starlette.requests import HTTPConnection
 
 from copilot_runtime import CopilotRuntime, OpenAIAdapter, Settings
-from copilot_runtime.knowledge import Knowledge
-from copilot_runtime.storage import LocalStorage
+from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.storage import LocalStorage
 from tests.browser.build import built_page
 from tests.browser.fake_model import FakeModel, Script, Turn
 from tests.browser.origin import one_origin
 from tests.browser.profile import keep_picture, new_profile
-from tests.knowledge.ingestion.pdf import make_pdf
-from tests.knowledge.uploads.chat import CSV, EXE
-from tests.knowledge.uploads.stored_files import find_files
+from tests.extensions.knowledge.ingestion.pdf import make_pdf
+from tests.extensions.knowledge.uploads.chat import CSV, EXE
+from tests.extensions.knowledge.uploads.stored_files import find_files
 
 pytestmark = pytest.mark.anyio
 

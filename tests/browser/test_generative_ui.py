@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, FrameLocator, Locator, Page, expect
 
-from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage
+from copilot_runtime.api.messages import ActionExecutionMessage, Message, ResultMessage
 from tests.browser.build import built_page
 from tests.browser.origin import one_origin
 from tests.browser.profile import keep_picture, new_profile

@@ -7,9 +7,9 @@ from playwright.async_api import Browser, Request, expect
 from starlette.requests import HTTPConnection
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
-from copilot_runtime.errors import AuthenticationFailed
+from copilot_runtime.base.errors import AuthenticationFailed
 from tests.browser.console import answer, opened, say, served
-from tests.knowledge.library import library, write_pages
+from tests.extensions.knowledge.library import library, write_pages
 
 pytestmark = pytest.mark.anyio
 

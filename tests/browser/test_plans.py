@@ -9,17 +9,17 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from copilot_runtime import CopilotRuntime, Settings
-from copilot_runtime.agents.planner.engine import PlanEngine
-from copilot_runtime.agents.planner.plan import Plan, TaskState
-from copilot_runtime.agents.planner.roles import Assignment, TaskContext, Verdict
-from copilot_runtime.agents.planner.tasks import PlanLimits
-from copilot_runtime.events import Activity, Events
-from copilot_runtime.interfaces import RunInput
-from tests.agents.planner.crew import Crew, build_engine, build_plan
+from copilot_runtime.api import RunInput
+from copilot_runtime.api.events import Activity, Events
+from copilot_runtime.extensions.planner.engine import PlanEngine
+from copilot_runtime.extensions.planner.plan import Plan, TaskState
+from copilot_runtime.extensions.planner.roles import Assignment, TaskContext, Verdict
+from copilot_runtime.extensions.planner.tasks import PlanLimits
 from tests.browser.console import opened, served
 from tests.browser.console import say as ask
 from tests.browser.profile import keep_picture
-from tests.transports.plans.server import sign_in, wrap_engine
+from tests.extensions.planner.crew import Crew, build_engine, build_plan
+from tests.extensions.planner.http.server import sign_in, wrap_engine
 
 pytestmark = pytest.mark.anyio
 

@@ -9,16 +9,16 @@ from playwright.async_api import Browser, expect
 
 from copilot_runtime import CopilotRuntime, Events, RunInput
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.events import Usage
-from copilot_runtime.identity import Identity
-from copilot_runtime.security.api_keys.sqlite import SqliteKeys
-from tests.access.credentials import issue_key
-from tests.access.server import KEY, settings_of
+from copilot_runtime.api.events import Usage
+from copilot_runtime.api.identity import Identity
+from copilot_runtime.extensions.access.api_keys.sqlite import SqliteKeys
 from tests.browser.build import built_page
 from tests.browser.chat import Chat
 from tests.browser.desk import Desk
 from tests.browser.origin import one_origin
 from tests.browser.profile import new_profile
+from tests.extensions.access.credentials import issue_key
+from tests.extensions.access.server import KEY, settings_of
 from tests.wire_agui.server import Parrot, serving
 
 pytestmark = pytest.mark.anyio

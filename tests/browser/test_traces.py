@@ -12,15 +12,15 @@ from starlette.requests import HTTPConnection
 from copilot_runtime import CopilotRuntime, RunInput, ScriptedAdapter, Settings, action
 from copilot_runtime.adapters.pricing import load_prices
 from copilot_runtime.adapters.scripted import Gate
-from copilot_runtime.events import Event, Events, Usage
-from copilot_runtime.interfaces import ChatRequest, ModelEndpoint
+from copilot_runtime.api import ChatRequest, ModelEndpoint
+from copilot_runtime.api.events import Event, Events, Usage
+from copilot_runtime.extensions.tracing.store import MemoryTraceStore, decode_span
 from copilot_runtime.telemetry import LocalTelemetry, genai, semconv
-from copilot_runtime.telemetry.store import MemoryTraceStore, decode_span
 from copilot_runtime.testing import call, say
 from tests.browser.console import answer, opened, served
 from tests.browser.console import say as ask
 from tests.browser.profile import keep_picture
-from tests.transports.traces.spans import agent, chat, tool, trip
+from tests.extensions.tracing.http.spans import agent, chat, tool, trip
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,9 @@ from pydantic import Field
 
 from copilot_runtime import CopilotRuntime, Events, RunInput, Settings, action
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.errors import NetworkError
-from copilot_runtime.events import AgentState, Interrupt
-from copilot_runtime.messages import ResultMessage, TextMessage
+from copilot_runtime.api.events import AgentState, Interrupt
+from copilot_runtime.api.messages import ResultMessage, TextMessage
+from copilot_runtime.base.errors import NetworkError
 
 
 @action(name="remoteAdd")

@@ -11,17 +11,17 @@ import pytest
 
 from copilot_runtime import action
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.events import Events
-from copilot_runtime.interfaces import ActionContext, Adapter, ChatRequest
-from copilot_runtime.knowledge.identifiers import Identifier, escape_name
-from copilot_runtime.knowledge.resources import Resource
-from copilot_runtime.transports.grpc import RPC_SERVICES
+from copilot_runtime.api import ActionContext, Adapter, ChatRequest
+from copilot_runtime.api.events import Events
+from copilot_runtime.extensions.grpc import RPC_SERVICES
+from copilot_runtime.extensions.knowledge.identifiers import Identifier, escape_name
+from copilot_runtime.extensions.knowledge.resources import Resource
 from tests import npm
-from tests.agents.planner.test_agent import build_planner, write_plan
 from tests.conformance.v1.node import ROOT, need_node
 from tests.documents import blocks
-from tests.knowledge.library import library, write_pages
-from tests.transports.grpc.servers import SECRET, build_settings, serve
+from tests.extensions.grpc.servers import SECRET, build_settings, serve
+from tests.extensions.knowledge.library import library, write_pages
+from tests.extensions.planner.test_agent import build_planner, write_plan
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +82,7 @@ async def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]
 
 
 def _find_protos() -> str:
-    return str(ROOT / "copilot_runtime" / "rpc" / "protos")
+    return str(ROOT / "copilot_runtime" / "extensions" / "grpc" / "protos")
 
 
 async def test_each_method_of_each_service_answers(answers: Mapping[str, Any]) -> None:

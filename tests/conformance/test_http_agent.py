@@ -8,8 +8,8 @@ import pytest
 
 from copilot_runtime import Events, RunInput
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call, say
-from copilot_runtime.events import ActionExecutionResult, Usage
-from copilot_runtime.messages import MediaPart, TextPart
+from copilot_runtime.api.events import ActionExecutionResult, Usage
+from copilot_runtime.api.messages import MediaPart, TextPart
 from tests.conformance.v2.node import HERE, install
 from tests.wire_agui.http import Browser, user
 from tests.wire_agui.server import Parrot, browsing

@@ -9,12 +9,12 @@ from typing import Any
 
 import duckdb
 
-from copilot_runtime.agents.analyst.engine.options import EngineOptions
-from copilot_runtime.agents.analyst.engine.sandbox import Sandbox
-from copilot_runtime.agents.analyst.results import Column
-from copilot_runtime.agents.analyst.scope import Scope
-from copilot_runtime.agents.analyst.sql.functions import list_safe_functions
-from copilot_runtime.agents.analyst.sql.rules import GuardRules, TableRule
+from copilot_runtime.extensions.analyst.engine.options import EngineOptions
+from copilot_runtime.extensions.analyst.engine.sandbox import Sandbox
+from copilot_runtime.extensions.analyst.results import Column
+from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.sql.functions import list_safe_functions
+from copilot_runtime.extensions.analyst.sql.rules import GuardRules, TableRule
 
 CANARY = "CANARY"
 NUMBER = "987654321"

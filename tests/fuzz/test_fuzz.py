@@ -7,10 +7,10 @@ import pytest
 
 from copilot_runtime import ChatRequest, CopilotRuntime, Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.events import AgentState, Custom, Interrupt
+from copilot_runtime.api.events import AgentState, Custom, Interrupt
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.http.client import Exchange
-from copilot_runtime.jsontext import dumps
-from copilot_runtime.messages import TextMessage
 from tests.fuzz import INPUTS, SEED
 from tests.fuzz.http import HttpInput, ask, make_request
 from tests.fuzz.sockets import converse, make_frames

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
-from copilot_runtime.errors import ErrorReport
-from copilot_runtime.events import Event, RunFailed, TextMessageContent
-from copilot_runtime.interfaces import RunInput
-from copilot_runtime.interfaces.run_input import GuardrailRules
-from copilot_runtime.interfaces.stage import StageFunction
-from copilot_runtime.messages import Message, TextMessage
+from copilot_runtime.api import RunInput
+from copilot_runtime.api.events import Event, RunFailed, TextMessageContent
+from copilot_runtime.api.messages import Message, TextMessage
+from copilot_runtime.api.run_input import GuardrailRules
+from copilot_runtime.api.stage import StageFunction
+from copilot_runtime.base.errors import ErrorReport
 
 RULES = GuardrailRules(allow=["fine"], deny=["forbidden"])
 KEY = {"x-copilotcloud-public-api-key": "ck_pub_1"}

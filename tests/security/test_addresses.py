@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.errors import ConfigurationFailed, NetworkError
+from copilot_runtime.base.errors import ConfigurationFailed, NetworkError
 from copilot_runtime.security.addresses import is_public, resolve_public_addresses
 
 

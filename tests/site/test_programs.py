@@ -15,9 +15,9 @@ from starlette.testclient import TestClient
 from copilot_runtime import Caller, CopilotRuntime, DemoAdapter, ScriptedAdapter, Settings
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.adapters.scripted import say
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import RateLimited
 from copilot_runtime.config import load_settings
-from copilot_runtime.errors import RateLimited
-from copilot_runtime.messages import TextMessage
 from tests.documents import DOCS, Block, blocks
 from tests.site.conftest import Names, Run
 from tests.wire.client import PATH
@@ -430,7 +430,7 @@ def test_a_transport_answers_a_run_that_fails_with_its_status(run: Run) -> None:
 def test_an_adapter_of_a_package_is_found_by_its_name(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from copilot_runtime.registry import Registry
+    from copilot_runtime.api.registry import Registry
 
     [points] = blocks("toml", "extend/adapter")
     block = program("extend/adapter")

@@ -7,13 +7,14 @@ import pytest
 from starlette.requests import HTTPConnection
 from starlette.testclient import TestClient
 
-from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings, hooks
+from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.errors import AuthenticationFailed
+from copilot_runtime.api import hooks
+from copilot_runtime.base.errors import AuthenticationFailed
+from copilot_runtime.extensions.tracing.store.records import encode_span
+from copilot_runtime.extensions.tracing.store.traces import count_spans
 from copilot_runtime.telemetry import LocalTelemetry, semconv
-from copilot_runtime.telemetry.store.records import encode_span
-from copilot_runtime.telemetry.store.traces import count_spans
-from tests.knowledge.uploads.chat import ask, question
+from tests.extensions.knowledge.uploads.chat import ask, question
 from tests.telemetry.conventions import find_violations
 from tests.telemetry.recorded import Spans
 

@@ -18,15 +18,15 @@ from copilot_runtime.adapters.langchain import LangChainAdapter
 from copilot_runtime.adapters.openai import OpenAIAdapter, presets
 from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.errors import NetworkError
-from copilot_runtime.events import TextMessageContent
-from copilot_runtime.interfaces import Adapter, ChatRequest, ModelEndpoint, Parameters
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api import Adapter, ChatRequest, ModelEndpoint, Parameters
+from copilot_runtime.api.events import TextMessageContent
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import NetworkError
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.telemetry import LocalTelemetry, Span, semconv
 from copilot_runtime.telemetry.genai import PROVIDERS
 from copilot_runtime.testing import call, say
+from copilot_runtime.threads.run_log import MemoryBus
 from tests.adapters.provider import (
     HANG,
     HEAD,

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from copilot_runtime.messages import (
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ActivityMessage,
     AgentStateMessage,

@@ -11,12 +11,12 @@ from langgraph.graph import MessagesState, StateGraph  # pyright: ignore[reportM
 from copilot_runtime import action
 from copilot_runtime.adapters.openai import OpenAIAdapter
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.agents.langgraph.inprocess import LangGraphInProcessAgent
-from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.interfaces import Parameters
+from copilot_runtime.api import Parameters
+from copilot_runtime.extensions.frameworks.langgraph.inprocess import LangGraphInProcessAgent
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.prepare import HandoffPolicy
 from copilot_runtime.telemetry import LocalTelemetry, Span, semconv
+from copilot_runtime.threads.run_log import MemoryBus
 from tests.adapters.provider import saying, serving, text, tool, tools
 from tests.documents import DOCS
 from tests.telemetry.conventions import find_gaps, find_violations

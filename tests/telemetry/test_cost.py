@@ -8,7 +8,7 @@ import pytest
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.scripted import ScriptedAdapter
-from copilot_runtime.events import Event, TextMessageContent, TextMessageEnd, TextMessageStart
+from copilot_runtime.api.events import Event, TextMessageContent, TextMessageEnd, TextMessageStart
 from copilot_runtime.testing import Client
 from copilot_runtime.testing.client import Protocol
 

@@ -7,7 +7,7 @@ import pytest
 
 from copilot_runtime import AguiAgent, CopilotRuntime, Settings, action
 from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
-from copilot_runtime.interfaces import Action
+from copilot_runtime.api import Action
 from copilot_runtime.telemetry import LocalTelemetry, SpanContext, semconv
 from copilot_runtime.telemetry.tool_calls import ToolCalls
 from copilot_runtime.testing import Client

@@ -16,11 +16,10 @@ from copilot_runtime.adapters.embeddings.tei import TEIEmbedder
 from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.agents import grounding
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.errors import CopilotError, NetworkError, Refused
-from copilot_runtime.events import Events, Usage
-from copilot_runtime.hooks import Hooks
-from copilot_runtime.interfaces import ChatRequest, ModelEndpoint, Passage, RunInput
+from copilot_runtime.api import ChatRequest, ModelEndpoint, Passage, RunInput
+from copilot_runtime.api.events import Events, Usage
+from copilot_runtime.api.hooks import Hooks
+from copilot_runtime.base.errors import CopilotError, NetworkError, Refused
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.telemetry import (
     LocalTelemetry,
@@ -32,6 +31,7 @@ from copilot_runtime.telemetry import (
 )
 from copilot_runtime.telemetry.genai import describe_mcp_call, start_memory_span
 from copilot_runtime.testing import say
+from copilot_runtime.threads.run_log import MemoryBus
 from tests.adapters.provider import serving, whole
 from tests.runs import runtime_of
 from tests.telemetry.conventions import find_violations

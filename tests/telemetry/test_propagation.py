@@ -16,20 +16,20 @@ from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
 from copilot_runtime import AguiAgent, CopilotRuntime, Settings, action
-from copilot_runtime.actions.mcp import McpServer, mcp_actions
 from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
-from copilot_runtime.agents.langgraph.inprocess import LangGraphInProcessAgent
+from copilot_runtime.extensions.frameworks.langgraph.inprocess import LangGraphInProcessAgent
+from copilot_runtime.extensions.mcp.client import McpServer, mcp_actions
 from copilot_runtime.telemetry import LocalTelemetry, Span, find_current_span, semconv
 from copilot_runtime.testing import Client
 from copilot_runtime.testing.client import Protocol
-from tests.actions.mcp.servers import serve
 from tests.adapters import provider as upstream
 from tests.adapters.provider import Provider
 from tests.agents.remote import asked, heard, text, whole_run
+from tests.extensions.mcp.client.servers import serve
+from tests.extensions.mcp.server.clients import over_http, text_of
 from tests.telemetry import environment_server
 from tests.telemetry.recorded import Spans
 from tests.telemetry.test_spans import PARENT
-from tests.transports.mcp.clients import over_http, text_of
 from tests.transports.served import Echo
 from tests.wire.documents import data
 from tests.wire_agui.http import Browser, run_input

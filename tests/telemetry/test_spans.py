@@ -8,12 +8,11 @@ import pytest
 from copilot_runtime import action
 from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.dataclass_copy import copy_with
-from copilot_runtime.errors import AgentNotFound, NetworkError, Refused
-from copilot_runtime.events import Events, Usage
-from copilot_runtime.hooks import Hooks
-from copilot_runtime.interfaces import ActionContext, Adapter, ChatRequest, RunInput
+from copilot_runtime.api import ActionContext, Adapter, ChatRequest, RunInput
+from copilot_runtime.api.events import Events, Usage
+from copilot_runtime.api.hooks import Hooks
+from copilot_runtime.base.dataclass_copy import copy_with
+from copilot_runtime.base.errors import AgentNotFound, NetworkError, Refused
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.telemetry import (
     NO_SPAN,
@@ -25,6 +24,7 @@ from copilot_runtime.telemetry import (
 )
 from copilot_runtime.telemetry.genai import MAX_NAME
 from copilot_runtime.testing import call, say
+from copilot_runtime.threads.run_log import MemoryBus
 from tests.runs import Says, forever, run_input, runtime_of, runtime_with
 from tests.telemetry.recorded import Spans, run
 

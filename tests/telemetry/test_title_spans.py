@@ -5,8 +5,8 @@ import pytest
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import Gate
 from copilot_runtime.agents.title import generate_title
-from copilot_runtime.errors import NetworkError
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import NetworkError
 from copilot_runtime.telemetry import LocalTelemetry, semconv, work_under
 from copilot_runtime.testing import Client, say
 from tests.telemetry.conventions import find_violations

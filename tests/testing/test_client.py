@@ -13,9 +13,9 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime import Action, ChatRequest, CopilotRuntime, Events, RunInput, Settings, action
-from copilot_runtime.errors import ConfigurationFailed, Misuse, NetworkError, Refused
-from copilot_runtime.events import Event, Interrupt, TextMessageContent
-from copilot_runtime.interfaces import ContextItem
+from copilot_runtime.api import ContextItem
+from copilot_runtime.api.events import Event, Interrupt, TextMessageContent
+from copilot_runtime.base.errors import ConfigurationFailed, Misuse, NetworkError, Refused
 from copilot_runtime.testing import (
     Client,
     Gate,
@@ -419,7 +419,7 @@ def test_a_plain_function_talks_without_await(protocol: Any) -> None:
 def test_the_package_imports_neither_this_nor_pytest() -> None:
     code = """
 import sys
-import copilot_runtime, copilot_runtime.app
+import copilot_runtime, copilot_runtime.app.app
 assert "copilot_runtime.testing" not in sys.modules
 import copilot_runtime.testing
 assert "pytest" not in sys.modules

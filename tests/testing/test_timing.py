@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from copilot_runtime.errors import Misuse
+from copilot_runtime.base.errors import Misuse
 from copilot_runtime.testing import Timing, benchmark, format_timings
 
 

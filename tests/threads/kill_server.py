@@ -8,10 +8,10 @@ import random
 import sys
 
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.app import CopilotRuntime
+from copilot_runtime.api import RunInput
+from copilot_runtime.api.events import ActionExecutionResult, AgentState, Custom, Event, Events
+from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.config import Settings
-from copilot_runtime.events import ActionExecutionResult, AgentState, Custom, Event, Events
-from copilot_runtime.interfaces import RunInput
 from copilot_runtime.threads.sqlite import SqliteThreads
 from tests.programs import serve_program
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.events import Event, RunFinished, RunStarted
-from copilot_runtime.interfaces import RunInput
-from copilot_runtime.messages import Message, TextMessage
+from copilot_runtime.api import RunInput
+from copilot_runtime.api.events import Event, RunFinished, RunStarted
+from copilot_runtime.api.messages import Message, TextMessage
 from copilot_runtime.threads.store import Segment, ThreadKey, ThreadQuery, ThreadStore
 
 KEY = ThreadKey("ann", "t")

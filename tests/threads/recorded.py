@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.events import Event, RunStarted, TextMessageContent, TextMessageStart
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.api import RunInput
+from copilot_runtime.api.events import Event, RunStarted, TextMessageContent, TextMessageStart
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.recorder import Recorder
+from copilot_runtime.threads.run_log import MemoryBus
 from copilot_runtime.threads.store import Segment, ThreadKey
 
 BEGUN = TextMessageStart(message_id="m")

@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copilot_runtime.errors import Misuse, ThreadBusy
-from copilot_runtime.events import TextMessageStart
+from copilot_runtime.api.events import TextMessageStart
+from copilot_runtime.base.errors import Misuse, ThreadBusy
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import Segment, ThreadKey, ThreadQuery, ThreadStore

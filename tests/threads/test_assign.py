@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from copilot_runtime.base.errors import ThreadBusy
+from copilot_runtime.base.jsontext import loads
 from copilot_runtime.cli.main import cli
-from copilot_runtime.errors import ThreadBusy
-from copilot_runtime.jsontext import loads
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import ThreadKey, ThreadQuery, ThreadStore
 from tests.threads.logs import KEY, listed, run_of, threads, told

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.interfaces.checkpoints import CheckpointKey
+from copilot_runtime.api.checkpoints import CheckpointKey
 from copilot_runtime.threads import STORES, checkpoints
 from copilot_runtime.threads.store import ThreadStore
 from tests.threads.logs import KEY, run_of, told

@@ -8,9 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.errors import Interrupted
-from copilot_runtime.event_order.verify import EventOrder
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     LAST,
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -38,7 +36,9 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import Interrupted
+from copilot_runtime.event_order.verify import EventOrder
 from copilot_runtime.threads.compact import compact
 from tests.conformance.v2.oracle import Oracle
 from tests.orders import ANY_EVENT, BROKEN, STARTED, any_logs, any_runs, encoded

@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from copilot_runtime.adapters.scripted import call
+from copilot_runtime.api.events import AgentState, RunFailed
+from copilot_runtime.base.errors import Misuse
 from copilot_runtime.cli.main import cli
-from copilot_runtime.errors import Misuse
-from copilot_runtime.events import AgentState, RunFailed
 from copilot_runtime.threads.export import ImportProgress, export_threads, import_threads
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.recovery import INTERRUPTED

@@ -2,7 +2,7 @@
 
 import pytest
 
-from copilot_runtime.errors import Misuse
+from copilot_runtime.base.errors import Misuse
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.store import ThreadKey, ThreadQuery, ThreadStore
 from tests.threads.logs import listed, run_of, threads, told

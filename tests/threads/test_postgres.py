@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.errors import Interrupted, MissingPackage, Misuse, StoreFailed, ThreadBusy
+from copilot_runtime.base.errors import Interrupted, MissingPackage, Misuse, StoreFailed, ThreadBusy
+from copilot_runtime.database.postgres import pool
 from copilot_runtime.threads.compact import compact
-from copilot_runtime.threads.postgres import PostgresThreads, connection, pool
+from copilot_runtime.threads.postgres import PostgresThreads, connection
 from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.store import Segment
 from copilot_runtime.threads.transactions import ServerLost, Transaction
-from tests.agents.planner.crew import wait_until
-from tests.peers.kills.proxy import Proxy
+from tests.extensions.cluster.kills.proxy import Proxy
+from tests.extensions.planner.crew import wait_until
 from tests.threads.cluster import Cluster
 from tests.threads.logs import KEY, log_of, run_of, told, user
 

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.errors import StoreFailed
+from copilot_runtime.base.errors import StoreFailed
 from tests.wire.documents import chat
 
 RUN = {"threadId": "t", "runId": "r", "messages": [], "tools": [], "context": [], "state": {}}
@@ -36,7 +36,7 @@ def test_a_browser_gets_no_path_no_address_and_no_errno(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.threads.postgres.pool._PATIENCE", 0)
+    monkeypatch.setattr("copilot_runtime.database.postgres.pool._PATIENCE", 0)
 
     def authenticate(_: object) -> str:
         raise StoreFailed("[Errno 111] 127.0.0.1 refused", public="Please come back later.")

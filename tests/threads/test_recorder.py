@@ -8,18 +8,18 @@ import pytest
 
 from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.errors import LimitExceeded, Misuse, NotFound, StoreFailed
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     RunFailed,
     RunFinished,
     RunStarted,
     TextMessageContent,
 )
-from copilot_runtime.messages import Message
+from copilot_runtime.api.messages import Message
+from copilot_runtime.base.errors import LimitExceeded, Misuse, NotFound, StoreFailed
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.recorder import Recorder
+from copilot_runtime.threads.run_log import MemoryBus
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import ThreadKey
 from tests.runs import Says, run_input

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.errors import LimitExceeded, StoreFailed
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     Event,
     RunFailed,
     RunFinished,
     RunStarted,
     TextMessageContent,
 )
+from copilot_runtime.base.errors import LimitExceeded, StoreFailed
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.recorder import Recorder
+from copilot_runtime.threads.run_log import MemoryBus
 from copilot_runtime.threads.store import ThreadKey
 from tests.runs import Says, forever, log_of, run_input
 from tests.threads.recorded import (

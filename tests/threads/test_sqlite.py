@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.errors import ConfigurationFailed, StoreFailed, ThreadBusy
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     AgentState,
     Event,
     RunFailed,
@@ -22,7 +21,8 @@ from copilot_runtime.events import (
     TextMessageContent,
     TextMessageStart,
 )
-from copilot_runtime.threads import server_locks as servers
+from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed, ThreadBusy
+from copilot_runtime.database import server_locks as servers
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.sqlite import SqliteThreads
@@ -431,7 +431,7 @@ def test_a_folder_that_may_not_be_written_is_said(tmp_path: Path) -> None:
 async def test_a_file_that_another_program_holds_is_said(
     store: SqliteThreads, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.threads.sqlite.file._PATIENCE", 0.01)
+    monkeypatch.setattr("copilot_runtime.database.sqlite.file._PATIENCE", 0.01)
     await store.open()
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")

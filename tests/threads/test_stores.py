@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.errors import Misuse, NotFound, ThreadBusy
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionResult,
     Activity,
     Custom,
@@ -23,7 +22,7 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.messages import (
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ActivityMessage,
     Message,
@@ -31,6 +30,7 @@ from copilot_runtime.messages import (
     ResultMessage,
     TextMessage,
 )
+from copilot_runtime.base.errors import Misuse, NotFound, ThreadBusy
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.store import Segment, ThreadKey, ThreadQuery, ThreadStore
 from tests.threads.logs import KEY, listed, log_of, run_of, threads, told, user

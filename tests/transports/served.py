@@ -10,10 +10,10 @@ from starlette.requests import HTTPConnection
 from copilot_runtime import ActionContext, Caller, CopilotRuntime, Events, RunInput, Settings
 from copilot_runtime.actions.functions import action
 from copilot_runtime.adapters.scripted import Gate, call, say
-from copilot_runtime.errors import AuthenticationFailed, NetworkError
-from copilot_runtime.events import AgentState, Interrupt
-from copilot_runtime.interfaces.agent import SupportsRun
-from copilot_runtime.messages import ResultMessage, TextMessage
+from copilot_runtime.api.agent import SupportsRun
+from copilot_runtime.api.events import AgentState, Interrupt
+from copilot_runtime.api.messages import ResultMessage, TextMessage
+from copilot_runtime.base.errors import AuthenticationFailed, NetworkError
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import PATH, serving
 

@@ -12,9 +12,9 @@ from starlette.testclient import TestClient
 from copilot_runtime import CopilotRuntime, RunInput, ScriptedAdapter, Settings, action
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.errors import ErrorContext, NetworkError
-from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.messages import Message
+from copilot_runtime.api import ChatRequest
+from copilot_runtime.api.messages import Message
+from copilot_runtime.base.errors import ErrorContext, NetworkError
 from copilot_runtime.threads.export import export_threads
 from copilot_runtime.threads.store import ThreadStore
 from tests.wire.documents import AGENTS, CHAT, PLAIN, chat

@@ -8,9 +8,9 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, Events, RunInput, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import ContextItem
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api import ContextItem
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import ConfigurationFailed
 from tests.wire.documents import PLAIN, WHEN, chat, user
 from tests.wire_agui.http import run_input
 

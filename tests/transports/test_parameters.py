@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.interfaces import Parameters
+from copilot_runtime.api import Parameters
 from tests.wire.documents import PLAIN, chat, user
 from tests.wire_agui.http import run_input
 

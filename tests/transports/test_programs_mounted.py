@@ -3,7 +3,7 @@
 import pytest
 from fastapi import Depends, FastAPI, HTTPException, Request
 
-from tests.transports.mcp.clients import over_http, text_of
+from tests.extensions.mcp.server.clients import over_http, text_of
 from tests.transports.served import runtime_of
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import PATH, serving

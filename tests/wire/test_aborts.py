@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from copilot_runtime import CopilotRuntime, action
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.api import RunInput
 from tests.wire.client import Client, client_of
 from tests.wire.documents import PLAIN, chat
 from tests.wire.upstream import HEAD, SILENCE, Upstream, call, finish, text

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from copilot_runtime import CopilotRuntime, EmptyAdapter, action
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.api import RunInput
+from copilot_runtime.base.errors import CopilotError
 from tests.wire.client import Answer, Client, client_of
 from tests.wire.documents import CHAT, chat
 from tests.wire.merge import merge

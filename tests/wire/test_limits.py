@@ -8,7 +8,7 @@ import pytest
 from graphql import get_introspection_query
 
 from copilot_runtime import CopilotRuntime, Settings
-from copilot_runtime.errors import ErrorContext
+from copilot_runtime.base.errors import ErrorContext
 from copilot_runtime.transports.graphql import server
 from tests.wire.client import HEADERS, Answer, Client, client_of, parts
 from tests.wire.documents import AGENTS, CHAT, PLAIN, browser_action, chat, user

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from copilot_runtime import Caller, CopilotRuntime, EmptyAdapter, Events, RunInput, Settings
-from copilot_runtime.events import (
+from copilot_runtime.api import AgentInput, ContextItem, Parameters, Resume
+from copilot_runtime.api.events import (
     AgentState,
     Interrupt,
     TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import AgentInput, ContextItem, Parameters, Resume
-from copilot_runtime.interfaces.run_input import GuardrailRules
-from copilot_runtime.messages import ResultMessage
+from copilot_runtime.api.messages import ResultMessage
+from copilot_runtime.api.run_input import GuardrailRules
 from tests.wire.client import HEADERS, Answer, Client, client_of
 from tests.wire.documents import AGENTS, STATE, WHEN, chat
 from tests.wire.merge import merge

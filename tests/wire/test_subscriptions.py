@@ -12,8 +12,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
 from copilot_runtime import CopilotRuntime, RunInput, Settings
-from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.errors import RUN_FAILED, ErrorContext
+from copilot_runtime.base.errors import RUN_FAILED, ErrorContext
+from copilot_runtime.threads.run_log import MemoryBus
 from tests.wire.client import PATH, Client
 from tests.wire.documents import PLAIN, data
 from tests.wire.server import listening

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 
 from copilot_runtime import ChatRequest, CopilotRuntime, Events, Settings
 from copilot_runtime.adapters.scripted import Gate, say
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api.messages import TextMessage
 from tests.wire_agui.http import Browser
 
 PATH = "/copilotkit"

@@ -6,10 +6,10 @@ It prints its port on a line of its own, once it can be connected to.
 import sys
 
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.app import CopilotRuntime
+from copilot_runtime.api import RunInput
+from copilot_runtime.api.events import ActionExecutionResult, AgentState, Events
+from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.config import Settings
-from copilot_runtime.events import ActionExecutionResult, AgentState, Events
-from copilot_runtime.interfaces import RunInput
 from tests.programs import serve_program
 
 SIZE = 12 * 1024 * 1024

@@ -11,8 +11,8 @@ import pytest
 
 from copilot_runtime import CopilotRuntime, Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call, say
-from copilot_runtime.errors import Misuse
-from copilot_runtime.events import Custom, Interrupt
+from copilot_runtime.api.events import Custom, Interrupt
+from copilot_runtime.base.errors import Misuse
 from tests.agents.pages import GIVEN, answered, failure, questions
 from tests.wire.documents import PLAIN, chat
 from tests.wire.documents import user as v1_user

@@ -9,7 +9,7 @@ from starlette.requests import HTTPConnection
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.scripted import Gate
-from copilot_runtime.interfaces.agent import SupportsRun
+from copilot_runtime.api.agent import SupportsRun
 from copilot_runtime.runtime.run import Run
 from tests.wire.documents import chat
 from tests.wire_agui.http import Browser, text_of, user

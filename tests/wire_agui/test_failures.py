@@ -9,10 +9,10 @@ import pytest
 
 from copilot_runtime import ChatRequest, Events, RunInput, Settings, action
 from copilot_runtime.adapters.scripted import Gate, call, say
-from copilot_runtime.errors import AuthenticationFailed, NetworkError, Refused, StoreFailed
-from copilot_runtime.events import TextMessageContent, TextMessageStart
-from copilot_runtime.interfaces import Caller
-from copilot_runtime.messages import Message
+from copilot_runtime.api import Caller
+from copilot_runtime.api.events import TextMessageContent, TextMessageStart
+from copilot_runtime.api.messages import Message
+from copilot_runtime.base.errors import AuthenticationFailed, NetworkError, Refused, StoreFailed
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.store import Segment, StoredRun, ThreadKey, ThreadPage, ThreadQuery
 from tests.runs import Says, forever

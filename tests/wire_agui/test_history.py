@@ -11,14 +11,14 @@ import pytest
 
 from copilot_runtime import ChatRequest, CopilotRuntime, Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionResult,
     Event,
     Interrupt,
     MessagesSnapshot,
     TextMessageStart,
 )
-from copilot_runtime.messages import Message, ResultMessage, TextMessage
+from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
 from tests.wire.documents import PLAIN, chat
 from tests.wire.documents import user as v1_user
 from tests.wire_agui.http import Browser, run_input, text_of, user

@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 
 from copilot_runtime import ChatRequest, Events, Settings, action
 from copilot_runtime.adapters.scripted import Gate, call
-from copilot_runtime.errors import NetworkError
+from copilot_runtime.base.errors import NetworkError
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.store import StoredRun, ThreadKey
 from copilot_runtime.transports.streaming import Stream

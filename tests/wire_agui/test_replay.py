@@ -8,8 +8,7 @@ import pytest
 
 from copilot_runtime import Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import ScriptedAdapter, say
-from copilot_runtime.errors import NetworkError
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionResult,
@@ -31,7 +30,8 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import NetworkError
 from tests.conformance.v2.oracle import NEWEST, Oracle
 from tests.runs import forever
 from tests.wire_agui.http import Event as Frame

@@ -7,8 +7,8 @@ import pytest
 
 from copilot_runtime import Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.events import AgentState
-from copilot_runtime.messages import ResultMessage
+from copilot_runtime.api.events import AgentState
+from copilot_runtime.api.messages import ResultMessage
 from tests.wire_agui.http import Browser, run_input, text_of, user
 from tests.wire_agui.server import Parrot, browsing
 

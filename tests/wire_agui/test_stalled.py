@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from copilot_runtime import CopilotRuntime, Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.events import ActionExecutionResult, Event
+from copilot_runtime.api.events import ActionExecutionResult, Event
 from tests.wire.client import PATH as V1_PATH
 from tests.wire.client import client_of
 from tests.wire_agui.http import Browser, connect_input, run_input, text_of

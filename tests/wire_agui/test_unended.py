@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from starlette.requests import HTTPConnection
 
-from copilot_runtime.events import ActionExecutionStart, Event, TextMessageContent, TextMessageStart
+from copilot_runtime.api.events import (
+    ActionExecutionStart,
+    Event,
+    TextMessageContent,
+    TextMessageStart,
+)
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.store import Segment
 from tests.threads.logs import KEY, log_of, run_of, told

@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from copilot_runtime import RunInput, Settings
-from copilot_runtime.events import AgentState, Custom, Event, Interrupt, MessagesSnapshot
-from copilot_runtime.messages import AgentStateMessage, TextMessage
+from copilot_runtime.api.events import AgentState, Custom, Event, Interrupt, MessagesSnapshot
+from copilot_runtime.api.messages import AgentStateMessage, TextMessage
 from tests.wire_agui.http import Answer
 from tests.wire_agui.server import browsing
 

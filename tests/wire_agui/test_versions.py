@@ -9,9 +9,9 @@ import pytest
 from copilot_runtime import Events, RunInput, Settings
 from copilot_runtime.adapters.demo.adapter import DemoAdapter
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call
-from copilot_runtime.errors import Cancelled
-from copilot_runtime.events import ActionExecutionResult, Usage
-from copilot_runtime.messages import MediaPart, ResultMessage, TextMessage, TextPart
+from copilot_runtime.api.events import ActionExecutionResult, Usage
+from copilot_runtime.api.messages import MediaPart, ResultMessage, TextMessage, TextPart
+from copilot_runtime.base.errors import Cancelled
 from tests.referee import find_faults
 from tests.wire.upstream import upstream
 from tests.wire_agui.http import Browser, Event, Exchange, connect_input, text_of, user

@@ -11,8 +11,8 @@ from time import monotonic_ns
 from starlette.requests import HTTPConnection
 
 from copilot_runtime import CopilotRuntime, RunInput
-from copilot_runtime.events import Events, TextMessageContent, TextMessageStart
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api.events import Events, TextMessageContent, TextMessageStart
+from copilot_runtime.api.messages import TextMessage
 
 _STOPS = os.environ.get("BENCH_STOPS", "")
 _PADDING = "x" * 32

@@ -17,11 +17,11 @@ from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.sdk_client import SDKResponse, open_sdk_response
 from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.http.errors import parse_url
 from copilot_runtime.http.sse import SSEDecoder
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.jsonvalue import JsonObject
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic

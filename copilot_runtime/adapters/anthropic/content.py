@@ -13,9 +13,9 @@ from copilot_runtime.adapters.attachments import (
 )
 from copilot_runtime.adapters.history import Thought, ToolExchange, format_result
 from copilot_runtime.adapters.media import Media, decode_text
-from copilot_runtime.jsontext import loads
-from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.messages import ImageMessage, TextMessage
+from copilot_runtime.api.messages import ImageMessage, TextMessage
+from copilot_runtime.base.jsontext import loads
+from copilot_runtime.base.jsonvalue import JsonObject
 
 REDACTED = "redacted/"
 """The beginning of the signature of a thought whose text is encrypted."""

@@ -11,8 +11,8 @@ from typing import assert_never
 from copilot_runtime.adapters.anthropic.models import Traits
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.tools import required_tool
-from copilot_runtime.interfaces.run_input import Parameters
-from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.base.jsonvalue import JsonObject
 
 BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384}
 """Effort → tokens, for models that think for a budget. `minimal` is not to think at all."""

@@ -31,10 +31,10 @@ from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import ToolExchange, fit_history
 from copilot_runtime.adapters.tools import select_tools
 from copilot_runtime.adapters.turns import Turn, build_turns
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.interfaces.run_input import Parameters
-from copilot_runtime.jsonvalue import JsonObject, drop_none
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.base.jsonvalue import JsonObject, drop_none
 
 PROVIDER = "anthropic"
 

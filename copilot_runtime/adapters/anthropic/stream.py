@@ -13,10 +13,10 @@ from copilot_runtime.adapters.anthropic.content import REDACTED
 from copilot_runtime.adapters.anthropic.request import PROVIDER
 from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.reader import JSONReader
-from copilot_runtime.errors import Refused
-from copilot_runtime.events import Custom, Event, Usage
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.jsonvalue import add_counts, as_count, get_object
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.events import Custom, Event, Usage
+from copilot_runtime.base.errors import Refused
+from copilot_runtime.base.jsonvalue import add_counts, as_count, get_object
 
 STOP_REASONS = {
     "end_turn": "stop",

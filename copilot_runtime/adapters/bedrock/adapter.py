@@ -16,7 +16,7 @@ from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.profiles import find_profile
 from copilot_runtime.adapters.sdk_client import JsonEvents
 from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
-from copilot_runtime.interfaces.adapter import ChatRequest
+from copilot_runtime.api.adapter import ChatRequest
 
 NAME = "Bedrock"
 

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
-from copilot_runtime.errors import ConfigurationFailed, MissingPackage
+from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.http.errors import parse_url
 
 _NO_CREDENTIALS = "There are no credentials for Bedrock."

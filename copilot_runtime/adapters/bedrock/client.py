@@ -22,8 +22,8 @@ from copilot_runtime.adapters.sdk_client import (
     encode_event,
     wait_for_response,
 )
-from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.base.jsonvalue import JsonObject
 
 _BLOBS = ("bytes", "redactedContent")
 _DOCUMENTS = ("additionalModelRequestFields", "input", "json")

@@ -10,8 +10,8 @@ from copilot_runtime.adapters.attachments import build_parts, parse_result_block
 from copilot_runtime.adapters.bedrock.models import Traits
 from copilot_runtime.adapters.history import format_result
 from copilot_runtime.adapters.media import USUAL_TYPES, Media, build_text
-from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.messages import ImageMessage, ResultMessage, TextMessage
+from copilot_runtime.api.messages import ImageMessage, ResultMessage, TextMessage
+from copilot_runtime.base.jsonvalue import JsonObject
 
 _FORMATS = {
     "image": ("gif", "jpeg", "png", "webp"),

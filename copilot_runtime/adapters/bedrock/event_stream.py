@@ -13,7 +13,7 @@ from zlib import crc32
 
 import orjson
 
-from copilot_runtime.errors import NetworkError
+from copilot_runtime.base.errors import NetworkError
 
 LIMIT = 24 * 1024 * 1024
 """The largest message, in bytes; Amazon sends none beyond 24 MiB."""

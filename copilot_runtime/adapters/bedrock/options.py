@@ -9,8 +9,8 @@ from typing import Any
 from copilot_runtime.adapters.anthropic import options as claude
 from copilot_runtime.adapters.bedrock.models import Traits
 from copilot_runtime.adapters.capabilities import CapabilityFilter
-from copilot_runtime.interfaces.run_input import Parameters
-from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.base.jsonvalue import JsonObject
 
 _USUAL_MAX_TOKENS = 32_000
 

@@ -21,11 +21,11 @@ from copilot_runtime.adapters.history import Thought, ToolExchange, fit_history
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.adapters.tools import required_tool, select_tools
 from copilot_runtime.adapters.turns import build_turns
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.interfaces.run_input import Parameters
-from copilot_runtime.jsontext import loads
-from copilot_runtime.jsonvalue import JsonObject, drop_none
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.base.jsontext import loads
+from copilot_runtime.base.jsonvalue import JsonObject, drop_none
 
 SIGNER = "bedrock"
 

@@ -12,9 +12,9 @@ from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.bedrock.request import SIGNER
 from copilot_runtime.adapters.errors import Service, build_error, read_stream_error
 from copilot_runtime.adapters.reader import JSONReader
-from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.jsonvalue import JsonObject, add_counts, as_count, as_object
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.events import Event, Usage
+from copilot_runtime.base.jsonvalue import JsonObject, add_counts, as_count, as_object
 
 _STOPS = {
     "end_turn": "stop",

@@ -6,10 +6,10 @@ from typing import assert_never
 
 from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.demo.rules import build_answer
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.events import Events, Usage
-from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, ModelEndpoint
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
+from copilot_runtime.api.events import Events, Usage
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import CopilotError
 
 _WORD = re.compile(r"\s*\S+(?:\s+$)?")
 

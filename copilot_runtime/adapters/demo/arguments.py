@@ -6,7 +6,7 @@ from itertools import chain
 from math import inf, isfinite
 from typing import Any
 
-from copilot_runtime.jsonvalue import as_list, as_object, as_objects, as_text, get_object
+from copilot_runtime.base.jsonvalue import as_list, as_object, as_objects, as_text, get_object
 
 Schema = Mapping[str, Any]
 

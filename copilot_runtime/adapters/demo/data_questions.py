@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from copilot_runtime.adapters.demo.arguments import split_words
 from copilot_runtime.adapters.demo.schema import UNITS, Column, Table, find_table, find_values, stem
-from copilot_runtime.jsonvalue import JsonObject, as_objects, get_text
+from copilot_runtime.base.jsonvalue import JsonObject, as_objects, get_text
 
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august"),

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from copilot_runtime.adapters.demo.arguments import split_words
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.jsonvalue import JsonObject, get_text
+from copilot_runtime.api.action import Action
+from copilot_runtime.base.jsonvalue import JsonObject, get_text
 
 PAGE_TOOL = "generateSandboxedUi"
 """The tool of pages that show what a model writes in a frame."""

@@ -11,8 +11,8 @@ from copilot_runtime.adapters.demo.arguments import (
     is_color,
     split_words,
 )
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.jsonvalue import as_list
+from copilot_runtime.api.action import Action
+from copilot_runtime.base.jsonvalue import as_list
 
 _SEPARATOR = re.compile(r'("[^"]*"|“[^”]*”)|(?:[;!?\n]|[.,](?=\s)|\b(?:and|then|also)\b)')
 _VERBS = set(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from copilot_runtime.adapters.demo.arguments import split_words
-from copilot_runtime.interfaces.retrieval import Passage
+from copilot_runtime.api.retrieval import Passage
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _COMMON = set(

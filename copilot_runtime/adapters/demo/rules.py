@@ -21,29 +21,29 @@ from copilot_runtime.adapters.demo.matching import (
 from copilot_runtime.adapters.demo.passages import quote_passages
 from copilot_runtime.adapters.demo.schema import read_schema
 from copilot_runtime.adapters.media import parse_media
-from copilot_runtime.errors import (
-    AuthenticationFailed,
-    CopilotError,
-    Misuse,
-    NetworkError,
-    RateLimited,
-)
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.jsonvalue import (
-    JsonValue,
-    as_objects,
-    get_object,
-    get_text,
-    parse_object,
-)
-from copilot_runtime.messages import (
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ImageMessage,
     MediaPart,
     Message,
     ResultMessage,
     TextMessage,
+)
+from copilot_runtime.base.errors import (
+    AuthenticationFailed,
+    CopilotError,
+    Misuse,
+    NetworkError,
+    RateLimited,
+)
+from copilot_runtime.base.jsonvalue import (
+    JsonValue,
+    as_objects,
+    get_object,
+    get_text,
+    parse_object,
 )
 
 

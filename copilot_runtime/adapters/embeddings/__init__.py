@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces.embedder import Embedder
-from copilot_runtime.registry import Registry
+from copilot_runtime.api.embedder import Embedder
+from copilot_runtime.api.registry import Registry
+from copilot_runtime.base.errors import ConfigurationFailed
 
 _OPENAI = "copilot_runtime.adapters.embeddings.openai"
 
@@ -44,6 +44,6 @@ def create_embedder(name: str, **options: Any) -> Embedder:
     if not isinstance(embedder, Embedder):
         raise ConfigurationFailed(
             f"What the embedder {kind!r} stands for made a {type(embedder).__name__}.",
-            hint="It must be a subclass of copilot_runtime.interfaces.Embedder.",
+            hint="It must be a subclass of copilot_runtime.api.Embedder.",
         )
     return embedder

@@ -15,7 +15,7 @@ from copilot_runtime.adapters.embeddings.http_embedder import (
     HTTPEmbedder,
 )
 from copilot_runtime.adapters.streaming import encode_body
-from copilot_runtime.jsonvalue import JsonObject, add_counts, as_count, as_list, as_object
+from copilot_runtime.base.jsonvalue import JsonObject, add_counts, as_count, as_list, as_object
 
 _MOST_TEXTS = 96
 _MOST_CHARACTERS = 2048

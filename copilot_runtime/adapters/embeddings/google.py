@@ -14,7 +14,7 @@ from copilot_runtime.adapters.embeddings.http_embedder import (
     HTTPEmbedder,
 )
 from copilot_runtime.adapters.google.auth import Authentication
-from copilot_runtime.jsonvalue import JsonObject, add_counts, as_object, as_objects, get_object
+from copilot_runtime.base.jsonvalue import JsonObject, add_counts, as_object, as_objects, get_object
 
 _DOCUMENT, _QUERY = "RETRIEVAL_DOCUMENT", "RETRIEVAL_QUERY"
 _MOST_TOKENS = {"gemini-embedding-001": 2048, "gemini-embedding-2": 8192}

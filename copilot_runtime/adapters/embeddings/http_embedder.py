@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from copilot_runtime.adapters.errors import Service, read_response_error
 from copilot_runtime.adapters.streaming import encode_body
-from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.events import Usage
+from copilot_runtime.api.embedder import Embedder
+from copilot_runtime.api.events import Usage
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.base.jsontext import loads
 from copilot_runtime.http.client import Upstream
-from copilot_runtime.interfaces.embedder import Embedder
-from copilot_runtime.jsontext import loads
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.genai import describe_server, start_embeddings_span
 from copilot_runtime.telemetry.span import find_current_span, trace_block

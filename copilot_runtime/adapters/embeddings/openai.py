@@ -21,7 +21,7 @@ from copilot_runtime.adapters.embeddings.http_embedder import (
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
 from copilot_runtime.adapters.openai.options import OPENAI, Preset
 from copilot_runtime.adapters.openai.presets import PRESETS
-from copilot_runtime.jsonvalue import (
+from copilot_runtime.base.jsonvalue import (
     JsonObject,
     add_counts,
     as_object,

@@ -13,8 +13,8 @@ from copilot_runtime.adapters.embeddings.http_embedder import (
     Embeddings,
     HTTPEmbedder,
 )
+from copilot_runtime.base.jsonvalue import JsonObject, as_list
 from copilot_runtime.http.errors import parse_url
-from copilot_runtime.jsonvalue import JsonObject, as_list
 
 _ADDRESS = "http://localhost:8080"
 _MOST_TEXTS = 32

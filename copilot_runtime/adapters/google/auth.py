@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
-from copilot_runtime.errors import AuthenticationFailed, ConfigurationFailed, MissingPackage
+from copilot_runtime.base.errors import AuthenticationFailed, ConfigurationFailed, MissingPackage
 from copilot_runtime.http.errors import parse_url
 
 GOOGLE_AI = "https://generativelanguage.googleapis.com/v1beta"

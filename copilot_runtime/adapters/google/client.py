@@ -19,8 +19,8 @@ from copilot_runtime.adapters.sdk_client import (
     encode_event,
     wait_for_response,
 )
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.jsonvalue import JsonObject
 
 _ADDED = {"automatic_function_calling_history", "parsed", "sdk_http_response"}
 """Fields that the package adds to what Gemini sends."""

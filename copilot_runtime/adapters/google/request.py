@@ -16,12 +16,12 @@ from copilot_runtime.adapters.media import USUAL_TYPES, Media, build_text
 from copilot_runtime.adapters.signatures import read_signature
 from copilot_runtime.adapters.tools import required_tool, select_tools
 from copilot_runtime.adapters.turns import build_turns
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.interfaces.run_input import Parameters
-from copilot_runtime.jsontext import loads
-from copilot_runtime.jsonvalue import JsonObject, drop_none
-from copilot_runtime.messages import ResultMessage
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.messages import ResultMessage
+from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.base.jsontext import loads
+from copilot_runtime.base.jsonvalue import JsonObject, drop_none
 
 SIGNER = "google"
 

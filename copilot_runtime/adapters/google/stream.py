@@ -10,10 +10,10 @@ from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.errors import Service, build_error, read_stream_error
 from copilot_runtime.adapters.google.request import SIGNER
 from copilot_runtime.adapters.reader import JSONReader
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.jsonvalue import JsonObject, add_counts, as_count
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.events import Event, Usage
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.jsonvalue import JsonObject, add_counts, as_count
 
 _STOPS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "pause"}
 _FAILED = {

@@ -17,9 +17,9 @@ from copilot_runtime.adapters.langchain.request import (
     set_fields,
 )
 from copilot_runtime.adapters.langchain.stream import ChunkReader
-from copilot_runtime.errors import ConfigurationFailed, CopilotError, MissingPackage
-from copilot_runtime.events import Events
-from copilot_runtime.interfaces.adapter import Adapter, ChatRequest, ModelEndpoint
+from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
+from copilot_runtime.api.events import Events
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, MissingPackage
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable

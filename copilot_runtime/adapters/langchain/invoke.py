@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from copilot_runtime.adapters.errors import Service, build_error, find_request_id
 from copilot_runtime.adapters.streaming import FirstTokenLimit
-from copilot_runtime.concurrency import call
-from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
-from copilot_runtime.events import Event
+from copilot_runtime.api.events import Event
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.errors import CopilotError, NetworkError, RunStalled
 from copilot_runtime.http.retries import parse_retry_after
 
 _END = object()

@@ -20,11 +20,11 @@ from copilot_runtime.adapters.history import (
 from copilot_runtime.adapters.media import USUAL_TYPES, Media
 from copilot_runtime.adapters.tools import build_tools, required_tool
 from copilot_runtime.adapters.turns import group_calls
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.interfaces.run_input import Parameters
-from copilot_runtime.jsontext import loads
-from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.messages import ImageMessage, Message, TextMessage
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.messages import ImageMessage, Message, TextMessage
+from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.base.jsontext import loads
+from copilot_runtime.base.jsonvalue import JsonObject
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage

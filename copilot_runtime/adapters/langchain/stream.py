@@ -11,10 +11,10 @@ import orjson
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.langchain.request import PROVIDER
 from copilot_runtime.adapters.reader import JSONReader
-from copilot_runtime.events import Custom, Event, Usage
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.jsontext import replace_surrogates
-from copilot_runtime.jsonvalue import JsonObject, as_count, as_object
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.events import Custom, Event, Usage
+from copilot_runtime.base.jsontext import replace_surrogates
+from copilot_runtime.base.jsonvalue import JsonObject, as_count, as_object
 
 STOP_REASONS = {
     **dict.fromkeys(("completed", "end_turn", "stop", "stop_sequence"), "stop"),

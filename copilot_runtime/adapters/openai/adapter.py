@@ -26,9 +26,9 @@ from copilot_runtime.adapters.openai.stream import CompletionReader
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.adapters.sdk_client import SDKResponse, open_sdk_response
 from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
-from copilot_runtime.errors import Misuse
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.base.errors import Misuse
 from copilot_runtime.http.sse import SSEDecoder
-from copilot_runtime.interfaces.adapter import ChatRequest
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

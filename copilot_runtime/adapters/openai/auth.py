@@ -6,7 +6,7 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
 from copilot_runtime.adapters.openai.options import OPENAI, Preset
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.http.errors import parse_url
 
 _GITHUB_HOST = "models.github.ai"

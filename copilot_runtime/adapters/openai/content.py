@@ -8,8 +8,8 @@ from copilot_runtime.adapters.attachments import (
 )
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.media import Media, build_data_url, build_text, decode_text
-from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.messages import ImageMessage, TextMessage
+from copilot_runtime.api.messages import ImageMessage, TextMessage
+from copilot_runtime.base.jsonvalue import JsonObject
 
 _API = "OpenAI's chat completions API"
 _AUDIO = {

@@ -20,10 +20,10 @@ from copilot_runtime.adapters.openai.options import Preset, RequestOptions
 from copilot_runtime.adapters.profiles import find_profile
 from copilot_runtime.adapters.tools import build_tools, required_tool
 from copilot_runtime.adapters.turns import GO_ON
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.interfaces.run_input import Parameters
-from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.messages import ImageMessage, TextMessage
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.messages import ImageMessage, TextMessage
+from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.base.jsonvalue import JsonObject
 
 _LONGEST_ID = 40
 _ACKNOWLEDGEMENT = "OK."

@@ -9,11 +9,11 @@ from contextvars import Context
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from copilot_runtime.bus.carrier import PeerLost
-from copilot_runtime.concurrency import has_running_loop
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.events import RunFailed, RunFinished, RunStarted
-from copilot_runtime.interfaces.run_input import RunInput
+from copilot_runtime.api.carrier import PeerLost
+from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.concurrency import has_running_loop
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.runtime.thread_changes.change import Notice, RunEvent
 from copilot_runtime.runtime.thread_changes.feed import OwnerFeed
 from copilot_runtime.runtime.thread_changes.interests import Interests
@@ -21,7 +21,7 @@ from copilot_runtime.runtime.thread_changes.reader import ChangeReader
 from copilot_runtime.threads.store import ThreadKey, ThreadStore
 
 if TYPE_CHECKING:
-    from copilot_runtime.runtime.peers import Peers
+    from copilot_runtime.extensions.cluster import Peers
 
 WATCH = "watch threads"
 """The question by which a process says whose threads it has readers of."""

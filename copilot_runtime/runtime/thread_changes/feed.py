@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 from contextvars import Context
 
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.runtime.thread_changes.change import (
     Change,
     Notice,

@@ -9,8 +9,8 @@ from contextvars import Context
 from itertools import count
 from typing import Any, TypeVar
 
-from copilot_runtime.errors import StoreFailed
-from copilot_runtime.threads.postgres.pool import Pool
+from copilot_runtime.base.errors import StoreFailed
+from copilot_runtime.database.postgres.pool import Pool
 from copilot_runtime.threads.postgres.schema import LEASE, LOCKS, prepare
 from copilot_runtime.threads.postgres.transaction import PostgresTransaction
 from copilot_runtime.threads.transactions import ServerLost

@@ -4,7 +4,7 @@ from hashlib import sha256
 from secrets import token_hex
 from typing import Any
 
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.threads.store import ThreadKey
 
 LOCKS = 0x436F7054

@@ -5,7 +5,7 @@ from functools import cache
 from itertools import count
 from typing import Any
 
-from copilot_runtime.events import Event
+from copilot_runtime.api.events import Event
 from copilot_runtime.threads.codec import decode, encode
 from copilot_runtime.threads.postgres.schema import LEASE, LOCKS, hash_key
 from copilot_runtime.threads.store import ThreadKey

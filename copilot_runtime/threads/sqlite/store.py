@@ -8,19 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from copilot_runtime.errors import CopilotError, StoreFailed, StoreReadOnly
-from copilot_runtime.outages import Outage
-from copilot_runtime.threads import transactions
-from copilot_runtime.threads.database import DatabaseThreads
-from copilot_runtime.threads.server_locks import Server, remove_stale_locks
-from copilot_runtime.threads.sqlite.file import (
+from copilot_runtime.base.errors import CopilotError, StoreFailed, StoreReadOnly
+from copilot_runtime.base.outages import Outage
+from copilot_runtime.database.server_locks import Server, remove_stale_locks
+from copilot_runtime.database.sqlite.file import (
     Durability,
     build_failure,
     is_write_refusal,
     open_database,
 )
+from copilot_runtime.database.sqlite.workers import Readers, Writer
+from copilot_runtime.threads import transactions
+from copilot_runtime.threads.database import DatabaseThreads
 from copilot_runtime.threads.sqlite.transaction import SqliteTransaction, run_to_end
-from copilot_runtime.threads.sqlite.workers import Readers, Writer
 from copilot_runtime.threads.store import Segment, ThreadKey
 from copilot_runtime.threads.transactions import Place
 

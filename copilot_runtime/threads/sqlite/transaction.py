@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import orjson
 
-from copilot_runtime.events import Event
+from copilot_runtime.api.events import Event
+from copilot_runtime.database.server_locks import is_alive, list_other_locks
 from copilot_runtime.threads.codec import decode_parts, encode_parts
-from copilot_runtime.threads.server_locks import is_alive, list_other_locks
 from copilot_runtime.threads.store import ThreadKey
 from copilot_runtime.threads.transactions import (
     EndedRun,

@@ -9,25 +9,25 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from copilot_runtime.agui.messages import decode_messages
-from copilot_runtime.errors import Misuse
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.interfaces.agent import DEFAULT_AGENT
-from copilot_runtime.interfaces.caller import Caller
-from copilot_runtime.interfaces.run_input import (
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.agent import DEFAULT_AGENT
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.messages import drop_empty_results, new_id
+from copilot_runtime.api.run_input import (
     AgentInput,
     ContextItem,
     Parameters,
     Resume,
     RunInput,
 )
-from copilot_runtime.jsonvalue import (
+from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.jsonvalue import (
     optional_text,
     require_list,
     require_object,
     require_text,
     to_text,
 )
-from copilot_runtime.messages import drop_empty_results, new_id
 from copilot_runtime.threads.log_ids import build_log_id
 from copilot_runtime.threads.validation import LONGEST, check_id, check_thread_id
 from copilot_runtime.transports.parameters import (

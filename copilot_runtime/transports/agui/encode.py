@@ -20,10 +20,7 @@ from copilot_runtime.agui.outcome import (
 )
 from copilot_runtime.agui.parts import encode_part
 from copilot_runtime.agui.version import PROTOCOL_VERSION
-from copilot_runtime.errors import STOPPED, Cancelled, ErrorReport
-from copilot_runtime.event_order.open_items import OpenItems
-from copilot_runtime.event_order.verify import interrupted_result
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionResult,
@@ -50,9 +47,12 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.jsonpatch.patch import make_patch
-from copilot_runtime.jsontext import dumps
-from copilot_runtime.messages import Message, ReasoningMessage
+from copilot_runtime.api.messages import Message, ReasoningMessage
+from copilot_runtime.base.errors import STOPPED, Cancelled, ErrorReport
+from copilot_runtime.base.jsonpatch.patch import make_patch
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.event_order.open_items import OpenItems
+from copilot_runtime.event_order.verify import interrupted_result
 from copilot_runtime.transports import trace_ids
 
 _ROLES = {"assistant", "user", "system", "developer"}

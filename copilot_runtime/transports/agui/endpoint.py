@@ -15,20 +15,20 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from copilot_runtime.agui.version import is_legacy
-from copilot_runtime.concurrency import retrieve_exception
-from copilot_runtime.errors import (
+from copilot_runtime.api.agent import DEFAULT_AGENT
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.events import Event, RunFailed, RunFinished, RunStarted
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.concurrency import retrieve_exception
+from copilot_runtime.base.errors import (
     AgentNotFound,
     AuthenticationFailed,
     LimitExceeded,
     report_of,
 )
-from copilot_runtime.events import Event, RunFailed, RunFinished, RunStarted
-from copilot_runtime.generative_ui.mcp_apps.proxy import PROPERTY
-from copilot_runtime.interfaces.agent import DEFAULT_AGENT
-from copilot_runtime.interfaces.caller import Caller
-from copilot_runtime.interfaces.run_input import RunInput
-from copilot_runtime.jsontext import dumps
-from copilot_runtime.jsonvalue import JsonObject, optional_text
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsonvalue import JsonObject, optional_text
+from copilot_runtime.extensions.generative_ui.mcp_apps.proxy import PROPERTY
 from copilot_runtime.runtime.run import Log
 from copilot_runtime.transports import trace_ids
 from copilot_runtime.transports.agui import threads

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from copilot_runtime.errors import (
+from copilot_runtime.base.errors import (
     RUN_FAILED,
     AgentNotFound,
     CopilotError,

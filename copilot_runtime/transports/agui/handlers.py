@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from copilot_runtime import __version__
-from copilot_runtime.errors import AgentNotFound, Misuse
-from copilot_runtime.generative_ui.options import A2ui, GenerativeUi
-from copilot_runtime.interfaces.agent import DEFAULT_AGENT, Agent
-from copilot_runtime.interfaces.caller import Caller
-from copilot_runtime.jsonvalue import as_object
+from copilot_runtime.api.agent import DEFAULT_AGENT, Agent
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.base.errors import AgentNotFound, Misuse
+from copilot_runtime.base.jsonvalue import as_object
+from copilot_runtime.extensions.generative_ui.options import A2ui, GenerativeUi
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadPage, ThreadQuery
 from copilot_runtime.transports.agui import threads

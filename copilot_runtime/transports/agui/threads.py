@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from copilot_runtime.agui.messages import encode_messages
-from copilot_runtime.errors import Cancelled, Interrupted
-from copilot_runtime.events import (
+from copilot_runtime.api.bus import Batch
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.events import (
     LAST,
     ActionExecutionArgs,
     AgentState,
@@ -19,12 +20,11 @@ from copilot_runtime.events import (
     TextMessageContent,
     is_question,
 )
-from copilot_runtime.interfaces.bus import Batch
-from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.api.transcript import fold_thread
+from copilot_runtime.base.errors import Cancelled, Interrupted
 from copilot_runtime.runtime.interrupts import find_asking_run
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadPage, ThreadQuery
-from copilot_runtime.transcript import fold_thread
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
 from copilot_runtime.transports.body import BadRequest
 

@@ -9,16 +9,16 @@ from base64 import b64decode
 from typing import Any
 
 from copilot_runtime.adapters.transcription import AudioRefused, Transcriber
-from copilot_runtime.concurrency import contain
-from copilot_runtime.errors import (
+from copilot_runtime.base.concurrency import contain
+from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,
     NetworkError,
     RateLimited,
 )
-from copilot_runtime.jsontext import loads
-from copilot_runtime.jsonvalue import as_object, get_text
+from copilot_runtime.base.jsontext import loads
+from copilot_runtime.base.jsonvalue import as_object, get_text
 from copilot_runtime.transports.form import FormFile, parse_form
 
 logger = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from typing import Any
 
 from graphql import DocumentNode
 
-from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.interfaces.caller import Caller
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.transports.graphql.documents import Documents

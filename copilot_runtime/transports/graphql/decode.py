@@ -7,18 +7,8 @@ from typing import Any
 from uuid import uuid4
 
 from copilot_runtime.actions.sources import parse_frontend_action
-from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.interfaces.action import Action
-from copilot_runtime.interfaces.run_input import (
-    AgentInput,
-    ContextItem,
-    GuardrailRules,
-    Parameters,
-    Resume,
-    RunInput,
-)
-from copilot_runtime.jsonvalue import as_object
-from copilot_runtime.messages import (
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     AgentStateMessage,
     ImageMessage,
@@ -28,6 +18,16 @@ from copilot_runtime.messages import (
     drop_empty_results,
     new_id,
 )
+from copilot_runtime.api.run_input import (
+    AgentInput,
+    ContextItem,
+    GuardrailRules,
+    Parameters,
+    Resume,
+    RunInput,
+)
+from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.base.jsonvalue import as_object
 from copilot_runtime.transports.body import has_more_values
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.inputs import (

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     Custom,
@@ -20,7 +20,7 @@ from copilot_runtime.events import (
     TextMessageContent,
     TextMessageEnd,
 )
-from copilot_runtime.jsontext import dumps
+from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.transports.graphql.outputs import (
     BaseMessageOutput,
     CopilotResponse,

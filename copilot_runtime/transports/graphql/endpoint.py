@@ -3,8 +3,8 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from copilot_runtime.errors import ErrorReport, LimitExceeded
-from copilot_runtime.gc_tuning import freeze_imports
+from copilot_runtime.base.errors import ErrorReport, LimitExceeded
+from copilot_runtime.base.gc_tuning import freeze_imports
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Refusal, Services, Transport
 

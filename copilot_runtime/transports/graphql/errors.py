@@ -6,7 +6,7 @@ from typing import Any
 
 from graphql import GraphQLError
 
-from copilot_runtime.errors import CopilotError, ErrorReport, report_of
+from copilot_runtime.base.errors import CopilotError, ErrorReport, report_of
 from copilot_runtime.transports.graphql.statuses import error_extensions
 
 logger = logging.getLogger(__name__)

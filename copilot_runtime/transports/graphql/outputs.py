@@ -12,7 +12,8 @@ from typing import ClassVar
 
 import strawberry
 
-from copilot_runtime.events import (
+from copilot_runtime.api.bus import START, Cursor
+from copilot_runtime.api.events import (
     LAST,
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -29,17 +30,16 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces.bus import START, Cursor
-from copilot_runtime.jsonvalue import to_text
-from copilot_runtime.messages import (
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     Message,
     ResultMessage,
     TextMessage,
     new_id,
 )
+from copilot_runtime.api.transcript import result_message
+from copilot_runtime.base.jsonvalue import to_text
 from copilot_runtime.runtime.run import Run
-from copilot_runtime.transcript import result_message
 from copilot_runtime.transports.graphql.statuses import (
     MessageStatus,
     ResponseStatus,

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from copilot_runtime.errors import ErrorReport
-from copilot_runtime.events import RunFailed
+from copilot_runtime.api.events import RunFailed
+from copilot_runtime.base.errors import ErrorReport
 from copilot_runtime.transports.graphql.endpoint import CLIENT_VERSION
 from copilot_runtime.transports.graphql.statuses import FailedResponseStatus, response_status
 from copilot_runtime.transports.request import Request

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.jsontext import dumps
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.transports import trace_ids
 from copilot_runtime.transports.body import BadRequest

@@ -15,7 +15,7 @@ from strawberry.tools import merge_types
 from strawberry.types import ExecutionContext, Info
 
 from copilot_runtime.agents.directory import AgentDirectory
-from copilot_runtime.jsontext import dumps
+from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.transports.graphql import outputs, statuses
 from copilot_runtime.transports.graphql.context import Context
@@ -174,12 +174,12 @@ class SchemaParts:
 
 
 _PARTS: Mapping[str, str] = {
-    "knowledge": "copilot_runtime.transports.graphql.knowledge",
-    "traces": "copilot_runtime.transports.graphql.traces",
-    "plans": "copilot_runtime.transports.graphql.plans",
-    "tools": "copilot_runtime.transports.graphql.tools",
+    "knowledge": "copilot_runtime.extensions.knowledge.graphql",
+    "traces": "copilot_runtime.extensions.tracing.graphql",
+    "plans": "copilot_runtime.extensions.planner.graphql",
+    "tools": "copilot_runtime.extensions.tools.graphql",
     "events": "copilot_runtime.transports.graphql.events",
-    "analyst": "copilot_runtime.transports.graphql.analyst",
+    "analyst": "copilot_runtime.extensions.analyst.graphql",
 }
 """The module of each part, whose `ROOTS` are added to those here."""
 

@@ -13,7 +13,7 @@ from graphql import (
     get_operation_ast,
 )
 
-from copilot_runtime.identity import USER_SCOPES, Identity
+from copilot_runtime.api.identity import USER_SCOPES, Identity
 from copilot_runtime.transports.request import Request
 
 _SCOPES: Mapping[str, str] = {

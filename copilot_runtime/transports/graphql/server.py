@@ -21,9 +21,9 @@ from graphql import (
 from graphql.execution import experimental_execute_incrementally
 from starlette.types import Scope
 
-from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.identity import Forbidden
-from copilot_runtime.jsontext import dumps
+from copilot_runtime.api.identity import Forbidden
+from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
 from copilot_runtime.transports.graphql.documents import Document, Documents

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import strawberry
 
-from copilot_runtime.errors import ErrorReport, Refused
-from copilot_runtime.events import Event, RunFailed, RunFinished
+from copilot_runtime.api.events import Event, RunFailed, RunFinished
+from copilot_runtime.base.errors import ErrorReport, Refused
 from copilot_runtime.transports.graphql.types import (
     JSON,
     FailedResponseStatusReason,

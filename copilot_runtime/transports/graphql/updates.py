@@ -6,9 +6,9 @@ from typing import Any
 
 import strawberry
 
-from copilot_runtime.errors import Misuse
-from copilot_runtime.events import Event, Interrupt
-from copilot_runtime.interfaces.bus import START, Cursor
+from copilot_runtime.api.bus import START, Cursor
+from copilot_runtime.api.events import Event, Interrupt
+from copilot_runtime.base.errors import Misuse
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.decode import run_input
 from copilot_runtime.transports.graphql.inputs import GenerateCopilotResponseInput

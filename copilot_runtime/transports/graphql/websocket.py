@@ -28,9 +28,9 @@ from strawberry.extensions import SchemaExtension
 from strawberry.subscriptions import GRAPHQL_TRANSPORT_WS_PROTOCOL
 from strawberry.types.execution import ExecutionResult, StreamExecutionResult
 
-from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.identity import Forbidden
-from copilot_runtime.jsontext import loads
+from copilot_runtime.api.identity import Forbidden
+from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.base.jsontext import loads
 from copilot_runtime.transports.body import has_more_values
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
 from copilot_runtime.transports.graphql.errors import format_error, hide_details

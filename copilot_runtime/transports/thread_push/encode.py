@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from copilot_runtime.jsonvalue import drop_none
+from copilot_runtime.base.jsonvalue import drop_none
 from copilot_runtime.runtime.thread_changes.change import Change, RunActivity, ThreadChange
 from copilot_runtime.threads.store import ThreadQuery
 from copilot_runtime.transports.agui import threads

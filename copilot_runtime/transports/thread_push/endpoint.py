@@ -17,7 +17,7 @@ from contextlib import ExitStack, aclosing, suppress
 from datetime import UTC, datetime
 from urllib.parse import parse_qs
 
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.runtime.thread_changes.change import Change, ThreadChange
 from copilot_runtime.threads.store import ThreadQuery
 from copilot_runtime.transports.request import Request

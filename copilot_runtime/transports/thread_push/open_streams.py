@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from copilot_runtime.identity import Identity
-from copilot_runtime.security.limits.limiter import QuotaExceeded
+from copilot_runtime.api.identity import Identity
+from copilot_runtime.extensions.access.limits.limiter import QuotaExceeded
 
 _MOST = 10_000
 """Streams of all together in one process: each costs some kilobytes."""

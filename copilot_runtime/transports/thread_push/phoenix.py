@@ -6,7 +6,7 @@ A message is a JSON list: the reference of the join, that of the message, topic,
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.base.jsontext import dumps, loads
 
 HEARTBEAT_TOPIC = "phoenix"
 

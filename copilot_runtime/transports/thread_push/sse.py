@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
-from copilot_runtime.jsontext import dumps
+from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.runtime.thread_changes.change import Change, ThreadChange
 from copilot_runtime.runtime.thread_changes.reader import ChangeReader
 from copilot_runtime.threads.store import ThreadPage, ThreadQuery

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Generator
 
 import pytest
 
-from copilot_runtime.interfaces import Adapter
+from copilot_runtime.api import Adapter
 from tests.adapters.aimock.mock import mocking
 from tests.adapters.aimock.speakers import SPEAKERS
 

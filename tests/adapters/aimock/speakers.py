@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from copilot_runtime.interfaces import Adapter
+from copilot_runtime.api import Adapter
 
 KEY = "sk-mock"
 

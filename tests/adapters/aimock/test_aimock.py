@@ -11,8 +11,8 @@ import pytest
 
 from copilot_runtime import CopilotRuntime, Settings, action
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.errors import NetworkError
-from copilot_runtime.events import (
+from copilot_runtime.api import Action, Adapter, ChatRequest
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
@@ -21,9 +21,9 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import Action, Adapter, ChatRequest
-from copilot_runtime.messages import ActionExecutionMessage, ResultMessage, TextMessage
-from copilot_runtime.transcript import fold_messages
+from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage, TextMessage
+from copilot_runtime.api.transcript import fold_messages
+from copilot_runtime.base.errors import NetworkError
 from tests.adapters.asking import answer_to
 from tests.adapters.doors import messages_in, sent_back
 from tests.wire.client import client_of

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.events import (
+from copilot_runtime.api import Action, Adapter, ChatRequest, Parameters
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
@@ -16,8 +16,8 @@ from copilot_runtime.events import (
     TextMessageContent,
     Usage,
 )
-from copilot_runtime.interfaces import Action, Adapter, ChatRequest, Parameters
-from copilot_runtime.messages import Message, TextMessage
+from copilot_runtime.api.messages import Message, TextMessage
+from copilot_runtime.base.errors import CopilotError
 from tests.adapters.contract.fakes import Fake
 
 HELLO = TextMessage(id="u1", role="user", content="Hello")

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, Self
 import pytest
 
 from copilot_runtime.adapters.capabilities import UNSUPPORTED
-from copilot_runtime.interfaces import Adapter
+from copilot_runtime.api import Adapter
 from tests.adapters import provider as http
 from tests.adapters.provider import Provider, Request, serving
 

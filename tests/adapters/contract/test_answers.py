@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from copilot_runtime.adapters import ADAPTERS
-from copilot_runtime.events import TextMessageContent, TextMessageStart
-from copilot_runtime.messages import ActionExecutionMessage, ResultMessage, TextMessage
-from copilot_runtime.transcript import fold_messages
+from copilot_runtime.api.events import TextMessageContent, TextMessageStart
+from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage, TextMessage
+from copilot_runtime.api.transcript import fold_messages
 from tests.adapters.contract.asking import (
     HELLO,
     answer,

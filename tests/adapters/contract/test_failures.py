@@ -6,7 +6,8 @@ from contextlib import aclosing, suppress
 
 import pytest
 
-from copilot_runtime.errors import (
+from copilot_runtime.api.events import TextMessageContent
+from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,
@@ -16,7 +17,6 @@ from copilot_runtime.errors import (
     Refused,
     RunStalled,
 )
-from copilot_runtime.events import TextMessageContent
 from tests.adapters.contract.asking import answer, answer_of, asking, failure, text_in
 from tests.adapters.contract.clock import Clock
 from tests.adapters.contract.fakes import (

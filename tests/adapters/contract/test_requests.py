@@ -9,9 +9,8 @@ import pytest
 
 from copilot_runtime.adapters.capabilities import CAPABILITIES, UNDOCUMENTED, UNSUPPORTED
 from copilot_runtime.adapters.history import NO_RESULT
-from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import Action, ChatRequest, Parameters
-from copilot_runtime.messages import (
+from copilot_runtime.api import Action, ChatRequest, Parameters
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ImageMessage,
     MediaPart,
@@ -21,7 +20,8 @@ from copilot_runtime.messages import (
     TextMessage,
     TextPart,
 )
-from copilot_runtime.transcript import fold_messages
+from copilot_runtime.api.transcript import fold_messages
+from copilot_runtime.base.errors import ConfigurationFailed
 from tests.adapters.contract.asking import (
     ACTIONS,
     COLOR,

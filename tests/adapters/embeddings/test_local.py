@@ -12,8 +12,8 @@ import pytest
 
 from copilot_runtime.adapters.embeddings import create_embedder, minilm
 from copilot_runtime.adapters.embeddings.hashing import HashingEmbedder
-from copilot_runtime.errors import ConfigurationFailed, MissingPackage
-from copilot_runtime.interfaces import Embedder
+from copilot_runtime.api import Embedder
+from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.telemetry import LocalTelemetry, semconv, work_under
 from tests.telemetry.conventions import find_violations
 from tests.telemetry.recorded import Spans

@@ -15,7 +15,8 @@ from copilot_runtime.adapters.embeddings.bedrock import BedrockEmbedder
 from copilot_runtime.adapters.embeddings.google import GoogleEmbedder
 from copilot_runtime.adapters.embeddings.openai import OpenAIEmbedder, github
 from copilot_runtime.adapters.embeddings.tei import TEIEmbedder
-from copilot_runtime.errors import (
+from copilot_runtime.api import Embedder
+from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,
@@ -23,7 +24,6 @@ from copilot_runtime.errors import (
     NetworkError,
     RateLimited,
 )
-from copilot_runtime.interfaces import Embedder
 from tests.adapters.provider import HANG, Provider, whole
 
 pytestmark = pytest.mark.anyio

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from copilot_runtime.adapters import ADAPTERS
-from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces import Action, Adapter, ChatRequest, Parameters
-from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
-from copilot_runtime.registry import Registry
-from copilot_runtime.transcript import fold_messages
+from copilot_runtime.api import Action, Adapter, ChatRequest, Parameters
+from copilot_runtime.api.events import Event, Usage
+from copilot_runtime.api.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
+from copilot_runtime.api.registry import Registry
+from copilot_runtime.api.transcript import fold_messages
 
 pytestmark = pytest.mark.anyio
 

@@ -10,30 +10,30 @@ from typing import Any
 
 import yaml
 
-from copilot_runtime.actions.catalog.definition import ToolDefinition
-from copilot_runtime.actions.catalog.results import NOTHING, read_result
 from copilot_runtime.actions.execute import parse_failure
 from copilot_runtime.actions.sources import select_actions
-from copilot_runtime.agents.assistant.agent import AssistantAgent
-from copilot_runtime.agents.assistant.definition import (
+from copilot_runtime.api import Action, ActionContext, RunInput
+from copilot_runtime.api.events import Event, Usage
+from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
+from copilot_runtime.api.transcript import fold_messages
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.jsonvalue import as_object, get_text, parse_object
+from copilot_runtime.extensions.assistants.agent import AssistantAgent
+from copilot_runtime.extensions.assistants.definition import (
     AGENT_PREFIX,
     split_front_matter,
     strip_prefix,
 )
-from copilot_runtime.agents.assistant.folder import AssistantFolder
-from copilot_runtime.agents.assistant.window import (
+from copilot_runtime.extensions.assistants.folder import AssistantFolder
+from copilot_runtime.extensions.assistants.window import (
     calculate_budget,
     order_messages,
     share_results,
 )
-from copilot_runtime.errors import CopilotError
-from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces import Action, ActionContext, RunInput
-from copilot_runtime.jsonvalue import as_object, get_text, parse_object
-from copilot_runtime.knowledge.identifiers import Identifier
-from copilot_runtime.messages import Message, ResultMessage, TextMessage
+from copilot_runtime.extensions.knowledge.identifiers import Identifier
+from copilot_runtime.extensions.tools.catalog.definition import ToolDefinition
+from copilot_runtime.extensions.tools.catalog.results import NOTHING, read_result
 from copilot_runtime.testing import ScriptedAdapter, call, say
-from copilot_runtime.transcript import fold_messages
 from tests.conformance.copilot_ld.cases import Case, Verdict
 
 CONVERSATION = "common.Conversation.c"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.base.errors import CopilotError
 from tests.conformance.copilot_ld.handlers import HANDLERS
 
 OUR_COPY = Path(__file__).parent / "cases.json"

@@ -12,20 +12,20 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from copilot_runtime.actions.execute import parse_failure
-from copilot_runtime.agents.assistant.agent import AssistantAgent
-from copilot_runtime.agents.assistant.definition import AGENT_PREFIX, strip_prefix
-from copilot_runtime.agents.assistant.delegation import (
+from copilot_runtime.api import RunInput
+from copilot_runtime.api.messages import ResultMessage, TextMessage
+from copilot_runtime.api.transcript import fold_messages
+from copilot_runtime.base.jsonvalue import JsonObject, as_object, get_text, parse_object
+from copilot_runtime.extensions.assistants.agent import AssistantAgent
+from copilot_runtime.extensions.assistants.definition import AGENT_PREFIX, strip_prefix
+from copilot_runtime.extensions.assistants.delegation import (
     LIST_HANDOFFS,
     LIST_SUB_AGENTS,
     RUN_HANDOFF,
     RUN_SUB_AGENT,
 )
-from copilot_runtime.agents.assistant.folder import AssistantFolder
-from copilot_runtime.interfaces import RunInput
-from copilot_runtime.jsonvalue import JsonObject, as_object, get_text, parse_object
-from copilot_runtime.messages import ResultMessage, TextMessage
+from copilot_runtime.extensions.assistants.folder import AssistantFolder
 from copilot_runtime.testing import ScriptedAdapter, call, say
-from copilot_runtime.transcript import fold_messages
 from tests.conformance.copilot_ld.cases import Case, Verdict
 
 CONVERSATION = "common.Conversation.c"

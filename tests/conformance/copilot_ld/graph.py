@@ -4,19 +4,19 @@ import json
 import re
 from typing import Any
 
-from copilot_runtime.jsontext import dumps
-from copilot_runtime.knowledge.filter import Filter
-from copilot_runtime.knowledge.graph import (
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.extensions.knowledge.filter import Filter
+from copilot_runtime.extensions.knowledge.graph import (
     GraphIndex,
     GraphItem,
     GraphOptions,
     Pattern,
     parse_pattern,
 )
-from copilot_runtime.knowledge.graph.journal import encode_copilot_ld_line
-from copilot_runtime.knowledge.graph.terms import is_wildcard, parse_triples
-from copilot_runtime.knowledge.identifiers import Identifier
-from copilot_runtime.storage import MemoryStorage
+from copilot_runtime.extensions.knowledge.graph.journal import encode_copilot_ld_line
+from copilot_runtime.extensions.knowledge.graph.terms import is_wildcard, parse_triples
+from copilot_runtime.extensions.knowledge.identifiers import Identifier
+from copilot_runtime.extensions.storage import MemoryStorage
 from tests.conformance.copilot_ld.cases import Case
 
 E = "https://example.invalid/"

@@ -2,10 +2,14 @@
 
 from typing import Any
 
-from copilot_runtime.errors import Misuse
-from copilot_runtime.jsonvalue import get_text
-from copilot_runtime.knowledge.identifiers import Identifier, hash_short, parse_identifier
-from copilot_runtime.knowledge.tokens import count_tokens
+from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.jsonvalue import get_text
+from copilot_runtime.extensions.knowledge.identifiers import (
+    Identifier,
+    hash_short,
+    parse_identifier,
+)
+from copilot_runtime.extensions.knowledge.tokens import count_tokens
 from tests.conformance.copilot_ld.cases import Case
 
 

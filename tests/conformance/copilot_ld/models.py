@@ -9,13 +9,13 @@ from unittest.mock import patch
 from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.embeddings.tei import TEIEmbedder
 from copilot_runtime.adapters.openai import OpenAIAdapter
-from copilot_runtime.errors import CopilotError, NetworkError
+from copilot_runtime.api import ChatRequest, Parameters
+from copilot_runtime.api.messages import ActionExecutionMessage
+from copilot_runtime.api.transcript import fold_messages
+from copilot_runtime.base.errors import CopilotError, NetworkError
+from copilot_runtime.extensions.knowledge.vectors.normalize import normalize
 from copilot_runtime.http import retries
 from copilot_runtime.http.client import Upstream
-from copilot_runtime.interfaces import ChatRequest, Parameters
-from copilot_runtime.knowledge.vectors.normalize import normalize
-from copilot_runtime.messages import ActionExecutionMessage
-from copilot_runtime.transcript import fold_messages
 from tests.conformance.copilot_ld.cases import Case, Verdict
 
 _NETWORK = re.compile(

@@ -9,9 +9,9 @@ from typing import Any
 from lxml import etree
 from pyoxigraph import Literal, NamedNode, Triple
 
-from copilot_runtime.knowledge.ingestion import COPILOT_LD_FORM, Ingestion
-from copilot_runtime.knowledge.namespaces import RDF, RDF_TYPE, SCHEMA, XSD
-from copilot_runtime.knowledge.rdf import (
+from copilot_runtime.extensions.knowledge.ingestion import COPILOT_LD_FORM, Ingestion
+from copilot_runtime.extensions.knowledge.namespaces import RDF, RDF_TYPE, SCHEMA, XSD
+from copilot_runtime.extensions.knowledge.rdf import (
     clean_text,
     merge_triples,
     read_page,
@@ -19,9 +19,9 @@ from copilot_runtime.knowledge.rdf import (
     write_jsonld,
     write_turtle,
 )
-from copilot_runtime.knowledge.rdf.canonical import SHORT
-from copilot_runtime.knowledge.resources import PREFIX, ResourceIndex
-from copilot_runtime.storage import MemoryStorage
+from copilot_runtime.extensions.knowledge.rdf.canonical import SHORT
+from copilot_runtime.extensions.knowledge.resources import PREFIX, ResourceIndex
+from copilot_runtime.extensions.storage import MemoryStorage
 from tests.conformance.copilot_ld.cases import Case
 
 _BASE = "https://ex.org/"

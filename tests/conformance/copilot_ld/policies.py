@@ -1,6 +1,6 @@
 """The question of libpolicy: may an actor read these resources?"""
 
-from copilot_runtime.knowledge.policies import ALLOW_ALL
+from copilot_runtime.extensions.knowledge.policies import ALLOW_ALL
 from tests.conformance.copilot_ld.cases import Case
 
 

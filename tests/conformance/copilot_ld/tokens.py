@@ -7,14 +7,14 @@ from typing import Any
 
 import jwt
 
-from copilot_runtime.config.access import JwtSettings
-from copilot_runtime.security.authentication.jwt import JwtScheme
-from copilot_runtime.security.authentication.scheme import CredentialInvalid
-from copilot_runtime.security.service_tokens import (
+from copilot_runtime.extensions.access.authentication.jwt import JwtScheme
+from copilot_runtime.extensions.access.authentication.scheme import CredentialInvalid
+from copilot_runtime.extensions.access.service_tokens import (
     ServiceTokenInvalid,
     ServiceTokenSigner,
     ServiceTokenVerifier,
 )
+from copilot_runtime.extensions.access.settings import JwtSettings
 from tests.conformance.copilot_ld.cases import Case
 
 SECRET = "0123456789abcdef0123456789abcdef"

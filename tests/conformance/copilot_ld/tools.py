@@ -6,12 +6,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from copilot_runtime.actions.catalog import ToolCatalog
-from copilot_runtime.actions.catalog.definition import parse_tools
-from copilot_runtime.actions.catalog.references import References
-from copilot_runtime.interfaces import ActionContext, RunInput
-from copilot_runtime.jsonvalue import JsonObject, as_object
-from copilot_runtime.knowledge.resource_types import create_resource
+from copilot_runtime.api import ActionContext, RunInput
+from copilot_runtime.base.jsonvalue import JsonObject, as_object
+from copilot_runtime.extensions.knowledge.resource_types import create_resource
+from copilot_runtime.extensions.tools.catalog import ToolCatalog
+from copilot_runtime.extensions.tools.catalog.definition import parse_tools
+from copilot_runtime.extensions.tools.catalog.references import References
 from tests.conformance.copilot_ld.cases import Case
 
 RUN = RunInput(thread_id="t", run_id="r", messages=())

@@ -4,17 +4,17 @@ import re
 from typing import Any
 from uuid import UUID
 
-from copilot_runtime.jsonvalue import as_object
-from copilot_runtime.knowledge.identifiers import Identifier, hash_short
-from copilot_runtime.knowledge.resource_types import (
+from copilot_runtime.base.jsonvalue import as_object
+from copilot_runtime.extensions.knowledge.identifiers import Identifier, hash_short
+from copilot_runtime.extensions.knowledge.resource_types import (
     RESOURCE_TYPES,
     Naming,
     create_resource,
     describe,
     to_resource,
 )
-from copilot_runtime.knowledge.resources import Resource, encode_resource
-from copilot_runtime.knowledge.tokens import count_json_tokens
+from copilot_runtime.extensions.knowledge.resources import Resource, encode_resource
+from copilot_runtime.extensions.knowledge.tokens import count_json_tokens
 from tests.conformance.copilot_ld.cases import Case, Verdict
 
 SAME_MESSAGE = {"id": {"name": "fixed"}, "role": "user", "content": "Hello, world!"}

@@ -6,11 +6,11 @@ from typing import Any
 
 import duckdb
 
-from copilot_runtime.agents.analyst.results import Table, ToolResult
-from copilot_runtime.agents.analyst.tools.call import call_tool, render_output
-from copilot_runtime.agents.analyst.tools.registry import TOOLS
-from copilot_runtime.agents.analyst.tools.values import to_plain
-from copilot_runtime.jsontext import loads
+from copilot_runtime.base.jsontext import loads
+from copilot_runtime.extensions.analyst.results import Table, ToolResult
+from copilot_runtime.extensions.analyst.tools.call import call_tool, render_output
+from copilot_runtime.extensions.analyst.tools.registry import TOOLS
+from copilot_runtime.extensions.analyst.tools.values import to_plain
 from tests.conformance.data_analyst.cases import Given
 from tests.conformance.data_analyst.facts import Facts, Prose, Text
 from tests.conformance.data_analyst.world import OpenSession, World

@@ -6,16 +6,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from copilot_runtime.agents.analyst.engine.datasets import quote_text
-from copilot_runtime.agents.analyst.prompt.examples import (
+from copilot_runtime.extensions.analyst.engine.datasets import quote_text
+from copilot_runtime.extensions.analyst.prompt.examples import (
     SqlExample,
     check_examples,
     render_examples,
     select_examples,
 )
-from copilot_runtime.agents.analyst.prompt.layers import STATIC, build_layers
-from copilot_runtime.agents.analyst.prompt.prepare import PreparedRequest
-from copilot_runtime.agents.analyst.prompt.skills import (
+from copilot_runtime.extensions.analyst.prompt.layers import STATIC, build_layers
+from copilot_runtime.extensions.analyst.prompt.prepare import PreparedRequest
+from copilot_runtime.extensions.analyst.prompt.skills import (
     MOST_CHARS,
     Skill,
     find_skill_files,
@@ -24,10 +24,10 @@ from copilot_runtime.agents.analyst.prompt.skills import (
     render_skills,
     select_skills,
 )
-from copilot_runtime.agents.analyst.question import Question
-from copilot_runtime.agents.analyst.scope import Scope
-from copilot_runtime.agents.analyst.sql.guard import guard_sql
-from copilot_runtime.agents.analyst.tools.registry import TOOLS
+from copilot_runtime.extensions.analyst.question import Question
+from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.sql.guard import guard_sql
+from copilot_runtime.extensions.analyst.tools.registry import TOOLS
 from tests.conformance.data_analyst.cases import Given
 from tests.conformance.data_analyst.facts import Facts, Prose, Text
 from tests.conformance.data_analyst.world import World, build_rules

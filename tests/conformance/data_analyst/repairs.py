@@ -4,14 +4,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from copilot_runtime.agents.analyst.engine.errors import QueryFailed, QueryTimedOut
-from copilot_runtime.agents.analyst.results import Fix
-from copilot_runtime.agents.analyst.scope import Scope
-from copilot_runtime.agents.analyst.sql.guard import guard_sql
-from copilot_runtime.agents.analyst.sql.refusal import SqlRefused
-from copilot_runtime.agents.analyst.sql.repair.context import RepairContext
-from copilot_runtime.agents.analyst.sql.repair.loop import run_with_repair
-from copilot_runtime.agents.analyst.tools.call import call_tool
+from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, QueryTimedOut
+from copilot_runtime.extensions.analyst.results import Fix
+from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.sql.guard import guard_sql
+from copilot_runtime.extensions.analyst.sql.refusal import SqlRefused
+from copilot_runtime.extensions.analyst.sql.repair.context import RepairContext
+from copilot_runtime.extensions.analyst.sql.repair.loop import run_with_repair
+from copilot_runtime.extensions.analyst.tools.call import call_tool
 from tests.conformance.data_analyst.calls import plain_rows
 from tests.conformance.data_analyst.cases import Given
 from tests.conformance.data_analyst.facts import Facts, Prose, Text

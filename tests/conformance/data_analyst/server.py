@@ -7,10 +7,10 @@ from typing import Any
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.scripted import Script
-from copilot_runtime.agents.analyst.agent import AnalystAgent
-from copilot_runtime.agents.analyst.analyst import Analyst
-from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.jsontext import dumps
+from copilot_runtime.api import ChatRequest
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.extensions.analyst.agent import AnalystAgent
+from copilot_runtime.extensions.analyst.analyst import Analyst
 from copilot_runtime.testing import Response, ScriptedAdapter
 from copilot_runtime.testing.connection import AppConnection, connect
 from tests.conformance.data_analyst.world import World

@@ -5,11 +5,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from copilot_runtime.agents.analyst.sql.fingerprint import fingerprint_sql
-from copilot_runtime.jsontext import dumps
-from copilot_runtime.telemetry.otel.mirror import SdkMirror
-from copilot_runtime.telemetry.store import TraceFilter
-from copilot_runtime.telemetry.store.records import Record
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.extensions.analyst.sql.fingerprint import fingerprint_sql
+from copilot_runtime.extensions.tracing.otel.mirror import SdkMirror
+from copilot_runtime.extensions.tracing.store import TraceFilter
+from copilot_runtime.extensions.tracing.store.records import Record
 from copilot_runtime.testing import call, say
 from tests.conformance.data_analyst.cases import Given
 from tests.conformance.data_analyst.facts import Facts, Prose, Unknown

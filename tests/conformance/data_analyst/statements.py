@@ -6,14 +6,14 @@ from typing import Any
 
 import duckdb
 
-from copilot_runtime.agents.analyst.engine.datasets import fingerprint_schema
-from copilot_runtime.agents.analyst.engine.engine import Engine
-from copilot_runtime.agents.analyst.engine.errors import QueryFailed, QueryTimedOut
-from copilot_runtime.agents.analyst.results import Column
-from copilot_runtime.agents.analyst.scope import Scope
-from copilot_runtime.agents.analyst.sql.fingerprint import fingerprint_sql, hash_sql
-from copilot_runtime.agents.analyst.sql.guard import guard_sql
-from copilot_runtime.agents.analyst.sql.refusal import SqlRefused
+from copilot_runtime.extensions.analyst.engine.datasets import fingerprint_schema
+from copilot_runtime.extensions.analyst.engine.engine import Engine
+from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, QueryTimedOut
+from copilot_runtime.extensions.analyst.results import Column
+from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.sql.fingerprint import fingerprint_sql, hash_sql
+from copilot_runtime.extensions.analyst.sql.guard import guard_sql
+from copilot_runtime.extensions.analyst.sql.refusal import SqlRefused
 from copilot_runtime.telemetry.semconv import ERROR_TYPE
 from tests.conformance.data_analyst.cases import Given
 from tests.conformance.data_analyst.facts import Facts

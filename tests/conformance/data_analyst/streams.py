@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from copilot_runtime.agents.analyst.thoughts import (
+from copilot_runtime.base.jsontext import loads
+from copilot_runtime.extensions.analyst.thoughts import (
     COLORS,
     UNKNOWN_COLOR,
     Thought,
     ThoughtStream,
     ThoughtType,
 )
-from copilot_runtime.jsontext import loads
 from copilot_runtime.testing import call, say
 from tests.conformance.data_analyst.cases import Given
 from tests.conformance.data_analyst.facts import Facts, Text, Unknown
@@ -228,7 +228,7 @@ async def _replay(given: Given, world: World) -> Facts:
 
 
 async def _idle(given: Given, world: World) -> Facts:
-    from copilot_runtime.transports.analyst.endpoint import PING
+    from copilot_runtime.extensions.analyst.http.endpoint import PING
 
     return {"keepalive_comment": float(given["idle_s"]) >= PING}
 

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import duckdb
 
-from copilot_runtime.agents.analyst.engine.engine import Engine
-from copilot_runtime.agents.analyst.engine.options import EngineOptions
-from copilot_runtime.agents.analyst.engine.sources import parse_source
-from copilot_runtime.agents.analyst.memory.turn import Turn
-from copilot_runtime.agents.analyst.question import Question
-from copilot_runtime.agents.analyst.scope import Scope
-from copilot_runtime.agents.analyst.session import ResultCache, Session
-from copilot_runtime.agents.analyst.sql.functions import list_safe_functions
-from copilot_runtime.agents.analyst.sql.guard import GuardRules
-from copilot_runtime.agents.analyst.sql.rules import TableRule
-from copilot_runtime.config.analyst import AnalystSettings
+from copilot_runtime.extensions.analyst.engine.engine import Engine
+from copilot_runtime.extensions.analyst.engine.options import EngineOptions
+from copilot_runtime.extensions.analyst.engine.sources import parse_source
+from copilot_runtime.extensions.analyst.memory.turn import Turn
+from copilot_runtime.extensions.analyst.question import Question
+from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.session import ResultCache, Session
+from copilot_runtime.extensions.analyst.settings import AnalystSettings
+from copilot_runtime.extensions.analyst.sql.functions import list_safe_functions
+from copilot_runtime.extensions.analyst.sql.guard import GuardRules
+from copilot_runtime.extensions.analyst.sql.rules import TableRule
 
 if TYPE_CHECKING:
-    from copilot_runtime.agents.analyst.analyst import Analyst
+    from copilot_runtime.extensions.analyst.analyst import Analyst
 
 T = TypeVar("T")
 
@@ -116,7 +116,7 @@ class World:
         self, *statements: str, drop: Sequence[str] = ()
     ) -> "AsyncGenerator[Analyst]":
         """Yield an analyst of its own, in whose data other statements ran as well."""
-        from copilot_runtime.agents.analyst.analyst import Analyst
+        from copilot_runtime.extensions.analyst.analyst import Analyst
 
         analyst = Analyst(self.build_settings(*statements, drop=drop))
         try:

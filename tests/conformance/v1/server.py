@@ -29,11 +29,11 @@ from copilot_runtime import (
     action,
 )
 from copilot_runtime.adapters.anthropic import AnthropicAdapter
-from copilot_runtime.agents.langgraph import LangGraphAgent
-from copilot_runtime.agents.remote import RemoteEndpoint
-from copilot_runtime.errors import CopilotError, ErrorContext
-from copilot_runtime.interfaces import Caller, RunInput
-from copilot_runtime.messages import Message
+from copilot_runtime.api import Caller, RunInput
+from copilot_runtime.api.messages import Message
+from copilot_runtime.base.errors import CopilotError, ErrorContext
+from copilot_runtime.extensions.frameworks.langgraph import LangGraphAgent
+from copilot_runtime.extensions.frameworks.remote import RemoteEndpoint
 
 MCP_ECHO = Path(__file__).parent / "mcp_echo.py"
 

@@ -17,8 +17,8 @@ from copilot_runtime import CopilotRuntime, OpenAIAdapter
 from copilot_runtime.adapters.transcription import OpenAITranscriber
 from copilot_runtime.agents.agui import AguiAgent
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.errors import AuthenticationFailed
-from copilot_runtime.interfaces import Agent, Caller
+from copilot_runtime.api import Agent, Caller
+from copilot_runtime.base.errors import AuthenticationFailed
 from copilot_runtime.threads.memory import MemoryThreads
 from tests.conformance.v1.server import ACTIONS, ByPath, HookLog, runtimes
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
-from copilot_runtime.interfaces import Caller
-from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.api import Caller
+from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.transports.agui.encode import Dialect
 from copilot_runtime.transports.agui.handlers import AgentNames, Answers

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.errors import LimitExceeded, Misuse
-from copilot_runtime.interfaces import (
+from copilot_runtime.api import (
     Action,
     AgentInput,
     Caller,
@@ -14,7 +13,8 @@ from copilot_runtime.interfaces import (
     Resume,
     RunInput,
 )
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import LimitExceeded, Misuse
 from copilot_runtime.threads.log_ids import asks_same
 from copilot_runtime.transports.agui.decode import run_input
 from tests.wire_agui.http import run_input as body_of

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from copilot_runtime.events import (
+from copilot_runtime.api import Caller, RunInput
+from copilot_runtime.api.events import (
     LAST,
     ActionExecutionStart,
     Event,
     RunFinished,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import Caller, RunInput
-from copilot_runtime.jsontext import replace_surrogates
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.jsontext import replace_surrogates
 from copilot_runtime.transports.agui.decode import run_input
 from tests.orders import any_runs, encoded
 from tests.referee import find_faults

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime.adapters.transcription import AudioRefused, ScriptedTranscriber
-from copilot_runtime.errors import (
+from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,

@@ -14,8 +14,7 @@ from graphql import (
 )
 from hypothesis import strategies as st
 
-from copilot_runtime.errors import NetworkError, Refused
-from copilot_runtime.events import (
+from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionResult,
@@ -29,13 +28,14 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.messages import (
+from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ImageMessage,
     Message,
     ResultMessage,
     TextMessage,
 )
+from copilot_runtime.base.errors import NetworkError, Refused
 from copilot_runtime.transports.graphql.schema import core_schema
 
 SCHEMA = core_schema()

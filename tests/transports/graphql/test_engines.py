@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 
 from copilot_runtime import CopilotRuntime, Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.events import Custom
+from copilot_runtime.api.events import Custom
 from copilot_runtime.transports.graphql.documents import Documents
 from tests.transports.graphql.generated import EVERYTHING, SCHEMA, Log, documents, logs
 from tests.wire.client import PATH, Client

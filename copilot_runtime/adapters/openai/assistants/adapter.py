@@ -20,9 +20,9 @@ from copilot_runtime.adapters.openai.assistants.stream import EXTENSION, Assista
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
 from copilot_runtime.adapters.openai.options import OPENAI
 from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
-from copilot_runtime.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.http.sse import SSEDecoder
-from copilot_runtime.interfaces.adapter import ChatRequest
 
 NAME = "OpenAI Assistants"
 

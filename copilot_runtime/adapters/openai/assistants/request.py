@@ -17,9 +17,9 @@ from copilot_runtime.adapters.history import (
 from copilot_runtime.adapters.openai.content import build_content
 from copilot_runtime.adapters.openai.request import build_response_format, build_tool_choice
 from copilot_runtime.adapters.tools import build_tools
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.messages import ImageMessage, ResultMessage, TextMessage
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.messages import ImageMessage, ResultMessage, TextMessage
+from copilot_runtime.base.jsonvalue import JsonObject
 
 
 @dataclass(frozen=True, slots=True)

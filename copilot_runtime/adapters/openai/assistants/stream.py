@@ -10,8 +10,8 @@ from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.openai.assistants.request import ThreadPosition
 from copilot_runtime.adapters.openai.stream import build_usage
 from copilot_runtime.adapters.reader import JSONReader
-from copilot_runtime.events import Custom, Event, Usage
-from copilot_runtime.interfaces.adapter import ChatRequest
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.events import Custom, Event, Usage
 
 EXTENSION = "openaiAssistantAPI"
 """The extension by which CopilotKit v1 clients remember thread and run."""

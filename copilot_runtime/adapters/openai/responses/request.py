@@ -30,10 +30,10 @@ from copilot_runtime.adapters.openai.request import (
 )
 from copilot_runtime.adapters.profiles import find_profile
 from copilot_runtime.adapters.tools import build_tools
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.interfaces.run_input import Parameters
-from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.messages import ImageMessage, TextMessage
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.messages import ImageMessage, TextMessage
+from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.base.jsonvalue import JsonObject
 
 _API = "OpenAI's Responses API"
 

@@ -14,9 +14,9 @@ from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.openai.stream import build_usage
 from copilot_runtime.adapters.reader import JSONReader
-from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces.adapter import ChatRequest
-from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.events import Event, Usage
+from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.telemetry.genai import describe_openai
 from copilot_runtime.telemetry.span import Span
 

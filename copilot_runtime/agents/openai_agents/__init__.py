@@ -1,5 +1,0 @@
-"""Runs an agent of OpenAI's Agents SDK in this process."""
-
-from copilot_runtime.agents.openai_agents.agent import OpenAIAgentsAgent
-
-__all__ = ["OpenAIAgentsAgent"]

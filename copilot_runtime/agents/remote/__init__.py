@@ -1,5 +1,0 @@
-"""Actions and agents behind a CopilotKit remote endpoint: the Python package `copilotkit`."""
-
-from copilot_runtime.agents.remote.endpoint import RemoteAgent, RemoteEndpoint
-
-__all__ = ["RemoteAgent", "RemoteEndpoint"]

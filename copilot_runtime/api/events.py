@@ -1,0 +1,364 @@
+"""The events that adapters, agents and transports exchange.
+
+A run is an ordered log of these events. Each is a frozen value with a literal
+`type`, so the union can be matched exhaustively and sent over a wire. A `Start`
+event names the author; what follows refers to it by id, so two messages or two
+calls may interleave. Snapshots inside, deltas at the edge: `AgentState` is whole.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from copilot_runtime.api.messages import Message, Part, Role
+from copilot_runtime.base.errors import ErrorReport
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """The first event of every log; written by the runtime only.
+
+    `messages` are those that the request added to its thread, if the thread is stored; `user` is
+    the user who sent the request. `server_actions` are the names of the actions that only the
+    server ran in it, if it is stored: no page has results for them. `click` is the click in a
+    surface that it answers, and its place in the conversation.
+    """
+
+    run_id: str
+    thread_id: str
+    messages: Sequence[Message] = ()
+    user: str | None = None
+    server_actions: tuple[str, ...] = ()
+    click: str = ""
+    type: Literal["run_started"] = "run_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished:
+    """The last event of a run that ended well.
+
+    Only the runtime writes it. An agent that has a `result` may yield `RunFinished(result=...)` as
+    its last event; the runtime copies the result.
+    """
+
+    result: Any = None
+    type: Literal["run_finished"] = "run_finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFailed:
+    """The last event of a run that failed or was stopped; `error` is safe to show to clients."""
+
+    error: ErrorReport
+    type: Literal["run_failed"] = "run_failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextMessageStart:
+    """A text begins. `parent_id` is the message it belongs to, `agent` the agent that wrote it."""
+
+    message_id: str
+    role: Role = "assistant"
+    parent_id: str | None = None
+    agent: str | None = None
+    type: Literal["text_message_start"] = "text_message_start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextMessageContent:
+    """One piece of text, never empty."""
+
+    message_id: str
+    content: str
+    type: Literal["text_message_content"] = "text_message_content"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextMessageEnd:
+    """A text is complete."""
+
+    message_id: str
+    type: Literal["text_message_end"] = "text_message_end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningStart:
+    """Reasoning of the model begins, before its answer or its tool calls."""
+
+    message_id: str
+    type: Literal["reasoning_start"] = "reasoning_start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningContent:
+    """One piece of reasoning, never empty."""
+
+    message_id: str
+    content: str
+    type: Literal["reasoning_content"] = "reasoning_content"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningSignature:
+    """A provider's signature of reasoning or of a tool call, to send back in later requests.
+
+    `entity_id` is the id of that reasoning or, with `of="call"`, of that call.
+    """
+
+    entity_id: str
+    value: str
+    of: Literal["message", "call"] = "message"
+    type: Literal["reasoning_signature"] = "reasoning_signature"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningEnd:
+    """A block of reasoning is complete."""
+
+    message_id: str
+    type: Literal["reasoning_end"] = "reasoning_end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionExecutionStart:
+    """A tool call begins. `parent_id` is the message it belongs to."""
+
+    call_id: str
+    name: str
+    parent_id: str | None = None
+    type: Literal["action_execution_start"] = "action_execution_start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionExecutionArgs:
+    """One piece of the call's arguments, as JSON text."""
+
+    call_id: str
+    delta: str
+    type: Literal["action_execution_args"] = "action_execution_args"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionExecutionEnd:
+    """The arguments of a tool call are complete."""
+
+    call_id: str
+    type: Literal["action_execution_end"] = "action_execution_end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionExecutionResult:
+    """The result of an action: text unchanged, everything else as JSON text.
+
+    One that AG-UI gave in `parts` has them beside the text: their own if all are texts, else their
+    JSON. Clients get it as a message with the id `message_id`; the default is `result-` and the id
+    of the call.
+    """
+
+    call_id: str
+    name: str
+    result: str
+    message_id: str | None = None
+    parts: Sequence[Part] = ()
+    type: Literal["action_execution_result"] = "action_execution_result"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentState:
+    """The whole state of an agent at one moment, nearly always an object.
+
+    The rest is for `useCoAgent` of v1 clients and may be left out: `running` is whether the agent
+    still works, `active` whether it is the one that answers, `node` where in its graph it is.
+    """
+
+    agent: str
+    state: Any
+    node: str = ""
+    thread_id: str = ""
+    run_id: str = ""
+    active: bool = True
+    running: bool = True
+    type: Literal["agent_state"] = "agent_state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepStarted:
+    """An agent begins a step of its work, such as a node of a graph."""
+
+    name: str
+    type: Literal["step_started"] = "step_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFinished:
+    """The step of that name ends."""
+
+    name: str
+    type: Literal["step_finished"] = "step_finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupt:
+    """An agent needs an answer of a person before it can continue.
+
+    `reason` is a word for programs, `message` a sentence for people, `value` any other data of the
+    question. `response_schema` is the JSON schema of the answer, `expires_at` an ISO 8601 time,
+    `call_id` the tool call to approve. `messages` are shown with the question in CopilotKit 1.10.
+    """
+
+    interrupt_id: str
+    value: Any = None
+    messages: Sequence[Message] = ()
+    reason: str = "input"
+    message: str | None = None
+    call_id: str | None = None
+    response_schema: Mapping[str, Any] | None = None
+    expires_at: str | None = None
+    metadata: Any = None
+    type: Literal["interrupt"] = "interrupt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesSnapshot:
+    """The whole conversation of the agent at this moment."""
+
+    messages: Sequence[Message]
+    type: Literal["messages_snapshot"] = "messages_snapshot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """The whole content of an activity message, which clients draw according to `activity_type`.
+
+    With `replace=False`, a client that has a message with this id ignores the event.
+    """
+
+    message_id: str
+    activity_type: str
+    content: Any
+    replace: bool = True
+    type: Literal["activity"] = "activity"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subagent:
+    """Another agent begins or ends its part of the work."""
+
+    subagent_id: str
+    status: Literal["started", "finished", "failed"]
+    name: str | None = None
+    result: Any = None
+    message: str | None = None
+    type: Literal["subagent"] = "subagent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """The token counts of one model call, as the provider counted them, and its stop reason.
+
+    A count that the provider does not give is None; zero means that it counted none.
+    `input_tokens` includes tokens read from a cache (`cached_tokens`) and written to one
+    (`cache_write_tokens`); `output_tokens` includes `reasoning_tokens`. `stop_reason` is
+    `stop`, `length`, `tool_calls`, `content_filter`, `refusal`, `pause`, or the provider's own word
+    for anything else. `provider` is the adapter's name in `ADAPTERS`.
+    """
+
+    model: str
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    provider: str = ""
+    stop_reason: str | None = None
+    type: Literal["usage"] = "usage"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Custom:
+    """An event with a name and a value of your own; clients of CopilotKit 1.10 do not get it."""
+
+    name: str
+    value: Any
+    type: Literal["custom"] = "custom"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raw:
+    """An event of another protocol, unchanged. `source` names where it came from."""
+
+    event: Any
+    source: str | None = None
+    type: Literal["raw"] = "raw"
+
+
+Event = (
+    RunStarted
+    | RunFinished
+    | RunFailed
+    | TextMessageStart
+    | TextMessageContent
+    | TextMessageEnd
+    | ReasoningStart
+    | ReasoningContent
+    | ReasoningSignature
+    | ReasoningEnd
+    | ActionExecutionStart
+    | ActionExecutionArgs
+    | ActionExecutionEnd
+    | ActionExecutionResult
+    | AgentState
+    | StepStarted
+    | StepFinished
+    | Interrupt
+    | MessagesSnapshot
+    | Activity
+    | Subagent
+    | Usage
+    | Custom
+    | Raw
+)
+
+Events = AsyncGenerator[Event, None]
+"""What agents and adapters make. Whoever may leave one early closes it: `aclosing(events)`."""
+
+LAST = (RunFinished, RunFailed)
+"""The events that end a log."""
+
+BRIEF = frozenset(
+    {
+        *(RunStarted, RunFinished, RunFailed, TextMessageStart, TextMessageEnd, ReasoningStart),
+        *(ReasoningEnd, ActionExecutionStart, ActionExecutionEnd, StepStarted, StepFinished),
+        *(Subagent, Usage),
+    }
+)
+"""The events that hold ids and names, or what is counted elsewhere, so that all are as large."""
+
+_QUESTIONS = frozenset({"on_interrupt", "CopilotKitLangGraphInterruptEvent"})
+"""Names of custom events by which agents older than interrupts in AG-UI ask a person."""
+
+
+def is_question(event: Event) -> bool:
+    """Return whether an event asks a person."""
+    return isinstance(event, Interrupt) or (isinstance(event, Custom) and event.name in _QUESTIONS)
+
+
+def dump_event(event: Event) -> bytes:
+    """Write an event as JSON, for a log outside this process."""
+    return _adapter().dump_json(event)
+
+
+def load_event(data: bytes) -> Event:
+    """Read what `dump_event` wrote. Raises `pydantic.ValidationError` for anything else."""
+    return _adapter().validate_json(data)
+
+
+@cache
+def _adapter() -> "TypeAdapter[Event]":
+    from pydantic import Discriminator, TypeAdapter  # building it takes 40 ms: only when used
+
+    return TypeAdapter(Annotated[Event, Discriminator("type")])

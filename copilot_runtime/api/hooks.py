@@ -1,0 +1,117 @@
+"""Functions of the application that are called around a run."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from time import time_ns
+from typing import Any, NamedTuple
+
+from copilot_runtime.api.messages import Message
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base import concurrency as calling
+from copilot_runtime.base.errors import CopilotError, ErrorContext
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.genai import start_hook_span
+from copilot_runtime.telemetry.span import NO_SPAN, Span, trace_block
+
+logger = logging.getLogger(__name__)
+
+BeforeRequest = Callable[[RunInput], RunInput | Awaitable[RunInput | None] | None]
+AfterRequest = Callable[[RunInput, Sequence[Message]], Any]
+OnError = Callable[[BaseException, ErrorContext], Any]
+OnStop = Callable[[RunInput], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """What to call and when. Each may be an `async def` or a plain function.
+
+    An `async def` runs on the event loop and must not block. A plain function runs in a worker
+    thread and may: it holds up its own request, nobody else's. Only `before_request` has a time
+    limit, that of the run.
+    """
+
+    before_request: BeforeRequest | None = None
+    """Sees a request before it starts. May return a changed one; raising refuses it."""
+    after_request: AfterRequest | None = None
+    """Gets the request and the messages that answered it, after a run that ended well."""
+    error: OnError | None = None
+    """Gets the whole error and where it happened, for every request that failed."""
+    stop: OnStop | None = None
+    """Gets the request of a run that was stopped, or whose client went away."""
+    environment: str = ""
+    """What `ErrorContext.environment` says."""
+
+
+async def call(
+    hook: Callable[..., Any] | None, *args: Any, name: str = "", parent: Span = NO_SPAN
+) -> Any:
+    """Call a hook if there is one, wait for it and return what it returns.
+
+    `name` is what the hook is called on its span, which is one under `parent`.
+    """
+    if hook is None or not parent.is_recording:
+        return None if hook is None else await calling.call(hook, *args)
+    with trace_block(start_hook_span(parent, name, _name_function(hook))) as span:
+        try:
+            result = await calling.call(hook, *args)
+        except CopilotError:
+            span.set_attributes({semconv.HOOK_RESULT: "refused"})
+            raise
+        except Exception:
+            span.set_attributes({semconv.HOOK_RESULT: "error"})
+            raise
+        span.set_attributes({semconv.HOOK_RESULT: "success"})
+        return result
+
+
+async def call_quietly(
+    hook: Callable[..., Any] | None, *args: Any, name: str = "", parent: Span = NO_SPAN
+) -> None:
+    """Call a hook; what it raises is logged, and not raised."""
+    try:
+        await call(hook, *args, name=name, parent=parent)
+    except Exception:  # code of the application, on its way out of a run that is over
+        logger.exception("The hook %s failed", _name_function(hook))
+
+
+class _EarlyCall(NamedTuple):
+    """A call of a hook before there is a run, and so no span that it could be below."""
+
+    name: str
+    hook: Callable[..., Any]
+    start_time: int
+    end_time: int
+
+
+_LONGEST_PAUSE = 10_000_000_000
+"""Nanoseconds from a call to the run that it belongs to: the body of a request may take a while."""
+
+_early_calls: ContextVar[list[_EarlyCall] | None] = ContextVar("early_calls", default=None)
+
+
+def remember_call(name: str, hook: Callable[..., Any], start_time: int) -> None:
+    """Remember a call that ended well just now, for the first run that this request begins."""
+    _early_calls.set([_EarlyCall(name, hook, start_time, time_ns())])
+
+
+def trace_early_calls(parent: Span) -> None:
+    """Make spans of the calls that were remembered: they began before their parent.
+
+    Not of those at the beginning of a socket or a session that has been open for a while.
+    """
+    calls = _early_calls.get()
+    while calls:
+        call = calls.pop()
+        if parent.start_time - call.end_time > _LONGEST_PAUSE:
+            continue
+        span = start_hook_span(
+            parent, call.name, _name_function(call.hook), start_time=call.start_time
+        )
+        span.set_attributes({semconv.HOOK_RESULT: "success"})
+        span.end(call.end_time)
+
+
+def _name_function(hook: Callable[..., Any] | None) -> str:
+    return getattr(hook, "__qualname__", type(hook).__name__)

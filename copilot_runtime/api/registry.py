@@ -1,0 +1,177 @@
+"""Find a part by its name: first the ones we ship, then installed entry points."""
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module, metadata
+from operator import attrgetter
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage, UnknownName
+from copilot_runtime.base.jsontext import loads
+
+logger = logging.getLogger(__name__)
+
+PACKAGE = "copilot-runtime"
+"""The name this package is installed under."""
+
+_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*?extra\s*==\s*['"](?P<extra>[^'"]+)['"]""")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a table: a name, where its object is, and the package that added it."""
+
+    name: str
+    target: str
+    """Where the object is, as `module:attribute`."""
+    origin: str = PACKAGE
+    """The installed package that the line comes from."""
+
+
+class Registry(Mapping[str, Any]):
+    """Imports an object only when its name is looked up.
+
+    Listing names imports nothing, so a broken plugin does no harm until it is used.
+    `noun` is what one entry is called in errors; by default the group's last word without its s.
+    """
+
+    def __init__(self, group: str, built_in: Mapping[str, str], *, noun: str | None = None) -> None:
+        self.group = group
+        self.noun = noun or group.rpartition(".")[2].removesuffix("s")
+        self._built_in = dict(built_in)
+
+    def __getitem__(self, name: str) -> Any:
+        """Import what the name stands for. Raises `UnknownName`, `MissingPackage` or their base."""
+        entry = self._find(name)
+        if entry is None:
+            raise UnknownName(self.noun, name, self.entries)
+        return self._load(entry)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.entries
+
+    def get(self, key: str, default: Any = None, /) -> Any:
+        """Import what the name stands for, or return `default` for an unknown name."""
+        entry = self._find(key)
+        return default if entry is None else self._load(entry)
+
+    @cached_property
+    def entries(self) -> Mapping[str, Entry]:
+        """Every name with its line, in order of the names. A name we ship cannot be taken over."""
+        entries = {name: Entry(name, target) for name, target in self._built_in.items()}
+        for entry in self._plugins:
+            entries.setdefault(entry.name, entry)
+        for entry in self.clashes(entries):
+            logger.warning("%s", explain_clash(self.noun, entry, entries[entry.name]))
+        return dict(sorted(entries.items()))
+
+    def clashes(self, entries: Mapping[str, Entry] | None = None) -> Sequence[Entry]:
+        """Return the lines of packages that are not used: their names are taken by others."""
+        entries = self.entries if entries is None else entries
+        return [entry for entry in self._plugins if entries[entry.name] != entry]
+
+    @cached_property
+    def _plugins(self) -> Sequence[Entry]:
+        """The lines of installed packages, by name and package: of two with one name, the first."""
+        entries = {
+            Entry(
+                point.name,
+                point.value.partition("[")[0].strip(),
+                (point.dist and point.dist.name) or "an unnamed package",
+            )
+            for point in metadata.entry_points(group=self.group)
+        }
+        return sorted(entries, key=lambda entry: (entry.name, entry.origin, entry.target))
+
+    def _find(self, name: str) -> Entry | None:
+        """Return the line of a name; for one that we ship, installed packages are not searched."""
+        target = self._built_in.get(name)
+        return self.entries.get(name) if target is None else Entry(name, target)
+
+    def _load(self, entry: Entry) -> Any:
+        what = f"The {self.noun} {entry.name!r}"
+        module, _, attribute = entry.target.partition(":")
+        try:
+            loaded = import_module(module)
+            return attrgetter(attribute)(loaded) if attribute else loaded
+        except ModuleNotFoundError as error:
+            missing = error.name or module
+            if entry.origin != PACKAGE:
+                raise _build_plugin_error(what, entry, error) from error
+            if missing.partition(".")[0] == __name__.partition(".")[0]:
+                raise  # a mistake in this package: the traceback says where
+            raise MissingPackage(what, missing, _find_extra(missing) or entry.name) from error
+        except Exception as error:  # a plugin may do anything while it is imported
+            if entry.origin == PACKAGE:
+                raise
+            raise _build_plugin_error(what, entry, error) from error
+
+
+def explain_clash(noun: str, unused: Entry, used: Entry) -> str:
+    """Return what to say of a line of a package whose name is taken."""
+    return (
+        f"The package {unused.origin!r} names a {noun} {unused.name!r}, and so does "
+        f"{used.origin!r}: that of {used.origin!r} is used."
+    )
+
+
+def _build_plugin_error(what: str, entry: Entry, error: Exception) -> ConfigurationFailed:
+    return ConfigurationFailed(
+        f"{what} of the package {entry.origin!r} could not be loaded from {entry.target!r}: "
+        f"{type(error).__name__}: {error}",
+        hint=f"Update or remove the package {entry.origin!r}, or install what it needs.",
+    )
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra, from where this package came (PEP 610)."""
+    try:
+        origin = metadata.distribution(PACKAGE).read_text("direct_url.json")
+    except metadata.PackageNotFoundError:  # run from a source tree
+        return f"pip install -e '.[{extra}]'"
+    if origin is None:  # from an index
+        return f"pip install '{PACKAGE}[{extra}]'"
+    fields = loads(origin.encode())
+    url: str = fields["url"]
+    if "dir_info" in fields:
+        path = unquote(urlsplit(url).path)
+        editable = "-e " if fields["dir_info"].get("editable") else ""
+        return f"pip install {editable}'{path}[{extra}]'"
+    if vcs := fields.get("vcs_info"):
+        url = f"{vcs['vcs']}+{url}@{vcs.get('requested_revision') or vcs['commit_id']}"
+    if folder := fields.get("subdirectory"):
+        url += f"#subdirectory={folder}"
+    return f"pip install '{PACKAGE}[{extra}] @ {url}'"
+
+
+def explain_install(error: MissingPackage) -> str | None:
+    """Return how to install what is missing if this package came from elsewhere than an index."""
+    command = install_command(error.extra) if error.extra else ""
+    if not command or command in error.message:
+        return None
+    return f"This copilot-runtime came from elsewhere: {command}"
+
+
+def _find_extra(module: str) -> str | None:
+    """Return our smallest extra that brings a module along, judged by the requirement's name."""
+    try:
+        requirements = metadata.requires(PACKAGE) or []
+    except metadata.PackageNotFoundError:  # run from a source tree
+        return None
+    extras: dict[str, str] = {}
+    for requirement in requirements:
+        if found := _REQUIREMENT.match(requirement):
+            extras.setdefault(found["name"].replace("_", "-").lower(), found["extra"])
+    parts = module.replace("_", "-").lower().split(".")
+    names = ("-".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((extras[name] for name in names if name in extras), None)

@@ -1,0 +1,150 @@
+"""Fold the events of a run into the messages they make."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from copilot_runtime.api.events import (
+    ActionExecutionArgs,
+    ActionExecutionResult,
+    ActionExecutionStart,
+    Activity,
+    AgentState,
+    Event,
+    MessagesSnapshot,
+    ReasoningContent,
+    ReasoningSignature,
+    ReasoningStart,
+    RunStarted,
+    TextMessageContent,
+    TextMessageStart,
+)
+from copilot_runtime.api.messages import (
+    ActionExecutionMessage,
+    ActivityMessage,
+    AgentStateMessage,
+    Message,
+    ReasoningMessage,
+    ResultMessage,
+    TextMessage,
+)
+
+_Start = (
+    TextMessageStart
+    | ActionExecutionStart
+    | ReasoningStart
+    | ResultMessage
+    | AgentStateMessage
+    | ActivityMessage
+)
+
+
+def fold_messages(events: Iterable[Event]) -> list[Message]:
+    """Return the messages in the order in which they began, whole or as far as they came."""
+    begun: list[tuple[_Start, list[str]]] = []
+    growing: dict[str, list[str]] = {}
+    signatures: dict[str, str] = {}
+    for event in events:
+        match event:
+            case (
+                TextMessageStart(message_id=key)
+                | ActionExecutionStart(call_id=key)
+                | ReasoningStart(message_id=key)
+            ):
+                growing[key] = []  # an id used again begins a new message
+                begun.append((event, growing[key]))
+            case TextMessageContent(message_id=key, content=piece):
+                growing.get(key, []).append(piece)
+            case ActionExecutionArgs(call_id=key, delta=piece):
+                growing.get(key, []).append(piece)
+            case ReasoningContent(message_id=key, content=piece):
+                growing.get(key, []).append(piece)
+            case ReasoningSignature(entity_id=key, value=value):
+                signatures[key] = value
+            case Activity():
+                begun.append((_activity(event), []))
+            case ActionExecutionResult():
+                begun.append((result_message(event), []))
+            case AgentState():
+                begun.append((_state(event, len(begun)), []))
+            case _:
+                pass
+    return [_whole(start, "".join(pieces), signatures) for start, pieces in begun]
+
+
+def fold_conversation(events: Sequence[Event]) -> list[Message]:
+    """Return the messages of a run of a thread: the new ones of the request, then the answer.
+
+    A message that the agent repeats with all others counts as it is there.
+    """
+    found: dict[tuple[str, str], Message] = {}
+    for event in events:
+        if isinstance(event, RunStarted):
+            found |= _by_id(event.messages)
+        elif isinstance(event, MessagesSnapshot):
+            found = _by_id(event.messages)
+    return [*(found | _by_id(fold_messages(events))).values()]
+
+
+def fold_thread(logs: Iterable[Sequence[Event]]) -> list[Message]:
+    """Return the messages of a thread, of the logs of its runs from the oldest on."""
+    found: dict[tuple[str, str], Message] = {}
+    for events in logs:
+        if any(isinstance(event, MessagesSnapshot) for event in events):
+            found.clear()  # it repeats all that was there before
+        found |= _by_id(fold_conversation(events))
+    return [*found.values()]
+
+
+def _by_id(messages: Iterable[Message]) -> dict[tuple[str, str], Message]:
+    # a call may have the id of the message it belongs to
+    return {(message.type, message.id): message for message in messages}
+
+
+def result_message(event: ActionExecutionResult) -> ResultMessage:
+    """Return the message a result becomes in the conversation."""
+    return ResultMessage(
+        id=event.message_id or f"result-{event.call_id}",
+        call_id=event.call_id,
+        name=event.name,
+        result=event.result,
+        parts=event.parts,
+    )
+
+
+def _whole(start: _Start, text: str, signatures: Mapping[str, str]) -> Message:
+    match start:
+        case TextMessageStart():
+            return TextMessage(
+                id=start.message_id, role=start.role, content=text, parent_id=start.parent_id
+            )
+        case ActionExecutionStart():
+            signature = signatures.get(start.call_id)
+            return ActionExecutionMessage(
+                id=start.call_id,
+                name=start.name,
+                arguments=text,
+                parent_id=start.parent_id,
+                extra={"encryptedValue": signature} if signature else None,
+            )
+        case ReasoningStart(message_id=id):
+            return ReasoningMessage(id=id, content=text, signature=signatures.get(id))
+        case _:
+            return start
+
+
+def _activity(event: Activity) -> ActivityMessage:
+    return ActivityMessage(
+        id=event.message_id, activity_type=event.activity_type, content=event.content
+    )
+
+
+def _state(event: AgentState, number: int) -> AgentStateMessage:
+    return AgentStateMessage(
+        id=f"{event.run_id or event.agent}-state-{number}",
+        agent=event.agent,
+        state=event.state,
+        node=event.node,
+        thread_id=event.thread_id,
+        run_id=event.run_id,
+        active=event.active,
+        running=event.running,
+    )

@@ -1,0 +1,63 @@
+"""Builds what stands for models, and finds what is meant for one that is not there."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from copilot_runtime.adapters.parameters import ParametersLike, merge_parameters, parse_parameters
+from copilot_runtime.agents.instructions import Instructions
+from copilot_runtime.api.adapter import Adapter
+from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.config.loader import has_transcription
+from copilot_runtime.config.settings import Settings
+
+if TYPE_CHECKING:
+    import httpx
+
+    from copilot_runtime.adapters.transcription import Transcriber
+
+logger = logging.getLogger(__name__)
+
+
+def check_no_model(
+    settings: Settings, instructions: Instructions | None, parameters: ParametersLike | None
+) -> None:
+    """Raise `ConfigurationFailed` for what is meant for a model that is not there."""
+    arguments = {"instructions": instructions, "parameters": parameters}
+    if names := [name for name, value in arguments.items() if value is not None]:
+        raise ConfigurationFailed(
+            f"There are {' and '.join(names)}, but no adapter: they are for the plain chat.",
+            hint="Give agents their own, as in DirectAgent(adapter, instructions=...).",
+        )
+    if settings.instructions:
+        logger.warning("The setting instructions is for the plain chat, and there is no adapter.")
+
+
+def merge_default_parameters(settings: Settings, parameters: ParametersLike | None) -> Parameters:
+    """Return the parameters of an argument, and for the rest those of the settings."""
+    defaults = Parameters(**settings.parameters.model_dump())
+    return merge_parameters(defaults, parse_parameters(parameters))
+
+
+def build_empty_adapter() -> Adapter:
+    """Return the adapter of a runtime that has no model."""
+    from copilot_runtime.adapters.empty import EmptyAdapter  # only for those who have no model
+
+    return EmptyAdapter()
+
+
+def build_transcriber(
+    settings: Settings, http_client: "httpx.AsyncClient | None"
+) -> "Transcriber | None":
+    """Return OpenAI's, or one like it, if there is a key or the settings name one."""
+    if not has_transcription(settings):
+        return None
+    from copilot_runtime.adapters.transcription import OpenAITranscriber  # brings aiohttp along
+
+    chosen = settings.transcription
+    return OpenAITranscriber(
+        chosen.model or "whisper-1",
+        base_url=chosen.base_url,
+        language=chosen.language,
+        http_client=http_client,
+    )

@@ -1,0 +1,166 @@
+"""Check what an application gives to our constructors, before a first question fails of it."""
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.stage import Stage
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.config.settings import Settings
+
+
+def check_list(
+    name: str, value: object, example: str, kind: type[Any] = Collection
+) -> Collection[object]:
+    """Return a list. Raises `ConfigurationFailed` for what is none, such as its only item."""
+    if isinstance(value, kind) and not isinstance(value, str | bytes | Mapping):
+        return cast("Collection[object]", value)
+    raise ConfigurationFailed(
+        f"{name} is {describe(value)}, and not a list.", hint=f"Write {name}=[{example}]."
+    )
+
+
+def check_function(name: str, value: object, parameters: Sequence[str]) -> None:
+    """Raise `ConfigurationFailed` for what cannot be called with such arguments; None is right."""
+    if value is None:
+        return
+    if not callable(value):
+        raise ConfigurationFailed(
+            f"{name} is {describe(value)}, and not a function.",
+            hint=f"Write {name}=function, without calling it.",
+        )
+    if not _accepts(value, parameters):
+        raise ConfigurationFailed(
+            f"{name} cannot be called with ({', '.join(parameters)}): "
+            f"its parameters are {_list_parameters(value)}.",
+            hint=f"Write def {name}({', '.join(parameters)}).",
+        )
+
+
+def check_stages(name: str, stages: object) -> None:
+    """Raise `ConfigurationFailed` for what is no list of stages."""
+    for stage in check_list(name, stages, name[:-1]):
+        if isinstance(stage, type) and issubclass(stage, Stage):
+            raise ConfigurationFailed(
+                f"{name} has an item that is {describe(stage)}, and not an object of it.",
+                hint=f"Write {name}=[{stage.__name__}(...)], with what it needs.",
+            )
+        if not callable(stage) or not _accepts(stage, ("events", "run")):
+            raise ConfigurationFailed(
+                f"{name} has an item that is {describe(stage)} and cannot be called with "
+                "(events, run).",
+                hint=f"Write async def {name[:-1]}(events, run). Topics and words that are "
+                "refused are settings: Settings(guardrails={'deny': [...]}).",
+            )
+
+
+def _list_parameters(function: Callable[..., Any]) -> str:
+    return f"({', '.join(inspect.signature(function).parameters)})"
+
+
+def _accepts(function: Callable[..., Any], parameters: Sequence[str]) -> bool:
+    """Return whether a function can be called with as many arguments, as far as can be known."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some that are written in C have none
+        return True
+    try:
+        signature.bind(*parameters)
+    except TypeError:
+        return False
+    return True
+
+
+def check_actions(actions: object) -> None:
+    """Raise `ConfigurationFailed` for actions that are neither a list, a function nor a source."""
+    if isinstance(actions, Action):
+        raise ConfigurationFailed(
+            f"actions is one action, {actions.name!r}, and not a list.",
+            hint=f"Write actions=[{actions.name}].",
+        )
+    if hasattr(actions, "actions"):
+        return
+    if callable(actions):
+        check_function("actions", actions, ("run",))
+        return
+    for item in check_list("actions", actions, "get_weather", Sequence):
+        if isinstance(item, Action) and item.run and not _accepts(item.run, ("values", "context")):
+            raise ConfigurationFailed(
+                f"The run of the action {item.name!r} cannot be called with (arguments, context): "
+                f"its parameters are {_list_parameters(item.run)}.",
+                hint="Write action(function) for a function that takes the arguments by name.",
+            )
+
+
+def check_settings(settings: object) -> None:
+    """Raise `ConfigurationFailed` for settings that are no `Settings`."""
+    if settings is not None and not isinstance(settings, Settings):
+        raise ConfigurationFailed(
+            f"settings is {describe(settings)}, and not a Settings object.",
+            hint="Write settings=Settings(port=8080), or load_settings('copilot.yml').",
+        )
+
+
+def check_store(threads: object) -> None:
+    """Raise `ConfigurationFailed` for a path, which does not say what kind of store it is."""
+    if isinstance(threads, Path):
+        raise ConfigurationFailed(
+            "threads is a path, and not a store.", hint=f"Write threads='sqlite:{threads}'."
+        )
+
+
+def check_knowledge(knowledge: object) -> None:
+    """Raise `ConfigurationFailed` for what is no knowledge, such as the folder that has it."""
+    if knowledge is None or (hasattr(knowledge, "search") and not isinstance(knowledge, type)):
+        return
+    if isinstance(knowledge, str | Path):
+        raise ConfigurationFailed(
+            "knowledge is a path, and not a Knowledge object.",
+            hint=f"Write knowledge=Knowledge(sources=[{str(knowledge)!r}]).",
+        )
+    raise ConfigurationFailed(
+        f"knowledge is {describe(knowledge)}, and not a Knowledge object.",
+        hint="Write knowledge=Knowledge(sources=['pages']), of copilot_runtime.knowledge.",
+    )
+
+
+def check_mapping(name: str, value: object) -> None:
+    """Raise `ConfigurationFailed` for an argument that is neither None nor a mapping."""
+    if value is not None and not isinstance(value, Mapping):
+        raise ConfigurationFailed(
+            f"{name} is {describe(value)}, and not a mapping.",
+            hint=f"Write {name}={{'name': ...}}.",
+        )
+
+
+def check_items(
+    name: str, values: Iterable[object], kind: type | tuple[type, ...], example: str
+) -> None:
+    """Raise `ConfigurationFailed` for an item of a list that is of no such kind.
+
+    `example` is what makes one of a URL, which may be in the objects of Node's configuration.
+    """
+    for value in values:
+        if not isinstance(value, kind):
+            raise ConfigurationFailed(
+                f"{name} has an item that is {describe(value)}.",
+                hint=f"Write {name}=[{example}({find_url(value)!r})].",
+            )
+
+
+def find_url(value: object) -> str:
+    """Return a URL, also one in an object of Node's configuration, or else an example of one."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[object, object]", value)
+        value = fields.get("url") or fields.get("endpoint")
+    return value if isinstance(value, str) else "https://..."
+
+
+def describe(value: object) -> str:
+    """Return what a value is, for a sentence; no text is repeated, for it may be a key."""
+    if isinstance(value, type):
+        return f"the class {value.__name__!r}"
+    article = "an" if type(value).__name__[0].lower() in "aeiou" else "a"
+    return f"{article} {type(value).__name__}"

@@ -1,0 +1,330 @@
+"""The FastAPI application of a runtime: its routes, its description, the short way to its router.
+
+Importing FastAPI takes a while, so this module is imported by those who make an application.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal
+
+from fastapi import FastAPI
+from fastapi.routing import request_response
+from pydantic import BaseModel
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from copilot_runtime import __version__
+from copilot_runtime.extensions.tracing.http.metrics import MetricsEndpoint
+from copilot_runtime.threads.store import ThreadsState
+from copilot_runtime.transports.rest_route import SharedRoute, answer_by_app
+from copilot_runtime.transports.router import Router, RouterResponse
+from copilot_runtime.transports.transport import Transport
+from copilot_runtime.transports.urls import ChatUrls, spell_url
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.knowledge.updater import KnowledgeStatus
+
+_OPENAPI_PATH = "/openapi.json"
+
+_FRESH = 1.0
+"""Seconds for which an answer about the store is good: strangers may ask for it."""
+
+_PATIENCE = 2.0
+"""Seconds after which a store that has not answered cannot be reached."""
+
+
+class KnowledgeReadiness(BaseModel):
+    """Whether knowledge is up to date. How much there is, and what failed, is in the log."""
+
+    state: Literal["closed", "updating", "ready", "incomplete", "failed"]
+
+
+class Readiness(BaseModel):
+    """Whether questions can be answered, and what fails beside. Strangers may read it.
+
+    Of threads that are `read-only`, what is stored can be read, and no question can be answered.
+    `knowledge` is there if the runtime has some. Questions are answered while it is updated, and
+    while telemetry fails: `failing` names `traces`, which cannot be kept, and `exporter`, whose
+    receiver does not take what it gets. It names `plans`, too, which wait until they can be stored,
+    the `carrier` to other processes, the store of `limits`, and the `provider` that has not
+    answered the latest requests.
+    """
+
+    status: Literal["ready", "not ready"]
+    threads: ThreadsState
+    knowledge: KnowledgeReadiness | None = None
+    failing: list[str] | None = None
+
+
+class Health:
+    """Answers those who watch a server.
+
+    `is_closing` says whether it takes no more questions, `is_draining` whether it soon will take
+    none, so that nobody should send it new ones, `find_threads` whether its threads can be
+    used, `knowledge` what is loaded, and `find_problems` which parts fail without which questions
+    can be answered.
+    """
+
+    def __init__(
+        self,
+        *,
+        is_closing: Callable[[], bool],
+        is_draining: Callable[[], bool] = lambda: False,
+        find_threads: Callable[[], Awaitable[ThreadsState]],
+        knowledge: "Callable[[], KnowledgeStatus] | None" = None,
+        find_problems: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        self._is_closing = is_closing
+        self._is_draining = is_draining
+        self._find_threads = _SharedLook(find_threads)
+        self._knowledge = knowledge
+        self._find_problems = find_problems
+
+    def routes(self, path: str) -> Sequence[BaseRoute]:
+        """Return the routes below a path, of which those with GET are described."""
+        answers = (self.open, self.live, self.ready)
+        routes = _make_health_routes(path)
+        heads = [
+            Route(route.path, answer, methods=["HEAD"])
+            for route, answer in zip(routes, answers, strict=True)
+        ]
+        bound = [
+            route.bind(request_response(answer))
+            for route, answer in zip(routes, answers, strict=True)
+        ]
+        return [*bound, *heads]
+
+    async def live(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
+        """Answer that the process goes on: also while it ends, for nothing else repairs it."""
+        return Response()
+
+    async def open(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
+        """Answer that the server is there: 503 once it takes no more questions."""
+        return Response(status_code=503 if self._is_closing() else 200)
+
+    async def ready(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
+        """Answer whether questions can be answered now: 503 if not."""
+        threads = await self._find_threads()
+        can_answer = threads == "reachable"
+        is_ready = can_answer and not self._is_closing() and not self._is_draining()
+        found = Readiness(
+            status="ready" if is_ready else "not ready",
+            threads=threads,
+            knowledge=self._describe_knowledge(),
+            failing=[*self._find_problems()] or None,
+        )
+        return JSONResponse(
+            found.model_dump(exclude_none=True), status_code=200 if is_ready else 503
+        )
+
+    def _describe_knowledge(self) -> KnowledgeReadiness | None:
+        if self._knowledge is None:
+            return None
+        return KnowledgeReadiness(state=self._knowledge().state)
+
+
+class _SharedLook:
+    """Asks a store once a second at most, however often and by whom this is called.
+
+    One look is under way at a time, for all who ask. None of them waits for one that does not end:
+    a network that swallows everything may hold up even what gives it up.
+    """
+
+    def __init__(self, find_threads: Callable[[], Awaitable[ThreadsState]]) -> None:
+        self._find_threads = find_threads
+        self._look: asyncio.Task[None] | None = None
+        self._began_at = 0.0
+        self._state: ThreadsState = "unreachable"
+        self._fresh_until = -1.0
+
+    async def __call__(self) -> ThreadsState:
+        """Return what can be done with the store."""
+        if monotonic() <= self._fresh_until:
+            return self._state
+        if self._look is None or self._look.done():
+            self._began_at = monotonic()
+            self._look = asyncio.create_task(self._find(), name="look at threads")
+        patience = max(0.0, self._began_at + _PATIENCE - monotonic())
+        done, _ = await asyncio.wait((self._look,), timeout=patience)
+        return self._state if done else "unreachable"
+
+    async def _find(self) -> None:
+        self._state = await self._find_threads()
+        self._fresh_until = monotonic() + _FRESH
+
+
+@lru_cache(maxsize=16)
+def _make_health_routes(path: str) -> Sequence[SharedRoute]:
+    async def health() -> Response:
+        """Answer that the server is there: 503 once it takes no more questions."""
+        return answer_by_app()
+
+    async def live() -> Response:
+        """Answer that the process goes on, also while it ends."""
+        return answer_by_app()
+
+    async def ready() -> Response:
+        """Answer whether questions can be answered now: 503 if not."""
+        return answer_by_app()
+
+    return (
+        SharedRoute(f"{path}/health", health, tags=["server"], response_class=Response),
+        SharedRoute(f"{path}/health/live", live, tags=["server"], response_class=Response),
+        SharedRoute(
+            f"{path}/health/ready",
+            ready,
+            tags=["server"],
+            response_model=Readiness,
+            responses={503: {"model": Readiness, "description": "Not ready"}},
+        ),
+    )
+
+
+class App(FastAPI):
+    """FastAPI, with a short way to the router. Add routes of your own as to any other.
+
+    Middleware of FastAPI and Starlette, for errors, wraps each chunk and has nothing to do for
+    what answers its errors itself. There is no short way past middleware of an operator.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        router: Router,
+        *,
+        health: Health,
+        typed: Sequence[BaseRoute],
+        sockets: Sequence[str] = (),
+        lifespan: Lifespan[Any],
+    ) -> None:
+        self._chats = ChatUrls(path)
+        self._path = path
+        self._router = router
+        self._typed = [
+            *typed,
+            *(WebSocketRoute(url, router) for url in sockets),
+            *(route for url in dict.fromkeys((path, "")) for route in health.routes(url)),
+        ]
+        self._rest = Route(f"{path}/{{rest:path}}", router)
+        super().__init__(
+            title="copilot-runtime",
+            version=__version__,
+            routes=[
+                *(kind(url, router) for kind in (Route, WebSocketRoute) for url in spell_url(path)),
+                *self._typed,
+            ],
+            lifespan=lifespan,
+            docs_url=None,  # FastAPI's own pages need another host
+            redoc_url=None,
+            openapi_url=None,
+        )
+
+    def add_docs(self) -> None:
+        """Add the description of all routes, as a page at `/docs` and for programs."""
+        self.add_route("/docs", self._show_docs, include_in_schema=False)
+        self.add_route(_OPENAPI_PATH, self._show_openapi, include_in_schema=False)
+
+    async def _show_openapi(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
+        return JSONResponse(self.openapi())
+
+    async def _show_docs(self, request: Request) -> Response:
+        """Answer with a page that needs no script and no other host."""
+        from copilot_runtime.extensions.console.reference import render_reference
+
+        url = request.scope.get("root_path", "").rstrip("/") + _OPENAPI_PATH
+        policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+        headers = {"content-security-policy": policy, "x-content-type-options": "nosniff"}
+        return HTMLResponse(render_reference(self.openapi(), url), headers=headers)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        # not before the first request: routes of an operator come before ours, but for those that
+        # take every path, such as the files of a page mounted at "/"
+        routes = [route for route in self.routes if route not in self._typed]
+        catch_all = [route for route in routes if self._path and _takes_every_path(route)]
+        routes = [route for route in routes if route not in catch_all]
+        self.router.routes[:] = [*routes, *self._typed, self._rest, *catch_all]
+        stack = super().build_middleware_stack()
+        # each is made only once, and sees every request
+        is_short = not self.user_middleware
+
+        async def choose(scope: Scope, receive: Receive, send: Send) -> None:
+            if is_short and self._chats.match(scope):
+                await self._router(scope, receive, send)
+                return
+            is_request = scope["type"] in ("http", "websocket")
+            if not (is_request and await self._router.turn_away(scope, receive, send)):
+                await stack(scope, receive, send)
+
+        return choose
+
+
+def _takes_every_path(route: BaseRoute) -> bool:
+    path = getattr(route, "path", None)
+    return path == "" or (path is not None and path.startswith("/{") and path.endswith(":path}"))
+
+
+def add_endpoint(
+    app: FastAPI,
+    path: str,
+    router: Router,
+    transports: Sequence[Transport],
+    *,
+    health: Health,
+    metrics: MetricsEndpoint | None,
+    dependencies: Sequence[Any],
+) -> None:
+    """Add what a router answers to an application of another, under dependencies of FastAPI."""
+
+    async def answer(request: Request) -> Response:  # noqa: ARG001  # FastAPI passes it by name
+        return RouterResponse(router)
+
+    async def socket(websocket: WebSocket) -> None:
+        await router(websocket.scope, websocket.receive, websocket.send)
+
+    asked = list(dependencies)
+    below = [f"/{item}" for part in transports for item in part.paths if item]
+    app.router.routes.append(Route(f"{path}/health", health.open))
+    app.router.routes.append(Route(f"{path}/health/live", health.live))
+    app.router.routes.append(Route(f"{path}/health/ready", health.ready))
+    if metrics is not None:
+        app.router.routes.append(metrics.route(f"{path}/metrics"))
+    for url in [url for end in dict.fromkeys(("", *below)) for url in spell_url(path + end)]:
+        # a preflight carries no login, so no dependency may refuse it
+        app.router.routes.append(Route(url, RouterResponse(router), methods=["OPTIONS"]))
+        app.add_api_route(
+            url,
+            answer,
+            methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            include_in_schema=False,
+            response_model=None,
+            dependencies=asked,
+        )
+    for url in spell_url(path):
+        app.add_api_websocket_route(url, socket, dependencies=asked)
+    for part in transports:
+        for end in part.socket_paths if part.has_own_auth else ():
+            app.router.routes.append(WebSocketRoute(f"{path}/{end}", router))
+
+
+def combine_lifespans(outer: Lifespan[Any], inner: Lifespan[Any]) -> Lifespan[Any]:
+    """Return a lifespan that has `inner` within `outer`, whose state is the application's."""
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncGenerator[Any, None]:
+        async with outer(app) as state, inner(app):
+            yield state
+
+    return lifespan
+
+
+def has_cors(app: FastAPI) -> bool:
+    """Return whether an application decides itself which browsers may read its answers."""
+    # asked at each request, because middleware may be added after the mount
+    return any(middleware.cls is CORSMiddleware for middleware in app.user_middleware)

@@ -1,0 +1,251 @@
+"""The file in which SQLite keeps threads: how it is opened, and what can be wrong with it."""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from secrets import token_hex
+from typing import Literal
+
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, StoreFailed
+from copilot_runtime.database.private_file import create_private_file
+
+Durability = Literal["NORMAL", "FULL"]
+
+APPLICATION = 0x436F7054
+"""The `application_id` of our files: `CopT`."""
+
+_PATIENCE = 5.0
+"""Seconds to wait for another process that holds the file."""
+
+_MIGRATIONS = (
+    """
+    CREATE TABLE threads (
+        id INTEGER PRIMARY KEY,
+        owner TEXT NOT NULL,
+        thread TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        name TEXT,
+        archived INTEGER NOT NULL DEFAULT 0,
+        created INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        last_run INTEGER,
+        running INTEGER,
+        server TEXT,
+        UNIQUE (owner, thread)
+    );
+    CREATE INDEX threads_latest ON threads (owner, updated, id, archived, agent);
+    CREATE TABLE runs (
+        thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
+        id INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        began INTEGER NOT NULL,
+        ended INTEGER,
+        log BLOB NOT NULL,
+        PRIMARY KEY (thread, id)
+    ) WITHOUT ROWID;
+    CREATE TABLE journal (
+        id INTEGER PRIMARY KEY,
+        server TEXT NOT NULL,
+        data BLOB NOT NULL
+    );
+    CREATE TABLE known (
+        thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
+        name TEXT NOT NULL,
+        PRIMARY KEY (thread, name)
+    ) WITHOUT ROWID;
+    """,
+    "CREATE TABLE secret (value TEXT NOT NULL)",
+    """
+    CREATE TABLE checkpoints (
+        digest BLOB PRIMARY KEY,
+        thread INTEGER REFERENCES threads ON DELETE CASCADE,
+        saved INTEGER NOT NULL,
+        data BLOB NOT NULL
+    );
+    CREATE INDEX checkpoints_thread ON checkpoints (thread, saved);
+    """,
+    """
+    CREATE TABLE deleted_runs (digest BLOB PRIMARY KEY, deleted INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE INDEX deleted_runs_deleted ON deleted_runs (deleted);
+    """,
+)
+"""Each brings a file from one version to the next. Times are microseconds since 1970.
+
+Each transaction writes every page it touched, so there are few tables and indexes. A run that
+goes on (`threads.running`) has its first events in its `log` and what follows in the `journal` of
+its server; an ended one has its whole log in `log`.
+"""
+
+_JOURNAL = (
+    "CREATE TABLE journal (id INTEGER PRIMARY KEY, server TEXT NOT NULL, data BLOB NOT NULL)",
+    "INSERT OR IGNORE INTO journal SELECT number, server, CAST('[[' || run || ','"
+    " || substr(CAST(data AS TEXT), 2, length(CAST(data AS TEXT)) - 2) || ']]' AS BLOB)"
+    " FROM events JOIN threads ON threads.id = events.thread AND running = run",
+    "DROP TABLE events",
+)
+"""Bring files of the first day to the tables of the first version: events had one of their own."""
+
+SCHEMA_VERSION = len(_MIGRATIONS)
+"""The version that this program reads and writes."""
+
+_SECRET_SINCE = 2
+"""The version that brought the secret from which agents' ids of threads are derived."""
+
+
+def open_database(path: Path, durability: Durability) -> sqlite3.Connection:
+    """Open a file for writing, made and brought up to date if need be.
+
+    Raises `ConfigurationFailed` for a file that is something else, or `sqlite3.Error` or `OSError`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # people's conversations are nobody else's business; SQLite gives its other files the same mode
+    create_private_file(path)
+    give_up = time.monotonic() + _PATIENCE
+    while True:
+        connection = _connect(path)
+        try:
+            _check(connection, path)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA synchronous = {durability}")
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB
+            _migrate(connection, path)
+            return connection
+        except sqlite3.OperationalError as error:
+            connection.close()
+            # two processes that open a new file at once get in each other's way, without waiting
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.02)
+        except BaseException:
+            connection.close()
+            raise
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """Open a file that `open_database` has made ready."""
+    connection = _connect(path)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def build_failure(path: Path, error: Exception, *, content: str = "threads") -> CopilotError:
+    """Return what to raise for an error of SQLite or of the file system.
+
+    `content` is what the file keeps.
+    """
+    where = f"The {content} in {str(path)!r}"
+    public = f"The {content} cannot be used."
+    text = str(error)
+    if "not a database" in text:
+        return ConfigurationFailed(
+            f"{str(path)!r} is not a database of {content}.",
+            hint="Name another file, or one that does not exist yet.",
+            public=public,
+        )
+    for part, cause, way_out in _CAUSES:
+        if part in text:
+            public = f"The {content} cannot be used: {cause}."
+            return StoreFailed(f"{where} cannot be used: {cause}.", hint=way_out, public=public)
+    return StoreFailed(
+        f"{where} cannot be used: {text}.",
+        hint="The log of the system may say why.",
+        public=public,
+    )
+
+
+def is_write_refusal(error: Exception) -> bool:
+    """Return whether a write failed for what may refuse all writes, and no reading."""
+    return any(part in str(error) for part in _WRITE_REFUSALS)
+
+
+def build_later_error(path: Path, *, public: str) -> ConfigurationFailed:
+    """Return the error for a file whose tables are of a version that is not known yet."""
+    return ConfigurationFailed(
+        f"{str(path)!r} was written by a later version of copilot-runtime.",
+        hint="Install that version, or name another file.",
+        public=public,
+    )
+
+
+_PUBLIC = "The threads cannot be used."
+"""What clients get in place of a message with a path."""
+
+
+_CAUSES = (
+    ("is full", "the disk is full", "Make room; `copilot-runtime threads expire` helps later."),
+    ("No space", "the disk is full", "Make room."),
+    ("readonly", "they are read-only", "Let the server's user write the file and its folder."),
+    ("Read-only", "the disk is read-only", "Mount it for writing, or choose another place."),
+    ("denied", "permission was denied", "Let the server's user write the file and its folder."),
+    ("unable to open", "the file cannot be opened", "Let the server's user write its folder."),
+    ("Is a directory", "that is a folder", "Name a file in it."),
+    ("locked", "another program holds the file", "End that program, or its transaction."),
+    ("malformed", "the file is damaged", "Try `sqlite3 FILE .recover`, or take a backup."),
+    (
+        "disk I/O",
+        "the disk is full, or fails",
+        "Make room: SQLite makes files beside its own. Else look into the system's log.",
+    ),
+)
+
+_WRITE_REFUSALS = ("is full", "No space", "readonly", "Read-only", "disk I/O")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file of another program before anything in it is changed."""
+    connection.execute("BEGIN")  # as it is at one moment: another server may just make its tables
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    connection.execute("ROLLBACK")
+    if application != APPLICATION and (application or tables):
+        raise ConfigurationFailed(
+            f"{str(path)!r} is a database of another program.",
+            hint="Name another file.",
+            public=_PUBLIC,
+        )
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    newest = SCHEMA_VERSION
+    if _version(connection) == newest:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(connection)  # another process may have been first
+        if version > newest:
+            raise build_later_error(path, public=_PUBLIC)
+        for statement in _list_statements(connection, version):
+            connection.execute(statement)
+        if version < _SECRET_SINCE:  # agents know the threads that there are by other ids
+            connection.execute(
+                "INSERT INTO secret SELECT ? WHERE NOT EXISTS (SELECT 1 FROM threads)",
+                (token_hex(32),),
+            )
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {newest}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _list_statements(connection: sqlite3.Connection, version: int) -> Iterator[str]:
+    """Yield what brings a file of a version up to date."""
+    names = "SELECT 1 FROM sqlite_master WHERE name = 'journal'"
+    if version and not connection.execute(names).fetchall():
+        yield from _JOURNAL
+    for migration in _MIGRATIONS[version:]:
+        yield from migration.split(";")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return version

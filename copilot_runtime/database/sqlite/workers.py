@@ -1,0 +1,169 @@
+"""Threads of the operating system that talk to SQLite, so that the event loop never waits."""
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple, TypeVar
+
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.database.sqlite.file import open_for_reading
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+_MOST_AT_ONCE = 100
+"""Pieces of work in one transaction: who waits for the first should not wait for all."""
+
+_READERS = 2
+
+
+class Writer:
+    """One thread that does all the writing. Work that waits together is committed together."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._connect = connect
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="threads-writer", daemon=True)
+        self._ready = _make_job(lambda _: None)
+        self._thread.start()
+
+    async def ready(self) -> None:
+        """Wait until the file is open. Raises what `connect` raised."""
+        await self._ready.future
+
+    def do(self, work: Work[T], *, is_one_statement: bool = False) -> "asyncio.Future[T]":
+        """Do all of some work, or nothing if it raises. It is done even if nobody waits for it.
+
+        Work is done in the order of the calls. Work that raises our errors must not have changed
+        anything; work that is one statement is cheaper if no other waits.
+        """
+        job = _make_job(work, is_one_statement)
+        self._queue.put(job)
+        return job.future
+
+    async def end(self) -> None:
+        """Finish what has been asked for, and close the file."""
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        try:
+            connection = self._connect()
+        except Exception as error:  # whoever waits for the file gets it
+            _deliver([(self._ready, None, error)])
+            return
+        _deliver([(self._ready, None, None)])
+        try:
+            while jobs := self._next_jobs():
+                _deliver(_run_jobs(connection, jobs))
+        finally:
+            connection.close()
+
+    def _next_jobs(self) -> "Sequence[_Job]":
+        """Wait for work; return what there is, or nothing at the end."""
+        job = self._queue.get()
+        jobs: list[_Job] = []
+        while job is not None:
+            jobs.append(job)
+            if len(jobs) == _MOST_AT_ONCE:
+                return jobs
+            try:
+                job = self._queue.get_nowait()
+            except Empty:
+                return jobs
+        if jobs:
+            self._queue.put(None)  # the end comes after these
+        return jobs
+
+
+class Readers:
+    """A few threads that read, each through a connection of its own: they wait for no writer."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._own = threading.local()
+        self._all: list[sqlite3.Connection] = []
+        self._pool = ThreadPoolExecutor(_READERS, "threads-reader")
+
+    async def do(self, work: Work[T]) -> T:
+        """Read what belongs together: nothing is written in between."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, work)
+
+    async def end(self) -> None:
+        await asyncio.to_thread(self._pool.shutdown)
+        for connection in self._all:
+            connection.close()
+
+    def _read(self, work: Work[T]) -> T:
+        connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
+        if connection is None:
+            connection = self._own.connection = open_for_reading(self._path)
+            self._all.append(connection)
+        connection.execute("BEGIN")
+        try:
+            return work(connection)
+        finally:
+            connection.execute("ROLLBACK")
+
+
+class _Job(NamedTuple):
+    work: Work[Any]
+    future: "asyncio.Future[Any]"
+    is_one_statement: bool
+
+
+_Outcome = tuple[_Job, Any, BaseException | None]
+
+
+def _make_job(work: Work[Any], is_one_statement: bool = False) -> _Job:
+    return _Job(work, asyncio.get_running_loop().create_future(), is_one_statement)
+
+
+def _run_jobs(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> Sequence[_Outcome]:
+    """Do work in one transaction; if the file fails, each piece in one of its own."""
+    try:
+        if len(jobs) == 1 and jobs[0].is_one_statement:  # which is a transaction by itself
+            return [(jobs[0], jobs[0].work(connection), None)]
+        connection.execute("BEGIN IMMEDIATE")
+        if len(jobs) == 1:
+            outcomes = [(jobs[0], jobs[0].work(connection), None)]
+        else:
+            outcomes = [_run_job(connection, job) for job in jobs]
+        connection.execute("COMMIT")
+        return outcomes
+    except Exception as error:  # it belongs to whoever waits, not to this thread
+        with contextlib.suppress(sqlite3.Error):
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        if len(jobs) == 1:
+            return [(jobs[0], None, error)]
+    return [outcome for job in jobs for outcome in _run_jobs(connection, [job])]
+
+
+def _run_job(connection: sqlite3.Connection, job: _Job) -> _Outcome:
+    try:
+        return job, job.work(connection), None
+    except CopilotError as error:  # this one is refused; it does not concern the others
+        return job, None, error
+
+
+def _deliver(outcomes: Sequence[_Outcome]) -> None:
+    for loop, same_loop in groupby(outcomes, key=lambda outcome: outcome[0].future.get_loop()):
+        with contextlib.suppress(RuntimeError):  # that loop has ended: nobody waits
+            loop.call_soon_threadsafe(_settle, [*same_loop])
+
+
+def _settle(outcomes: Sequence[_Outcome]) -> None:
+    for job, result, error in outcomes:
+        if job.future.done():  # cancelled
+            continue
+        if error is None:
+            job.future.set_result(result)
+        else:
+            job.future.set_exception(error)

@@ -1,0 +1,233 @@
+"""Runs a remote agent over the Agent2Agent protocol (A2A) 1.0 or 0.3."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from time import monotonic
+
+from copilot_runtime.agents.cancellations import Cancellations
+from copilot_runtime.agents.checkpoints import AgentCheckpoints
+from copilot_runtime.agents.forwarding import (
+    forward_headers,
+    map_network_error,
+    map_refusal,
+    redact,
+)
+from copilot_runtime.agui.outcome import AgentFailed
+from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.events import Events
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import (
+    CopilotError,
+    IncompleteStream,
+    MissingPackage,
+    NetworkError,
+)
+from copilot_runtime.base.jsontext import dumps, loads
+from copilot_runtime.base.jsonvalue import as_object, get_text
+from copilot_runtime.extensions.generative_ui.a2ui.catalog import find_catalog_id
+from copilot_runtime.http.client import Upstream
+from copilot_runtime.http.errors import parse_url
+from copilot_runtime.telemetry.propagation import inject_context
+
+try:
+    import httpx
+    from a2a.client import Client, ClientCallContext, ClientConfig, ClientFactory
+    from a2a.types import AgentCard, CancelTaskRequest
+    from a2a.utils.errors import A2AError
+    from google.protobuf.json_format import ParseError
+
+    from copilot_runtime.extensions.a2a.client.card import BINDINGS, fetch_card, normalize_origin
+    from copilot_runtime.extensions.a2a.client.contexts import Context, ContextLog
+    from copilot_runtime.extensions.a2a.client.exchange import (
+        TaskExchange,
+        find_waiting_task,
+        is_known,
+    )
+    from copilot_runtime.extensions.a2a.client.http_client import AnswerTooLarge, open_client
+    from copilot_runtime.extensions.a2a.client.request import build_request, is_answer
+    from copilot_runtime.extensions.a2a.client.surfaces import choose_extension
+    from copilot_runtime.extensions.a2a.client.translate import Translator
+except ModuleNotFoundError as error:
+    raise MissingPackage("An A2aAgent", "a2a-sdk", "a2a") from error
+
+logger = logging.getLogger(__name__)
+
+_Place = tuple[str, str]
+"""The id of a conversation, and its task that waits for the next message, if any."""
+
+_CARD_TTL = 300.0
+"""Seconds for which a card counts: agents are moved and changed."""
+
+_CANCEL_TIMEOUT = 5.0
+"""Seconds that the agent may take to cancel a task."""
+
+_LONGEST_REASON = 2_000
+
+_UNREADABLE = (ParseError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What the package raises for answers that are none."""
+
+
+class A2aAgent(Agent):
+    """Sends what a person says to the A2A agent at `url`, and yields its answer.
+
+    `url` is that below which the card of the agent is, or that of the card. Requests carry the
+    headers that may be forwarded; `headers` replace them, and they alone go with the request for
+    the card. A card may only lead to the origin of `url`, or to one of `origins`. Times are in
+    seconds; `idle_timeout` is the longest silence of the agent. Raises `ConfigurationFailed` for a
+    `url` that is none, and `MissingPackage` without the extra `a2a`.
+    """
+
+    provider = "a2a"
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        description: str = "",
+        origins: Sequence[str] = (),
+        connect_timeout: float = 10.0,
+        idle_timeout: float = 300.0,
+    ) -> None:
+        hint = "It looks like https://agents.example.com/weather."
+        for one in (url, *origins):
+            parse_url(one, "agent's URL", hint)
+        self.url = url.rstrip("/")
+        self.description = description
+        self._origins = frozenset(map(normalize_origin, (url, *origins)))
+        self._headers = {name.lower(): value for name, value in (headers or {}).items()}
+        self._upstream = Upstream(
+            "Agent", connect_timeout=connect_timeout, idle_timeout=idle_timeout, max_retries=0
+        )
+        self._contexts = ContextLog()
+        self._checkpoints = AgentCheckpoints()
+        self._card: AgentCard | None = None
+        self._card_time = 0.0
+        self._cancellations = Cancellations()
+
+    async def run(self, run: RunInput) -> Events:
+        """Send the last message of a person and yield what comes of it.
+
+        A task that waits for input goes on with the next message of the thread. Cancelled, or
+        closed early, the task is canceled over there, too. Raises `AgentFailed`, `Cancelled` for a
+        task that was canceled over there, `AuthenticationFailed`, `NetworkError`, `RunStalled`
+        after `idle_timeout`, `IncompleteStream`, `ConfigurationFailed` for a card that cannot be
+        used, and for a refusal the error of its status.
+        """
+        name = run.agent_name
+        card = await self._find_card(name)
+        context = self._contexts.find(run.user, run.private_thread_id)
+        place = await self._load_place(run, context)
+        extension = choose_extension([one.uri for one in card.capabilities.extensions])
+        request = build_request(run, context, extension)
+        if not request.message.parts:  # nobody has said anything yet
+            return
+        translator = Translator(name, context, find_catalog_id(run.context) or "")
+        call = self._build_call(run, extension)
+        try:
+            async with open_client(self._upstream) as http:
+                client = self._build_client(card, http)
+                if context.is_new and any(is_answer(it) for it in run.messages):
+                    found = await find_waiting_task(client, call, context.id)
+                    context.task_id = request.message.task_id = found
+                context.is_new = False
+                async with aclosing(TaskExchange(client, call, translator).run(request)) as events:
+                    async for event in events:
+                        yield event
+        except (NetworkError, A2AError, *_UNREADABLE) as error:
+            await self._save_place(run, context, place)
+            raise self._map_error(name, error, translator) from error
+        finally:
+            self._contexts.trim()
+            if translator.is_resumable:
+                await self._cancel(card, call, translator.task_id)
+        await self._save_place(run, context, place)
+        for event in translator.finish():
+            yield event
+        if translator.failure is not None:
+            raise translator.failure
+
+    async def _load_place(self, run: RunInput, context: Context) -> _Place:
+        """Find out where the conversation is: the last run may have been one of another server."""
+        found = await self._checkpoints.find(run)
+        if found is not None:
+            fields = as_object(loads(found.data))
+            context.id = get_text(fields, "context") or context.id
+            context.task_id = get_text(fields, "task")
+            context.is_new = False
+        elif not context.is_new:
+            context.task_id = ""
+        return context.id, context.task_id
+
+    async def _save_place(self, run: RunInput, context: Context, before: _Place) -> None:
+        """Let other servers know which task waits, and what the agent calls the conversation."""
+        place = context.id, context.task_id
+        if place == before:
+            return
+        if place == (run.private_thread_id, ""):  # what a server takes it for that knows nothing
+            await self._checkpoints.delete(run)
+        else:
+            data = dumps({"context": context.id, "task": context.task_id})
+            await self._checkpoints.save(run, data)
+
+    async def aclose(self) -> None:
+        """Wait for cancellations under way, at most 5 seconds, and close the connections."""
+        await self._cancellations.wait()
+        await self._upstream.aclose()
+
+    async def _find_card(self, name: str) -> AgentCard:
+        """Return the card. Several runs that begin at once may each fetch it."""
+        if self._card is None or monotonic() - self._card_time > _CARD_TTL:
+            self._card = await fetch_card(
+                self._upstream, name, self.url, self._headers, self._origins
+            )
+            self._card_time = monotonic()
+        return self._card
+
+    def _build_call(self, run: RunInput, extension: str | None) -> ClientCallContext:
+        headers = {**forward_headers(run.headers), **inject_context(run.span), **self._headers}
+        headers = {k: v for k, v in headers.items() if not k.startswith(("a2a-", "x-a2a-"))}
+        if extension:
+            headers["A2A-Extensions"] = extension
+        return ClientCallContext(service_parameters=headers)
+
+    def _build_client(self, card: AgentCard, http: httpx.AsyncClient) -> Client:
+        config = ClientConfig(httpx_client=http, supported_protocol_bindings=[*BINDINGS])
+        return ClientFactory(config).create(card)
+
+    def _map_error(self, name: str, error: Exception, translator: Translator) -> CopilotError:
+        """Return the error for what the package, or the connection, has raised."""
+        if isinstance(error, AnswerTooLarge):
+            return IncompleteStream(
+                f"The agent {name!r} sent more at once than is read.", hint=error.hint
+            )
+        if isinstance(error, NetworkError):
+            before = "the task ended" if translator.has_begun else None
+            return map_network_error(name, error, before=before)
+        reason = redact(str(error), self._headers.values(), _LONGEST_REASON)
+        cause = error.__cause__
+        if isinstance(cause, httpx.HTTPStatusError):
+            status = cause.response.status_code
+            return map_refusal(name, status, f"{self.url} answered with HTTP {status}: {reason}")
+        if isinstance(error, A2AError) and is_known(error):
+            refusal = f"The agent {name!r} refused the request"
+            return AgentFailed(f"{refusal}: {reason}", public=f"{refusal}.")
+        return IncompleteStream(
+            f"The agent {name!r} sent what cannot be read.",
+            hint=f"Is {self.url} the address of an A2A agent? {reason}",
+        )
+
+    async def _cancel(self, card: AgentCard, call: ClientCallContext, task_id: str) -> None:
+        """Cancel a task over there, in a task that survives the caller's own cancellation."""
+
+        async def cancel() -> None:
+            try:
+                async with asyncio.timeout(_CANCEL_TIMEOUT), open_client(self._upstream) as http:
+                    client = self._build_client(card, http)
+                    await client.cancel_task(CancelTaskRequest(id=task_id), context=call)
+            except (CopilotError, A2AError, TimeoutError, *_UNREADABLE) as error:
+                logger.warning("A task of the agent at %s was not canceled: %r", self.url, error)
+
+        await self._cancellations.run(cancel(), task_id)

@@ -1,0 +1,120 @@
+"""Fetches the card of an agent, and decides where and in which binding it is asked.
+
+https://a2a-protocol.org/latest/specification/
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from a2a.client.card_resolver import parse_agent_card
+from a2a.types import AgentCard, AgentInterface
+from a2a.utils.constants import TransportProtocol
+from google.protobuf.json_format import ParseError
+
+from copilot_runtime.agents.forwarding import map_network_error, map_refusal
+from copilot_runtime.base.errors import ConfigurationFailed, NetworkError
+from copilot_runtime.base.jsontext import loads
+from copilot_runtime.base.jsonvalue import JsonValue
+from copilot_runtime.http.client import Exchange, Upstream
+from copilot_runtime.http.errors import get_origin
+
+CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+"""Where cards are below the address of an agent: since 0.3, and before."""
+
+BINDINGS: Sequence[str] = (TransportProtocol.JSONRPC.value, TransportProtocol.HTTP_JSON.value)
+"""What is spoken, the preferred first."""
+
+MAX_CARD_BYTES = 1024 * 1024
+
+_FIXED = "The address of an agent is that below which its card is, or the address of the card."
+
+
+async def fetch_card(
+    upstream: Upstream, agent: str, url: str, headers: Mapping[str, str], origins: Collection[str]
+) -> AgentCard:
+    """Return the card of the agent at `url`, with the one interface that is to be used.
+
+    Raises `ConfigurationFailed` for what is no card, or for one that leads to other origins than
+    these, and what the server refuses or does not answer as its errors.
+    """
+    urls = [url] if url.endswith(".json") else [f"{url}{path}" for path in CARD_PATHS]
+    status, value = 0, None
+    for one in urls:
+        status, value = await _fetch_json(upstream, agent, one, headers)
+        if status not in (404, 405):
+            break
+    where = f"GET {urls[0]} answered with HTTP {status}."
+    if not 200 <= status < 300:
+        raise map_refusal(agent, status, f"{where} {_FIXED}")
+    return _select_interface(agent, _parse_card(agent, value, where), origins)
+
+
+async def _fetch_json(
+    upstream: Upstream, agent: str, url: str, headers: Mapping[str, str]
+) -> tuple[int, JsonValue]:
+    """Return a status and the value of a JSON body; None for what is none."""
+    sent = {"accept": "application/json", "accept-encoding": "identity", **headers}
+    try:
+        async with Exchange(upstream, "GET", url, None, sent) as reply:
+            text = await reply.text(MAX_CARD_BYTES)
+    except NetworkError as error:
+        raise map_network_error(agent, error) from error
+    try:
+        return reply.status, loads(text)
+    except ValueError:
+        return reply.status, None
+
+
+def _parse_card(agent: str, value: JsonValue, where: str) -> AgentCard:
+    if not isinstance(value, dict):
+        raise ConfigurationFailed(
+            f"The agent {agent!r} has no card.",
+            hint=f"{where} Its body is no JSON object. {_FIXED}",
+        )
+    try:
+        return parse_agent_card(value)
+    except (ParseError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        raise ConfigurationFailed(
+            f"The card of the agent {agent!r} cannot be read.", hint=f"{where} {error}"[:2_000]
+        ) from error
+
+
+def _select_interface(agent: str, card: AgentCard, origins: Collection[str]) -> AgentCard:
+    """Return the card with the interfaces of the best binding there is at one of the origins."""
+    offered: list[AgentInterface] = [*card.supported_interfaces]
+    compatible = [one for one in offered if one.protocol_binding in BINDINGS]
+    allowed = [one for one in compatible if _get_origin(one.url) in origins]
+    for binding in BINDINGS:
+        if chosen := [one for one in allowed if one.protocol_binding == binding]:
+            del card.supported_interfaces[:]
+            card.supported_interfaces.extend(chosen)
+            return card
+    names = ", ".join(f"{one.protocol_binding} at {_get_origin(one.url)}" for one in offered[:10])
+    if compatible:  # requests carry keys and sign-ins, which a card must not lead elsewhere
+        raise ConfigurationFailed(
+            f"The card of the agent {agent!r} leads to another server.",
+            hint=f"It offers {names}. If that is right, name the origin: "
+            "A2aAgent(url, origins=['https://...']).",
+        )
+    raise ConfigurationFailed(
+        f"The agent {agent!r} offers no way to be asked that is known here.",
+        hint=f"Its card offers {names or 'nothing'}; known are {' and '.join(BINDINGS)}.",
+    )
+
+
+def _get_origin(url: str) -> str:
+    try:
+        return normalize_origin(url)
+    except ValueError:
+        return "nowhere"
+
+
+def normalize_origin(url: str) -> str:
+    """Return the origin of an address without a port that its scheme implies.
+
+    Raises `ValueError` for an address that cannot be split.
+    """
+    origin = get_origin(url).lower()
+    for scheme, port in (("http", ":80"), ("https", ":443")):
+        if origin.startswith(f"{scheme}://"):
+            return origin.removesuffix(port)
+    return origin

@@ -1,0 +1,140 @@
+"""Draws surfaces of remote agents, which send the messages of A2UI in parts with data.
+
+The extension of A2A: https://a2ui.org/a2a-extension/a2ui/v0.9 and v0.8.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from copilot_runtime.api.events import Activity
+from copilot_runtime.api.messages import new_id
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsonvalue import JsonObject, JsonValue, as_object, as_objects, get_text
+from copilot_runtime.extensions.generative_ui.a2ui.legacy import MESSAGES, LegacySurface, is_legacy
+from copilot_runtime.extensions.generative_ui.a2ui.operations import (
+    OPERATIONS,
+    SURFACE,
+    VERSION,
+    Operation,
+    check_operations,
+)
+
+MIME_TYPES = frozenset({"application/json+a2ui", "application/a2ui+json"})
+"""What tells that a part with data is a message of A2UI; the second is the newer one."""
+
+EXTENSIONS: Mapping[str, str] = {
+    "https://a2ui.org/a2a-extension/a2ui/v0.9.1": "v0.9",
+    "https://a2ui.org/a2a-extension/a2ui/v0.9": "v0.9",
+    "https://a2ui.org/a2a-extension/a2ui/v0.8": "v0.8",
+}
+"""The URIs of the extension, the preferred first, and the version of their messages."""
+
+MAX_SURFACE_BYTES = 1024 * 1024
+_MOST_SURFACES = 32
+_CHANGES_PER_DRAWING = 32
+"""A surface of so many operations is drawn anew after one more, of twice as many after two."""
+_KINDS = ("createSurface", "updateComponents", "updateDataModel", "deleteSurface")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Surface:
+    """One surface, and the message of the page that it is drawn in."""
+
+    message_id: str
+    operations: list[Operation] = field(default_factory=list[Operation])
+    size: int = 0
+    legacy: LegacySurface = field(default_factory=LegacySurface)
+    drawn: int = 0
+    """How many of the operations the page has."""
+
+    def count_new(self) -> int:
+        """Return how many operations the page does not have; one that is too large is one, too."""
+        return len(self.operations) - self.drawn + (self.size > MAX_SURFACE_BYTES)
+
+
+class SurfaceBook:
+    """The surfaces of one conversation.
+
+    A page needs all that made a surface in one message, so these are kept; a change is drawn in the
+    message where the surface is. At most 32 surfaces are, the oldest are forgotten first.
+    """
+
+    def __init__(self) -> None:
+        self._surfaces: dict[str, _Surface] = {}
+
+    @property
+    def size(self) -> int:
+        """The bytes of what is kept."""
+        return sum(it.size for it in self._surfaces.values())
+
+    def feed(self, data: JsonValue, catalog_id: str = "") -> Iterator[Activity]:
+        """Yield what the messages in one part change of the page."""
+        messages = as_objects(data) if isinstance(data, list) else [as_object(data)]
+        changed: dict[str, None] = {}
+        for message in messages:
+            if (id := _find_surface(message)) is None:
+                logger.warning("An agent sent a message that is none of A2UI; it is left out")
+                continue
+            surface = self._surfaces.get(id)
+            if surface is None:
+                surface = self._surfaces[id] = _Surface(f"{SURFACE}-{id[:200]}-{new_id()}")
+            self._add(surface, message, catalog_id)
+            changed[id] = None
+        for id in changed:
+            surface = self._surfaces[id]
+            # the page gets all of a surface again: not for every change of a long one
+            if surface.count_new() > len(surface.operations) // _CHANGES_PER_DRAWING:
+                yield from self._draw(id)
+        while len(self._surfaces) > _MOST_SURFACES:
+            del self._surfaces[next(iter(self._surfaces))]
+
+    def flush(self) -> Iterator[Activity]:
+        """Yield the surfaces that have changed since they were drawn."""
+        for id in [id for id, surface in self._surfaces.items() if surface.count_new()]:
+            yield from self._draw(id)
+
+    def _add(self, surface: _Surface, message: JsonObject, catalog_id: str) -> None:
+        legacy = is_legacy(message)
+        added = surface.legacy.feed(message, catalog_id) if legacy else [_clean(message)]
+        surface.size += len(dumps(added if added else message))
+        if surface.size <= MAX_SURFACE_BYTES:
+            surface.operations += added
+
+    def _draw(self, id: str) -> Iterator[Activity]:
+        """Yield the whole surface; one that cannot be drawn says so, and is forgotten."""
+        surface = self._surfaces[id]
+        surface.drawn = len(surface.operations)
+        problem = check_operations(surface.operations)
+        if surface.size > MAX_SURFACE_BYTES:
+            problem = f"The surface has more than {MAX_SURFACE_BYTES} bytes."
+        if problem is None and not surface.operations:
+            return
+        content: Mapping[str, Any] = {OPERATIONS: [*surface.operations]}
+        if problem is not None:
+            logger.warning("A surface of an agent cannot be drawn: %s", problem)
+            content = {"status": "failed", "error": problem}
+        if problem is not None or "deleteSurface" in surface.operations[-1]:
+            del self._surfaces[id]
+        yield Activity(message_id=surface.message_id, activity_type=SURFACE, content=content)
+
+
+def _find_surface(message: JsonObject) -> str | None:
+    """Return the id of the surface of a message, or None for what is no message."""
+    for kind in (*MESSAGES, *_KINDS):
+        if kind in message:
+            return get_text(as_object(message[kind]), "surfaceId") or None
+    return None
+
+
+def _clean(message: JsonObject) -> Operation:
+    """Return an operation without further keys, in the version that pages draw."""
+    return {"version": VERSION, **{kind: message[kind] for kind in _KINDS if kind in message}}
+
+
+def choose_extension(uris: Sequence[str]) -> str | None:
+    """Return the URI of the newest version that an agent has, None if it has none."""
+    return next((uri for uri in EXTENSIONS if uri in uris), None)

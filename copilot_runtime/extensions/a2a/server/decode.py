@@ -1,0 +1,119 @@
+"""Reads what an A2A client sends: messages of a person, clicks, and answers to questions."""
+
+import base64
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from a2a.types import Message, Part
+from a2a.utils.errors import InvalidParamsError
+from google.protobuf.json_format import MessageToDict
+
+from copilot_runtime.api.events import Custom, Event, Interrupt, is_question
+from copilot_runtime.api.messages import MediaPart, TextMessage, TextPart, new_id
+from copilot_runtime.api.messages import Part as OurPart
+from copilot_runtime.api.run_input import Resume
+from copilot_runtime.base.jsonvalue import JsonObject, as_object, get_object, get_text, to_text
+
+_A2UI = "a2ui"
+
+_YES = frozenset({"yes", "y", "ok", "okay", "approve", "approved", "true", "ja"})
+_NO = frozenset({"no", "n", "deny", "denied", "reject", "rejected", "false", "nein"})
+
+Kind = Literal["image", "audio", "video", "document"]
+_KINDS: dict[str, Kind] = {"image": "image", "audio": "audio", "video": "video"}
+
+
+def decode_message(message: Message) -> TextMessage | None:
+    """Return a message of a person, None if nothing is in it; data are text, as JSON."""
+    parts = [found for part in message.parts if (found := _decode_part(part)) is not None]
+    if not parts:
+        return None
+    text = "\n\n".join(it.text for it in parts if isinstance(it, TextPart))
+    is_plain = all(isinstance(it, TextPart) for it in parts)
+    return TextMessage(
+        id=new_id(), role="user", content=text, parts=() if is_plain else tuple(parts)
+    )
+
+
+def find_click(message: Message) -> JsonObject | None:
+    """Return the click in a surface that a message brings, as pages send it, or None."""
+    for part in message.parts:
+        if _is_a2ui(part):
+            data = as_object(MessageToDict(part.data))
+            if action := get_object(data, "action") or get_object(data, "userAction"):
+                return {"userAction": action}
+    return None
+
+
+def decode_answers(message: Message, events: Sequence[Event]) -> Sequence[Resume]:
+    """Return the answers of a message to the questions among the events of a run.
+
+    A data part `{interruptId, payload}` answers one; what else is in a message answers the only
+    one there is. Raises `InvalidParamsError` for an answer that is missing.
+    """
+    questions = [it for it in events if isinstance(it, Interrupt | Custom) and is_question(it)]
+    data = [MessageToDict(it.data) for it in message.parts if it.WhichOneof("content") == "data"]
+    named = {get_text(as_object(it), "interruptId"): it for it in data}
+    text = "\n\n".join(it.text for it in message.parts if it.text)
+    answers: list[Resume] = []
+    for question in questions:
+        if isinstance(question, Custom):
+            answers.append(Resume(value=to_text(question.value), response=text))
+        elif question.interrupt_id in named:
+            fields = as_object(named[question.interrupt_id])
+            answers.append(_answer(question, fields.get("payload"), text))
+        elif len(questions) == 1 and (data or text):
+            answers.append(_answer(question, data[0] if data else _decide(question, text), text))
+        else:
+            raise InvalidParamsError(
+                message=f"The task asks {len(questions)} questions: answer each of them with a "
+                "data part {interruptId, payload}."
+            )
+    return answers
+
+
+def _answer(question: Interrupt, payload: Any, text: str) -> Resume:
+    return Resume(
+        value=to_text(question.value),
+        response=text or to_text(payload),
+        interrupt_id=question.interrupt_id,
+        payload=payload,
+    )
+
+
+def _decide(question: Interrupt, text: str) -> Any:
+    """Return what a text says to a question: for an approval, yes and no are enough."""
+    schema = question.response_schema or {}
+    word = text.strip().strip(".!").lower()
+    if "approved" in as_object(schema.get("properties")) and word in _YES | _NO:
+        return {"approved": word in _YES}
+    return text
+
+
+def _decode_part(part: Part) -> OurPart | None:
+    match part.WhichOneof("content"):
+        case "text":
+            return TextPart(text=part.text) if part.text else None
+        case "data":
+            return None if _is_a2ui(part) else TextPart(text=to_text(MessageToDict(part.data)))
+        case "raw" if part.raw:
+            return _media(part, "data", base64.b64encode(part.raw).decode())
+        case "url" if part.url:
+            return _media(part, "url", part.url)
+        case _:
+            return None
+
+
+def _media(part: Part, source: Literal["data", "url"], value: str) -> MediaPart:
+    return MediaPart(
+        kind=_KINDS.get(part.media_type.partition("/")[0], "document"),
+        source=source,
+        value=value,
+        mime_type=part.media_type or None,
+        filename=part.filename or None,
+    )
+
+
+def _is_a2ui(part: Part) -> bool:
+    types = (part.media_type, str(MessageToDict(part.metadata).get("mimeType", "")))
+    return part.WhichOneof("content") == "data" and any(_A2UI in it for it in types)

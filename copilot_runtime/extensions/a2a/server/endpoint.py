@@ -1,0 +1,90 @@
+"""The A2A server: cards, JSON-RPC and HTTP+JSON, at paths of their own below our URL.
+
+https://a2a-protocol.org/latest/specification/
+"""
+
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from copilot_runtime.api.agent import DEFAULT_AGENT, Agent
+from copilot_runtime.base.errors import MissingPackage
+from copilot_runtime.transports.agui.handlers import AgentNames
+from copilot_runtime.transports.request import Request
+from copilot_runtime.transports.streaming import run_until_disconnect
+from copilot_runtime.transports.transport import Refusal, Services, Transport
+
+_CARDS = (".well-known/agent-card.json", ".well-known/agent.json")
+_PREFIX = "a2a/"
+
+
+class A2aEndpoint(Transport):
+    """Answers A2A clients for each agent of the runtime.
+
+    Tasks are runs, and contexts threads, of the user whom `authenticate` returned.
+    """
+
+    paths = (
+        *(f"{_PREFIX}{card}" for card in _CARDS),
+        "a2a/{agent}",
+        "a2a/{agent}/{rest:path}",
+    )
+    for_programs = True
+
+    def __init__(self, services: Services) -> None:
+        try:
+            from copilot_runtime.extensions.a2a.server.dispatch import Dispatcher
+        except ImportError as error:
+            raise MissingPackage("An A2A server", "a2a-sdk", "a2a") from error
+        settings = services.settings
+        a2ui = services.generative_ui.a2ui
+        self._names = AgentNames(services.runs, chat=services.serves_chat)
+        self._url = settings.a2a_url
+        self._has_a2ui = a2ui is None or a2ui.enabled
+        self._dispatcher = Dispatcher(
+            services.runs,
+            max_items=settings.max_items,
+            keep_alive=settings.keep_alive,
+            has_a2ui=self._has_a2ui,
+        )
+
+    def find_scope(self, request: Request) -> str:
+        """Return that of runs, or of threads for tasks that are only read; cards are for all."""
+        if request.path.endswith(_CARDS):
+            return ""
+        return "threads:read" if request.method == "GET" else "runs:start"
+
+    async def __call__(self, request: Request) -> None:
+        agents = await self._names.agents(request.caller)
+        path = request.path.removeprefix(_PREFIX)
+        if path in _CARDS:
+            name, rest = _find_default(agents), path
+        else:
+            name, _, rest = path.partition("/")
+            name = unquote(name)
+        agent = agents.get(name)
+        if agent is None:
+            raise Refusal(404, {"error": f"There is no agent {name[:100]!r}."})
+        if rest in _CARDS:
+            await self._respond_card(request, name, agent)
+            return
+        target = await self._names.resolve(name, request.caller)
+        work = self._dispatcher.answer(request, name, target, f"/{rest}" if rest else "")
+        await run_until_disconnect(work, request.receive, None)
+
+    async def _respond_card(self, request: Request, name: str, agent: Agent) -> None:
+        from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+
+        from copilot_runtime.extensions.a2a.server.card import build_card, find_url
+
+        if request.method != "GET":
+            raise Refusal(405, {"error": "A card is fetched by GET."}, {"allow": "GET"})
+        url = find_url(request, self._url)
+        card = build_card(name, agent, url, has_a2ui=self._has_a2ui)
+        await request.respond_json(
+            200, agent_card_to_dict(card), {"cache-control": "private, max-age=60"}
+        )
+
+
+def _find_default(agents: Mapping[str, Agent]) -> str:
+    """Return the name of the agent that has no path of its own: the default, or the only one."""
+    return next(iter(agents)) if len(agents) == 1 else DEFAULT_AGENT

@@ -1,0 +1,180 @@
+"""API keys in PostgreSQL, for servers on any number of machines."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, TypeVar
+
+from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
+from copilot_runtime.database.postgres.pool import Pool
+from copilot_runtime.extensions.access.api_keys.key import ApiKey
+from copilot_runtime.extensions.access.api_keys.store import (
+    COLUMNS,
+    KeyStore,
+    decode_key,
+    encode_key,
+)
+
+T = TypeVar("T")
+
+_TABLE = "copilot_api_keys"
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS {_TABLE} (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    roles TEXT NOT NULL,
+    scopes TEXT,
+    created_at DOUBLE PRECISION NOT NULL,
+    expires_at DOUBLE PRECISION,
+    revoked_at DOUBLE PRECISION,
+    used_at DOUBLE PRECISION,
+    salt BYTEA NOT NULL,
+    hash BYTEA NOT NULL
+);
+CREATE TABLE IF NOT EXISTS copilot_nonces (
+    nonce TEXT PRIMARY KEY, expires_at DOUBLE PRECISION NOT NULL
+);
+CREATE INDEX IF NOT EXISTS copilot_nonces_by_end ON copilot_nonces (expires_at)
+"""
+_ADD_NONCE = """
+WITH old AS (
+    DELETE FROM copilot_nonces WHERE nonce IN (
+        SELECT nonce FROM copilot_nonces WHERE expires_at < $3 LIMIT 100 FOR UPDATE SKIP LOCKED
+    )
+)
+INSERT INTO copilot_nonces VALUES ($1, $2) ON CONFLICT DO NOTHING
+"""
+_VERSIONS = "copilot_api_key_schema"
+SCHEMA_VERSION = 1
+"""The version that this program reads and writes."""
+
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM {_TABLE}"  # noqa: S608 - our own names
+_MARKS = ", ".join(f"${number}" for number in range(1, len(COLUMNS) + 1))
+_INSERT = f"INSERT INTO {_TABLE} VALUES ({_MARKS}) ON CONFLICT DO NOTHING"  # noqa: S608
+"""An id is random: one that is there was added by an attempt whose answer was lost."""
+_LOCK = 0x436F704B
+"""Of an advisory lock: two servers that start make the table one after the other."""
+
+_FRESH = 2.0
+"""Seconds for which a key is good without another look."""
+_MOST_CACHED = 10_000
+_TIMEOUT = 10.0
+"""Seconds for which a request waits for a database that restarts or hangs."""
+
+_CONNECTIONS = 4
+
+
+class PostgresKeys(KeyStore):
+    """Keys in a table, which is made when it is first needed.
+
+    While the database restarts, whoever asks waits for it, for ten seconds.
+    """
+
+    def __init__(self, address: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._address = address
+        self._clock = clock
+        self._pool: Pool | None = None
+        self._is_open = False
+        self._opening = asyncio.Lock()
+        self._cache: dict[str, tuple[float, ApiKey | None]] = {}
+
+    async def find(self, id: str) -> ApiKey | None:
+        """Return a key by its id."""
+        now = self._clock()
+        if (found := self._cache.get(id)) is not None and found[0] > now:
+            return found[1]
+        query = f"{_SELECT} WHERE id = $1"
+        row = await self._do(lambda db: db.fetchrow(query, id))
+        key = None if row is None else decode_key([*row.values()])
+        if len(self._cache) >= _MOST_CACHED:
+            self._cache.clear()
+        self._cache[id] = now + _FRESH, key
+        return key
+
+    async def list_keys(self) -> Sequence[ApiKey]:
+        """Return all keys, the oldest first."""
+        query = f"{_SELECT} ORDER BY created_at, id"
+        rows: Sequence[Any] = await self._do(lambda db: db.fetch(query))
+        return [decode_key([*row.values()]) for row in rows]
+
+    async def add(self, key: ApiKey) -> None:
+        """Keep a new key."""
+        await self._do(lambda db: db.execute(_INSERT, *encode_key(key)))
+        self._cache.pop(key.id, None)
+
+    async def revoke(self, id: str, now: float) -> ApiKey | None:
+        """Revoke a key, and return it."""
+        update = f"UPDATE {_TABLE} SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL"  # noqa: S608
+        await self._do(lambda db: db.execute(update, now, id))
+        self._cache.pop(id, None)
+        return await self.find(id)
+
+    async def touch(self, id: str, now: float) -> None:
+        """Note that a key was used."""
+        update = f"UPDATE {_TABLE} SET used_at = $1 WHERE id = $2"  # noqa: S608
+        await self._do(lambda db: db.execute(update, now, id))
+
+    async def add_nonce(self, nonce: str, expires_at: float, now: float) -> bool:
+        """Remember a nonce. Raises `StoreFailed`, too, if an answer that was lost may have."""
+        attempts = count()
+
+        async def add(db: Any) -> bool:
+            may_be_done = next(attempts) > 0
+            is_new = await db.execute(_ADD_NONCE, nonce, expires_at, now) == "INSERT 0 1"
+            if may_be_done and not is_new:
+                raise StoreFailed("PostgreSQL went away while the nonce was written.")
+            return is_new
+
+        return await self._do(add)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        pool, self._pool, self._is_open = self._pool, None, False
+        if pool is not None:
+            pool.close()
+
+    async def _do(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        """Do work, again if the database went away: it must bear a second time."""
+        if self._pool is None:
+            self._pool = Pool(self._address, _CONNECTIONS, content="API keys", timeout=_TIMEOUT)
+        pool = self._pool
+        try:
+            async with asyncio.timeout(_TIMEOUT):
+                if not self._is_open:
+                    await self._open(pool)
+                return await pool.execute(work)
+        except TimeoutError as error:
+            reason = pool.outage.reason or "it does not answer"
+            raise _build_failure(f"{pool.address} cannot be used: {reason.rstrip('.')}.") from error
+        except StoreFailed as error:
+            raise _build_failure(error.message) from error
+
+    async def _open(self, pool: Pool) -> None:
+        async with self._opening:
+            if not self._is_open:
+                await pool.retry(partial(pool.open, prepare))
+                self._is_open = True
+
+
+def _build_failure(reason: str) -> StoreFailed:
+    return StoreFailed("The keys cannot be read or written at the moment.", hint=reason)
+
+
+async def prepare(connection: Any) -> None:
+    """Make the table if it is not there; one server at a time. Raises `ConfigurationFailed`."""
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+        await connection.execute(f"CREATE TABLE IF NOT EXISTS {_VERSIONS} (version integer)")
+        version = await connection.fetchval(f"SELECT max(version) FROM {_VERSIONS}") or 0  # noqa: S608
+        if version > SCHEMA_VERSION:
+            raise ConfigurationFailed(
+                "The API keys were written by a later version of copilot-runtime.",
+                hint="Install that version, or name another database.",
+            )
+        await connection.execute(_SCHEMA)  # it may be there from before versions were noted
+        if version < SCHEMA_VERSION:
+            await connection.execute(f"INSERT INTO {_VERSIONS} VALUES ($1)", SCHEMA_VERSION)  # noqa: S608

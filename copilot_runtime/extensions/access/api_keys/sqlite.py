@@ -1,0 +1,187 @@
+"""API keys in a file of SQLite, for all servers of one machine."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from threading import Lock
+from typing import TypeVar
+
+from copilot_runtime.base.errors import StoreFailed
+from copilot_runtime.database.private_file import create_private_file
+from copilot_runtime.extensions.access.api_keys.key import ApiKey
+from copilot_runtime.extensions.access.api_keys.store import (
+    COLUMNS,
+    KeyStore,
+    decode_key,
+    encode_key,
+)
+
+T = TypeVar("T")
+
+SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS api_keys (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    roles TEXT NOT NULL,
+    scopes TEXT,
+    created_at REAL NOT NULL,
+    expires_at REAL,
+    revoked_at REAL,
+    used_at REAL,
+    salt BLOB NOT NULL,
+    hash BLOB NOT NULL
+) WITHOUT ROWID
+"""
+_NONCES = """
+CREATE TABLE IF NOT EXISTS nonces (nonce TEXT PRIMARY KEY, expires_at REAL NOT NULL) WITHOUT ROWID
+"""
+_NONCES_BY_END = "CREATE INDEX IF NOT EXISTS nonces_by_end ON nonces (expires_at)"
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM api_keys"  # noqa: S608 - our own names
+_INSERT = f"INSERT INTO api_keys VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608
+_PATIENCE = 5.0
+"""Seconds to wait for another process that writes."""
+
+_MOST_CACHED = 10_000
+"""Keys, also those that are not there: somebody may try any number."""
+
+
+class SqliteKeys(KeyStore):
+    """Keys in one file, which is made when it is first written, with its folder.
+
+    What is found is remembered until the file changes, which SQLite says without reading it. So a
+    key that another process revokes is refused at once.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._connection: sqlite3.Connection | None = None
+        self._lock = Lock()
+        self._version = -1
+        self._cache: dict[str, ApiKey | None] = {}
+
+    async def find(self, id: str) -> ApiKey | None:
+        """Return a key by its id."""
+        return None if self._is_missing() else await self._do(lambda db: self._find(db, id))
+
+    async def list_keys(self) -> Sequence[ApiKey]:
+        """Return all keys, the oldest first."""
+        if self._is_missing():
+            return []
+        query = f"{_SELECT} ORDER BY created_at, id"
+        return await self._do(lambda db: [decode_key(row) for row in db.execute(query)])
+
+    async def add(self, key: ApiKey) -> None:
+        """Keep a new key."""
+        await self._write(lambda db: db.execute(_INSERT, encode_key(key)))
+
+    async def revoke(self, id: str, now: float) -> ApiKey | None:
+        """Revoke a key, and return it."""
+        update = "UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL"
+        await self._write(lambda db: db.execute(update, (now, id)))
+        return await self.find(id)
+
+    async def touch(self, id: str, now: float) -> None:
+        """Note that a key was used."""
+        update = "UPDATE api_keys SET used_at = ? WHERE id = ?"
+        await self._write(lambda db: db.execute(update, (now, id)))
+
+    async def add_nonce(self, nonce: str, expires_at: float, now: float) -> bool:
+        """Remember a nonce."""
+
+        def add(db: sqlite3.Connection) -> bool:
+            # a request waits for it, and a loss of power outlives hardly any nonce
+            db.execute("PRAGMA synchronous = NORMAL")
+            try:
+                with db:
+                    db.execute("DELETE FROM nonces WHERE expires_at < ?", (now,))
+                    row = (nonce, expires_at)
+                    done = db.execute("INSERT OR IGNORE INTO nonces VALUES (?, ?)", row)
+                return done.rowcount > 0
+            finally:
+                db.execute("PRAGMA synchronous = FULL")
+
+        return await self._do(add)
+
+    async def aclose(self) -> None:
+        """Close the file. What is asked for later opens it again."""
+        await asyncio.to_thread(self._close)
+
+    def _is_missing(self) -> bool:
+        """Return whether there is no file yet: reading makes none."""
+        if self._connection is not None:
+            return False
+        try:
+            self.path.stat()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            pass  # who opens it says what is wrong
+        return False
+
+    def _find(self, db: sqlite3.Connection, id: str) -> ApiKey | None:
+        version = db.execute("PRAGMA data_version").fetchone()[0]
+        if version != self._version or len(self._cache) >= _MOST_CACHED:
+            self._cache.clear()
+            self._version = version
+        if id not in self._cache:
+            row = db.execute(f"{_SELECT} WHERE id = ?", (id,)).fetchone()
+            self._cache[id] = None if row is None else decode_key(row)
+        return self._cache[id]
+
+    async def _write(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        def write(db: sqlite3.Connection) -> None:
+            with db:
+                work(db)
+            self._cache.clear()  # SQLite tells only of the writes of others
+
+        await self._do(write)
+
+    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await asyncio.to_thread(self._run, work)
+
+    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._lock:
+            try:
+                if self._connection is None:
+                    self._connection = open_key_file(self.path)
+                return work(self._connection)
+            except (sqlite3.Error, OSError) as error:
+                raise StoreFailed(
+                    "The keys cannot be read or written at the moment.",
+                    hint=f"The file {str(self.path)!r}: {error}.",
+                ) from error
+
+    def _close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                with closing(self._connection):
+                    self._connection = None
+                self._cache.clear()
+                self._version = -1
+
+
+def open_key_file(path: Path) -> sqlite3.Connection:
+    """Open a file for writing, made if need be. Raises `sqlite3.Error` and `OSError`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    create_private_file(path)
+    db = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
+    try:
+        found = db.execute("PRAGMA user_version").fetchone()[0]
+        if found > SCHEMA_VERSION:
+            raise sqlite3.DatabaseError(
+                f"it was written by a later copilot-runtime (version {found})"
+            )
+        db.execute("PRAGMA journal_mode = WAL")
+        with db:
+            for statement in (_SCHEMA, _NONCES, _NONCES_BY_END):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    except BaseException:
+        db.close()
+        raise
+    return db

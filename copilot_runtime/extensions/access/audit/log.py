@@ -1,0 +1,272 @@
+"""The file of the audit log: appended by any number of processes of a machine, and rotated."""
+
+import asyncio
+import fcntl
+import logging
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.extensions.access.audit.entry import AuditRecord, parse_line, seal
+from copilot_runtime.extensions.access.audit.refusals import RefusalCounter, is_refusal
+
+logger = logging.getLogger(__name__)
+
+_MOST_WAITING = 100_000
+"""Records that wait for a disk that does not take them; more are counted and lost."""
+_BATCH = 1_000
+"""Records that are written at once."""
+_RETRY_SECONDS = 5.0
+_TAIL = 64 * 1024
+"""More than any line has."""
+
+
+class Tail(NamedTuple):
+    """The end of a log: the number of its last line, and its hash."""
+
+    number: int = 0
+    hash: str = ""
+
+
+class AuditLog:
+    """Writes records soon, in the order in which they came, and loses none while the disk works.
+
+    `record` never waits. A line is written once; a file that is full is renamed and never touched
+    again, until it is the oldest of more than `max_files`.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        key: str = "",
+        max_bytes: int = 50 * 1024 * 1024,
+        max_files: int = 20,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.path = Path(path)
+        self._key = key.encode()
+        self._max_bytes = max_bytes
+        self._max_files = max_files
+        self._clock = clock
+        self._waiting: deque[AuditRecord] = deque()
+        self._lost = 0
+        self._task: asyncio.Task[None] | None = None
+        self._writing: asyncio.Future[None] | None = None
+        self._is_failing = False
+        self._is_stuck = False
+        self._refusals = RefusalCounter()
+
+    def record(self, record: AuditRecord) -> None:
+        """Take a record, which is written soon; of refusals only some in a minute."""
+        skipped = self._refusals.count(record) if is_refusal(record) else 0
+        if skipped < 0:
+            return
+        if len(self._waiting) >= _MOST_WAITING:
+            self._lost += 1
+            return
+        reason = f"{record.reason} ({skipped} more before)" if skipped else record.reason
+        self._waiting.append(replace(record, time=self._clock(), reason=reason).clip())
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._drain(), name="audit log")
+
+    async def flush(self) -> None:
+        """Wait until all that was recorded is written, or cannot be."""
+        if self._task is not None and not self._is_failing:
+            await asyncio.shield(self._task)
+
+    async def aclose(self) -> None:
+        """Write what waits. If the disk does not take it, it is lost, and that is logged."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        if self._writing is not None:  # a thread cannot be cancelled
+            await asyncio.wait((self._writing,))
+        try:
+            await asyncio.to_thread(self._write_waiting)
+        except (OSError, ValueError) as error:
+            logger.error("%d lines of the audit log are lost: %s", len(self._waiting), error)
+            self._waiting.clear()
+
+    def check(self) -> None:
+        """Raise `ConfigurationFailed` for a file that cannot be written."""
+        try:
+            self._append([])
+        except ValueError as error:
+            raise ConfigurationFailed(
+                f"The audit log '{self.path}' cannot be written: {error}.",
+                hint="Set audit.file to a file of the audit log, or to one that is not there yet.",
+            ) from error
+        except OSError as error:
+            raise ConfigurationFailed(
+                f"The audit log '{self.path}' cannot be written: {error.strerror or error}.",
+                hint="Set audit.file to a file that this user may write.",
+            ) from error
+
+    def write(self, records: Sequence[AuditRecord]) -> None:
+        """Append records at once, for commands. Raises what `_append` does."""
+        rest = [record.clip() for record in records]
+        while rest:
+            del rest[: self._append(rest)]
+
+    def _append(self, records: Sequence[AuditRecord]) -> int:
+        """Append the first of some records, as many as the file takes, and return how many.
+
+        A file that is full then is renamed. Raises `OSError`, and `ValueError` for
+        one whose last line is none.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock(), _open_private(self.path) as file:
+            tail = read_tail(file, self.path)
+            before = size = file.seek(0, os.SEEK_END)
+            lines: list[bytes] = []
+            for record in records:
+                line, digest = seal(record.encode(), tail.number + 1, tail.hash, self._key)
+                lines.append(line)
+                tail = Tail(tail.number + 1, digest)
+                size += len(line)
+                if size >= self._max_bytes:
+                    break
+            _write(file, b"".join(lines), before)
+            if size >= self._max_bytes:
+                self._try_rotate(tail)
+        return len(lines)
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            self._writing = asyncio.ensure_future(asyncio.to_thread(self._write_waiting))
+            try:
+                await asyncio.shield(self._writing)
+            except (OSError, ValueError) as error:
+                if not self._is_failing:
+                    logger.error("The audit log cannot be written, and is tried again: %s", error)
+                self._is_failing = True
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            if self._lost:
+                logger.error("%d lines of the audit log are lost: too many waited", self._lost)
+                self._lost = 0
+            self._is_failing = False
+
+    def _write_waiting(self) -> None:
+        """Write what waits, in a thread; none of it waits any more once it is written."""
+        while batch := [*islice(self._waiting, _BATCH)]:
+            for _ in range(self._append(batch)):
+                self._waiting.popleft()
+
+    @contextmanager
+    def _lock(self) -> Generator[None]:
+        """Write alone, whatever other processes do."""
+        with _open_private(self.path.with_name(f"{self.path.name}.lock")) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _try_rotate(self, tail: Tail) -> None:
+        """Rotate, or go on with a file that grows: what is written must not be written again."""
+        try:
+            self._rotate(tail)
+        except OSError as error:
+            if not self._is_stuck:
+                logger.error(
+                    "The audit log cannot be rotated, and grows beyond audit.max_bytes or "
+                    "audit.max_files: %s",
+                    error,
+                )
+            self._is_stuck = True
+        else:
+            self._is_stuck = False
+
+    def _rotate(self, tail: Tail) -> None:
+        """Begin a new file, which goes on with the chain, and delete the oldest."""
+        full = self.path.with_name(f"{self.path.stem}-{tail.number:012d}{self.path.suffix}")
+        self.path.rename(full)
+        line, _ = seal(
+            AuditRecord(action="log.rotate", outcome="allowed", time=self._clock()).encode(),
+            tail.number + 1,
+            tail.hash,
+            self._key,
+        )
+        with _open_private(self.path) as file:
+            _write(file, line, 0)
+        for old in list_files(self.path)[: -self._max_files]:
+            old.unlink()
+
+
+def _open_private(path: Path) -> BinaryIO:
+    """Open a file to append to; if there is none, one is made that only its owner may read."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    return os.fdopen(descriptor, "r+b", buffering=0)
+
+
+def _write(file: BinaryIO, data: bytes, size: int) -> None:
+    """Append all of some data to a file of a size, or nothing of it. Raises `OSError`.
+
+    Half of it would be written again, and again with each further attempt.
+    """
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+        os.fsync(file.fileno())
+    except OSError:
+        with suppress(OSError):
+            file.truncate(size)
+        raise
+
+
+def list_files(path: Path) -> list[Path]:
+    """Return the files of a log, the oldest first."""
+    pattern = re.compile(rf"{re.escape(path.stem)}-\d{{12}}{re.escape(path.suffix)}")
+    folder = path.parent
+    full = sorted(one for one in folder.iterdir() if pattern.fullmatch(one.name))
+    return [*full, *([path] if path.exists() else [])]
+
+
+def read_tail(file: BinaryIO, path: Path) -> Tail:
+    """Return the end of a log. What was written half, by a process that died, is cut off.
+
+    Raises `ValueError` for a last line that is none.
+    """
+    size = file.seek(0, os.SEEK_END)
+    if not size:
+        return _find_tail_before(path)
+    file.seek(max(0, size - _TAIL))
+    data = file.read()
+    if not data.endswith(b"\n"):
+        rest = data.rpartition(b"\n")[2]
+        logger.warning("The last line of the audit log was written half, and is cut off.")
+        file.truncate(size - len(rest))
+        data = data[: -len(rest)]
+        if not data:
+            return _find_tail_before(path)
+    return _parse_tail(data.rstrip(b"\n").rpartition(b"\n")[2])
+
+
+def _find_tail_before(path: Path) -> Tail:
+    """Return the end of the file before an empty one."""
+    before = [one for one in list_files(path) if one != path]
+    if not before:
+        return Tail()
+    with before[-1].open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+        return _parse_tail(file.read().rstrip(b"\n").rpartition(b"\n")[2])
+
+
+def _parse_tail(line: bytes) -> Tail:
+    with suppress(ValueError):
+        fields = parse_line(line)
+        number, digest = fields.get("number"), fields.get("hash")
+        if isinstance(number, int) and isinstance(digest, str):
+            return Tail(number, digest)
+    raise ValueError(
+        "its last line is none of an audit log (see `copilot-runtime audit verify`); move the file "
+        "away, and a new one begins"
+    )

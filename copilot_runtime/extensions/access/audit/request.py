@@ -1,0 +1,83 @@
+"""Writes into the audit log what requests ask for that start no run, and who is not let in."""
+
+from collections.abc import Collection
+
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.extensions.access.audit.entry import AuditRecord, Outcome, describe_identity
+from copilot_runtime.extensions.access.audit.log import AuditLog
+from copilot_runtime.extensions.access.authentication.proxy import TrustedProxies
+from copilot_runtime.transports.auth import Unauthorized, find_address
+from copilot_runtime.transports.request import Request
+from copilot_runtime.transports.transport import Refusal
+
+_READ_METHODS = ("GET", "HEAD", "")
+
+
+class RequestAudit:
+    """Takes each request when it has been answered; with `reads`, also those that only read.
+
+    `proxies` are believed about who is behind them.
+    """
+
+    def __init__(
+        self, log: AuditLog, *, reads: bool = False, proxies: Collection[str] = ()
+    ) -> None:
+        self._log = log
+        self._reads = reads
+        self._proxies = TrustedProxies(proxies)
+
+    def record(self, request: Request, error: BaseException | None) -> None:
+        """Write down a request, and why it was refused or has failed."""
+        status = request.status or _find_status(error)
+        outcome = _find_outcome(status, error)
+        if outcome == "allowed" and (request.starts_run or self._is_read(request)):
+            return
+        identity = request.caller.identity
+        who = describe_identity(identity, request.caller.user)
+        reason = "" if error is None else _describe(error)
+        if isinstance(error, Unauthorized):
+            address = find_address(request, self._proxies)
+            who = {**describe_identity(error.identity, None), "address": address}
+        self._log.record(
+            AuditRecord(
+                action=request.action or _name_request(request),
+                outcome=outcome,
+                reason=reason,
+                status=status or None,
+                thread=request.thread,
+                run=request.run,
+                **who,
+            )
+        )
+
+    def _is_read(self, request: Request) -> bool:
+        is_read = request.method in _READ_METHODS if request.is_read is None else request.is_read
+        return is_read and not self._reads
+
+
+def _name_request(request: Request) -> str:
+    """Return the method and the path below the URL; at the URL itself, the method alone."""
+    return f"{request.method or 'CONNECT'} {request.path[:200]}".rstrip()
+
+
+def _find_status(error: BaseException | None) -> int:
+    status = getattr(error, "status", getattr(error, "status_code", None))
+    return status if isinstance(status, int) else (500 if error is not None else 0)
+
+
+def _find_outcome(status: int, error: BaseException | None) -> Outcome:
+    if status >= 500:
+        return "failed"
+    return "refused" if status >= 400 or isinstance(error, Refusal | CopilotError) else "allowed"
+
+
+def _describe(error: BaseException) -> str:
+    match error:
+        case Unauthorized(reason=reason):
+            return reason
+        case CopilotError(code=code, public=message):
+            return f"{code}: {message}"
+        case Refusal():
+            return str(error)
+        case _:
+            return type(error).__name__

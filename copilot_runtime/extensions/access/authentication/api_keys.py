@@ -1,0 +1,117 @@
+"""Programs that sign in with a key of this server."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from copilot_runtime.api.identity import Identity
+from copilot_runtime.base.concurrency import retrieve_exception
+from copilot_runtime.base.errors import StoreFailed
+from copilot_runtime.base.outages import LineLimit
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.extensions.access.api_keys.key import PREFIX, ApiKey, split_key
+from copilot_runtime.extensions.access.api_keys.store import (
+    KeyStore,
+    build_key_store,
+    choose_address,
+)
+from copilot_runtime.extensions.access.authentication.scheme import (
+    AUTHORIZATION,
+    AuthenticationUnavailable,
+    CredentialInvalid,
+    Credentials,
+    Scheme,
+)
+
+logger = logging.getLogger(__name__)
+
+_TOUCH_SECONDS = 60.0
+"""How exactly is known when a key was last used."""
+
+_FAREWELL = 1.0
+"""Seconds that the end of a server waits until it is noted that keys were used."""
+
+_WRONG = "The API key is not valid."
+"""For whoever sends it. Only the log says whether it is wrong, expired or revoked."""
+
+
+class ApiKeyScheme(Scheme):
+    """Takes keys in `Authorization: Bearer`, and in the header of the setting `api_keys.header`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: KeyStore | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.store = store or build_key_store(choose_address(settings))
+        self._header = settings.api_keys.header
+        self._clock = clock
+        self._used: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._line_limit = LineLimit()
+        self.headers = self.secret_headers = [
+            name for name in (AUTHORIZATION, self._header) if name
+        ]
+
+    async def authenticate(self, credentials: Credentials) -> Identity | None:
+        """Return whose key a request has."""
+        text = credentials.headers.get(self._header, "").strip() if self._header else ""
+        if not text:
+            bearer = credentials.find_bearer() or ""
+            text = bearer if bearer.startswith(PREFIX) else ""
+        if not text:
+            return None
+        key = await self._find(text)
+        self._note_use(key)
+        return Identity(
+            user=key.user,
+            tenant=key.tenant,
+            roles=key.roles,
+            scopes=key.scopes,
+            method="api_key",
+            key=key.id,
+            expires_at=key.expires_at,
+        )
+
+    async def aclose(self) -> None:
+        """Finish writing, which may fail, and close the store."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=_FAREWELL)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        await self.store.aclose()
+
+    async def _find(self, text: str) -> ApiKey:
+        parts = split_key(text)
+        if parts is None:
+            raise CredentialInvalid(_WRONG, reason="it does not look like a key")
+        id, secret = parts
+        try:
+            key = await self.store.find(id)
+        except StoreFailed as error:
+            if self._line_limit.take():
+                logger.error("API keys cannot be checked: %s", error.hint)
+            raise AuthenticationUnavailable("Keys cannot be checked at the moment.") from error
+        if key is None:
+            raise CredentialInvalid(_WRONG, reason=f"there is no key {PREFIX}{id}")
+        if not key.matches(secret):
+            raise CredentialInvalid(_WRONG, reason=f"the secret of {key.prefix} is another one")
+        state = key.describe_state(self._clock())
+        if state != "active":
+            owner = Identity(user=key.user, tenant=key.tenant, key=key.id)
+            raise CredentialInvalid(_WRONG, reason=f"{key.prefix} is {state}", identity=owner)
+        return key
+
+    def _note_use(self, key: ApiKey) -> None:
+        """Note once a minute that a key is used; no request waits for it."""
+        now = self._clock()
+        if now - max(self._used.get(key.id, 0.0), key.used_at or 0.0) < _TOUCH_SECONDS:
+            return
+        self._used[key.id] = now
+        task = asyncio.create_task(self.store.touch(key.id, now), name=f"touch:{key.id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(retrieve_exception)

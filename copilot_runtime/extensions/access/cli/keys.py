@@ -1,0 +1,329 @@
+"""`copilot-runtime keys`: make, list and revoke the keys by which programs sign in."""
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from copilot_runtime.base.errors import ConfigurationFailed, NotFound
+from copilot_runtime.cli.program import ProgramOption, load_command_settings
+from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.extensions.access.cli.audit import record_command
+from copilot_runtime.extensions.knowledge.cli.knowledge import JsonOption, show_json, show_table
+
+if TYPE_CHECKING:
+    from copilot_runtime.config import Settings
+    from copilot_runtime.extensions.access.api_keys.key import ApiKey
+    from copilot_runtime.extensions.access.api_keys.store import KeyStore
+
+T = TypeVar("T")
+
+keys = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", help="Store, such as sqlite:access.db; default: api_keys.store."),
+]
+
+_SPAN = re.compile(r"(?P<count>[1-9]\d{0,4})(?P<unit>[hdwy])")
+_UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0, "y": 31_536_000.0}
+_LONGEST_NAME = 100
+_LATEST = datetime.max.replace(tzinfo=UTC).timestamp() - 1
+"""No date is later: `list` could show none of the keys."""
+
+
+@keys.callback()
+def look_after() -> None:
+    """Make, list and revoke the keys by which programs sign in.
+
+    \b
+    copilot-runtime keys create ci --role reader --expires 90d
+    copilot-runtime keys list
+    copilot-runtime keys revoke cpk_0123456789abcdef
+    copilot-runtime keys create ci --program main:runtime
+
+    The keys are those of copilot.yml and the environment, or of a program with Settings(...) of its
+    own that --program names.
+
+    These commands may be used while servers run: a new key is good at once, and a revoked one is
+    refused within two seconds. Servers take keys if the setting access.authenticate names api_keys.
+    """
+
+
+@keys.command()
+def create(
+    name: Annotated[str, typer.Argument(help="What the key is for, such as ci.")],
+    user: Annotated[
+        str | None,
+        typer.Option(help="To whom belongs what is made with it. Default: to the key alone."),
+    ] = None,
+    tenant: Annotated[str, typer.Option(help="The tenant of that user.")] = "",
+    role: Annotated[
+        list[str] | None,
+        typer.Option(help="What it may do: operator, user, reader, or one of access.roles."),
+    ] = None,
+    scope: Annotated[
+        list[str] | None, typer.Option(help="Limit it to this scope, such as threads:read.")
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(help="Until when: 12h, 90d, 8w, 1y, or a date such as 2027-01-31."),
+    ] = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+    program: ProgramOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Make a key, and show it this once: only a hash of it is kept.
+
+    \b
+    copilot-runtime keys create ci
+    copilot-runtime keys create reports --user ann --tenant acme --role reader --expires 90d
+    copilot-runtime keys create admin --role operator --expires 12h
+    COPILOT_KEY=$(copilot-runtime keys create ci --json | jq -r .key)
+
+    --role and --scope may be given several times. The key is on stdout; all else is on stderr.
+    """
+    from copilot_runtime.extensions.access.api_keys.key import ApiKey, generate_key
+
+    settings = load_command_settings(program, config, has_notice=store is None)
+    secret = generate_key()
+    now = time.time()
+    _check(name, user, tenant, role or [], scope or [], settings)
+    key = ApiKey(
+        id=secret.id,
+        name=name,
+        user=user or f"key:{secret.id}",
+        tenant=tenant,
+        roles=tuple(role or settings.access.default_roles),
+        scopes=tuple(scope) if scope else None,
+        created_at=now,
+        expires_at=None if expires is None else _read_end(expires, now),
+        salt=secret.salt,
+        hash=secret.hash,
+    )
+    _run(settings, store, lambda keys: keys.add(key))
+    record_command(settings, "keys.create", _describe_rights(key))
+    if as_json:
+        show_json({"key": secret.text, **_encode(key, now)})
+        return
+    typer.echo(secret.text)
+    typer.echo("Keep it now: it is not shown again.", err=True)
+    typer.echo(f"Servers find it in {_describe_place(settings, store)}.", err=True)
+    if "api_keys" not in settings.access.authenticate:
+        typer.echo(
+            "No server takes keys yet: set access.authenticate: [api_keys] in copilot.yml.",
+            err=True,
+        )
+
+
+@keys.command("list")
+def show(
+    all: Annotated[
+        bool, typer.Option("--all", help="Also those that are revoked or have expired.")
+    ] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+    program: ProgramOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """List keys, the oldest first, without their secrets.
+
+    \b
+    copilot-runtime keys list
+    copilot-runtime keys list --all --json | jq '.[] | select(.used_at == null)'
+    """
+
+    found = _run(
+        load_command_settings(program, config, has_notice=store is None),
+        store,
+        lambda keys: keys.list_keys(),
+    )
+    now = time.time()
+    rows = [_encode(key, now) for key in found if all or key.describe_state(now) == "active"]
+    if as_json:
+        show_json(rows)
+        return
+    head = ("KEY", "NAME", "USER", "TENANT", "ROLES", "SCOPES", "EXPIRES", "LAST USED", "STATE")
+    show_table(
+        head,
+        [
+            (
+                *(row["prefix"], row["name"], row["user"], row["tenant"] or "-"),
+                ",".join(row["roles"]) or "-",
+                "all" if row["scopes"] is None else ",".join(row["scopes"]),
+                *(row["expires_at"] or "never", row["used_at"] or "never", row["state"]),
+            )
+            for row in rows
+        ],
+        "There are no keys. `copilot-runtime keys create NAME` makes one.",
+    )
+
+
+@keys.command()
+def revoke(
+    key: Annotated[str, typer.Argument(help="The beginning that `list` shows, or its name.")],
+    store: StoreOption = None,
+    program: ProgramOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Revoke a key: every server refuses it within two seconds. This cannot be undone.
+
+    \b
+    copilot-runtime keys revoke cpk_0123456789abcdef
+    copilot-runtime keys revoke ci
+    """
+
+    async def work(keys: "KeyStore") -> "ApiKey":
+        found = _find(await keys.list_keys(), key)
+        await keys.revoke(found.id, time.time())
+        return found
+
+    settings = load_command_settings(program, config, has_notice=store is None)
+    found = _run(settings, store, work)
+    record_command(settings, "keys.revoke", _describe_rights(found))
+    was = "was revoked before" if found.revoked_at is not None else "is revoked"
+    typer.echo(f"{found.prefix} ({found.name}) {was}.")
+
+
+def _run(settings: "Settings", store: str | None, work: "Callable[[KeyStore], Awaitable[T]]") -> T:
+    from copilot_runtime.extensions.access.api_keys.store import build_key_store, choose_address
+
+    async def run() -> T:
+        keys = build_key_store(store or choose_address(settings))
+        try:
+            return await work(keys)
+        finally:
+            await keys.aclose()
+
+    return asyncio.run(run())
+
+
+def _describe_place(settings: "Settings", store: str | None) -> str:
+    """Return where keys are: a path, or whose database. Addresses may have a password."""
+    from copilot_runtime.extensions.access.api_keys.store import choose_address
+
+    kind, _, path = (store or choose_address(settings)).partition(":")
+    if kind == "sqlite":
+        return str(Path(path[3:] if path.startswith("///") else path).absolute())
+    if store or settings.api_keys.store:
+        return f"the database of {'--store' if store else 'api_keys.store'}"
+    return "the database of the threads"
+
+
+def _describe_rights(key: "ApiKey") -> str:
+    """Return whose a key is, and what it may do, in a line for the audit log."""
+    tenant = f", tenant {key.tenant}" if key.tenant else ""
+    scopes = "all" if key.scopes is None else ",".join(key.scopes)
+    return (
+        f"{key.prefix} ({key.name}) of {key.user}{tenant}, roles {','.join(key.roles) or 'none'}, "
+        f"scopes {scopes}, expires {_format_time(key.expires_at) or 'never'}"
+    )
+
+
+def _find(keys: "Any", text: str) -> "ApiKey":
+    """Return the key that a text means. Raises `NotFound`, and for a name that several have."""
+    prefix = "_".join(text.split("_")[:2])  # somebody may have the whole key at hand
+    found = [key for key in keys if prefix in (key.prefix, key.id)]
+    found = found or [key for key in keys if key.name == text and key.revoked_at is None]
+    if not found:
+        name = prefix if text.startswith("cpk_") else text
+        raise NotFound(
+            f"There is no key {name[:100]!r}: `copilot-runtime keys list --all` has all."
+        )
+    if len(found) > 1:
+        raise NotFound(
+            f"{len(found)} keys are called {text!r}. Write which: "
+            f"{', '.join(key.prefix for key in found)}."
+        )
+    return found[0]
+
+
+def _check(
+    name: str,
+    user: str | None,
+    tenant: str,
+    roles: list[str],
+    scopes: list[str],
+    settings: "Settings",
+) -> None:
+    """Raise `ConfigurationFailed` for a key that could not be used."""
+    from copilot_runtime.api.identity import TENANT_PREFIX, Identity, is_tenant
+    from copilot_runtime.base.errors import Misuse
+    from copilot_runtime.extensions.access.settings import ROLES, check_scopes
+    from copilot_runtime.threads.validation import check_id, check_owner
+
+    if not name.strip() or len(name) > _LONGEST_NAME or name.startswith("cpk_"):
+        raise ConfigurationFailed(
+            f"{name[:60]!r} cannot be the name of a key.",
+            hint=f"Write what it is for, such as ci: at most {_LONGEST_NAME} characters.",
+        )
+    every = {**ROLES, **settings.access.roles}
+    if missing := [role for role in roles if role not in every]:
+        raise ConfigurationFailed(
+            f"There is no role {missing[0]!r}.", hint=f"There are {', '.join(every)}."
+        )
+    if tenant and not is_tenant(tenant):
+        raise ConfigurationFailed(
+            f"{tenant[:60]!r} cannot be a tenant.", hint="It has letters, digits and . _ -"
+        )
+    try:
+        check_scopes(scopes)
+        check_id("name", name)
+        check_owner("user", Identity(user=user or "-", tenant=tenant).owner or "")
+    except (Misuse, ValueError) as error:
+        raise ConfigurationFailed(f"The key was not made: {error}.") from None
+    if user == "" or (user or "").startswith((TENANT_PREFIX, "service:", "key:")):
+        raise ConfigurationFailed(
+            f"{user!r} cannot be a user.", hint="Leave --user out for a key that is its own user."
+        )
+
+
+def _read_end(text: str, now: float) -> float:
+    """Return when something ends, in seconds since 1970. Raises `ConfigurationFailed`."""
+    if found := _SPAN.fullmatch(text):
+        end = now + int(found["count"]) * _UNITS[found["unit"]]
+    else:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise ConfigurationFailed(
+                f"{text!r} is no end.",
+                hint="Write 12h, 90d, 8w, 1y, or a date such as 2027-01-31.",
+            ) from None
+        end = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if end <= now:
+        raise ConfigurationFailed(f"{text!r} is over.", hint="Write an end that is to come.")
+    if end > _LATEST:
+        raise ConfigurationFailed(
+            f"{text!r} is later than any date.", hint="Leave --expires out for a key without end."
+        )
+    return end
+
+
+def _encode(key: "ApiKey", now: float) -> dict[str, Any]:
+    """Return what may be shown of a key."""
+    return {
+        "prefix": key.prefix,
+        "name": key.name,
+        "user": key.user,
+        "tenant": key.tenant,
+        "roles": [*key.roles],
+        "scopes": None if key.scopes is None else [*key.scopes],
+        "created_at": _format_time(key.created_at),
+        "expires_at": _format_time(key.expires_at),
+        "used_at": _format_time(key.used_at),
+        "revoked_at": _format_time(key.revoked_at),
+        "state": key.describe_state(now),
+    }
+
+
+def _format_time(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,0 +1,106 @@
+"""What there is to know of access: of whoever asks, and, for operators, of everybody."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import SCOPES
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.extensions.access.api_keys.key import ApiKey
+from copilot_runtime.extensions.access.authentication.chain import SchemeChain
+from copilot_runtime.extensions.access.limits.limiter import Limiter, LimitStatus
+from copilot_runtime.extensions.access.settings import ROLES
+
+_MOST_KEYS = 1_000
+
+
+class AccessReport:
+    """Describes the ways to sign in, roles, keys and limits of a server. No secret is in it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        schemes: SchemeChain | None = None,
+        limiter: Limiter | None = None,
+        has_hook: bool = False,
+    ) -> None:
+        self._settings = settings
+        self._schemes = schemes
+        self._limiter = limiter
+        self._has_hook = has_hook
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has to sign in."""
+        has_login = self._schemes is not None or self._has_hook
+        return not has_login or (self._schemes is not None and self._settings.access.anonymous)
+
+    async def describe_caller(self, caller: Caller, *, is_operator: bool) -> Mapping[str, Any]:
+        """Return who somebody is, what they may do, and how much of their limits is used."""
+        identity = caller.identity
+        statuses = await self._limiter.list_statuses(identity, caller.user) if self._limiter else ()
+        return {
+            "user": identity.user,
+            "tenant": identity.tenant or None,
+            "owner": caller.user,
+            "roles": [*identity.roles],
+            "unknown_roles": self._settings.access.list_unknown(identity.roles),
+            "scopes": sorted(identity.permissions),
+            "method": identity.method or None,
+            "key": identity.key or None,
+            "is_operator": is_operator,
+            "limits": [describe_status(status) for status in statuses],
+        }
+
+    async def describe_server(self) -> Mapping[str, Any]:
+        """Return what an operator may know. Raises `StoreFailed`."""
+        access = self._settings.access
+        roles = {**ROLES, **access.roles}
+        keys = await self._list_keys()
+        return {
+            "is_open": self.is_open,
+            "ways": [*(self._schemes.names if self._schemes else ()), *self._name_hook()],
+            "scopes": SCOPES,
+            "roles": {name: sorted(access.find_scopes([name])) for name in roles},
+            "default_roles": [*access.default_roles],
+            "operators": [*self._settings.telemetry.operators],
+            "limits": self._list_limits(),
+            "audit": bool(self._settings.audit.file),
+            "keys": [describe_key(key, time.time()) for key in keys[-_MOST_KEYS:]],
+            "key_count": len(keys),
+        }
+
+    def _name_hook(self) -> Sequence[str]:
+        return ["authenticate"] if self._has_hook else []
+
+    async def _list_keys(self) -> Sequence[ApiKey]:
+        if self._schemes is None or "api_keys" not in self._schemes.names:
+            return ()
+        from copilot_runtime.extensions.access.authentication.api_keys import ApiKeyScheme
+
+        scheme = self._schemes.find_scheme(ApiKeyScheme)
+        return await scheme.store.list_keys() if isinstance(scheme, ApiKeyScheme) else ()
+
+    def _list_limits(self) -> Mapping[str, Any]:
+        values = self._settings.limits.model_dump(exclude={"store"})
+        return {
+            name: [*value] if isinstance(value, tuple) else value
+            for name, value in values.items()
+            if value
+        }
+
+
+def describe_status(status: LimitStatus) -> Mapping[str, Any]:
+    """Return a limit and how much of it is used."""
+    return {**status._asdict(), "seconds_left": round(status.seconds_left)}
+
+
+def describe_key(key: ApiKey, now: float) -> Mapping[str, Any]:
+    """Return what may be seen of a key: neither its secret nor the hash of it."""
+    fields = asdict(key)
+    for name in ("salt", "hash", "id"):
+        del fields[name]
+    return {"prefix": key.prefix, **fields, "state": key.describe_state(now)}

@@ -1,0 +1,400 @@
+"""Limits of users, tenants and API keys: checked before, counted after."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from decimal import Decimal
+from math import ceil
+from typing import Any, Literal, NamedTuple, NoReturn
+
+from copilot_runtime.api.events import Usage
+from copilot_runtime.api.identity import Identity, split_owner
+from copilot_runtime.base.concurrency import has_running_loop, retrieve_exception
+from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.base.outages import LineLimit
+from copilot_runtime.extensions.access.limits.counters import (
+    Counters,
+    CountersFailed,
+    MemoryCounters,
+    Place,
+)
+from copilot_runtime.extensions.access.limits.leases import LEASE_SECONDS, Leases
+from copilot_runtime.extensions.access.limits.settings import LimitSettings, parse_rate
+from copilot_runtime.extensions.access.limits.throttle import Throttle
+from copilot_runtime.security.addresses import find_network
+
+logger = logging.getLogger(__name__)
+
+Kind = Literal["requests", "runs", "tokens", "dollars"]
+Level = Literal["user", "tenant", "key"]
+
+_KINDS: Sequence[Kind] = ("requests", "runs", "tokens", "dollars")
+_SPENT: Sequence[Kind] = ("tokens", "dollars")
+"""What is counted when a run has ended."""
+_LEVELS: Sequence[Level] = ("user", "tenant", "key")
+_MICRO = 1_000_000
+"""Money is counted in millionths of a dollar: counters have whole numbers."""
+_MOST_CONTINUATIONS = 20
+"""Continuations for each question that a limit allows: that it is one, the client says."""
+_RUN_RETRY = 5.0
+"""Seconds after which a place may be free; nobody knows."""
+
+Price = Callable[[Usage], Awaitable[Decimal | None]]
+"""Returns what a model's answer has cost in US dollars, if that is known."""
+
+
+class QuotaExceeded(LimitExceeded):
+    """Somebody has asked too often, or for too much. `retry_after` is in seconds."""
+
+    status_code = 429
+    error_type = "RATE_LIMITED"
+    is_logged = True
+
+    def __init__(self, message: str, *, retry_after: float, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = max(1, ceil(retry_after))
+
+
+class Subject(NamedTuple):
+    """Whose limits count: a user, a tenant, or a key, by its name."""
+
+    level: Level
+    name: str
+
+
+class Rule(NamedTuple):
+    """So much of something in so many seconds."""
+
+    amount: float
+    seconds: int
+    text: str
+
+
+class LimitStatus(NamedTuple):
+    """How much somebody has used of a limit, which is for a time of so many `seconds`.
+
+    Of `runs_at_once`, these are the runs under way, and `seconds` and `seconds_left` are 0.
+    """
+
+    level: Level
+    kind: str
+    used: float
+    limit: float
+    seconds: int
+    seconds_left: float
+
+
+class Limiter:
+    """Knows the limits of the settings, and counts by `counters`.
+
+    If nothing can be counted, everybody may go on, and the log says so: limits protect from too
+    much, and an outage of Redis is not too much.
+    """
+
+    def __init__(
+        self,
+        settings: LimitSettings,
+        counters: Counters | None = None,
+        *,
+        price: Price | None = None,
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> None:
+        self._counters = counters or MemoryCounters()
+        self._price = price
+        self._leases = Leases(self._counters, self._warn, lease_seconds)
+        self._rules: dict[tuple[Kind, Level], Sequence[Rule]] = {}
+        for kind in _KINDS:
+            for level in _LEVELS:
+                texts: Sequence[str] = getattr(settings, f"{kind}_per_{level}")
+                if texts:
+                    self._rules[kind, level] = _build_rules(texts)
+        self._at_once: dict[Level, int] = {
+            level: most
+            for level in _LEVELS
+            if (most := getattr(settings, f"runs_at_once_per_{level}"))
+        }
+        self._throttle = Throttle()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._line_limit = LineLimit()
+
+    @property
+    def limits_requests(self) -> bool:
+        """Whether requests are limited at all."""
+        return any(kind == "requests" for kind, _ in self._rules)
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether it matters what a run has used."""
+        return any(kind in _SPENT for kind, _ in self._rules)
+
+    @property
+    def counts_dollars(self) -> bool:
+        """Whether prices have to be known."""
+        return any(kind == "dollars" for kind, _ in self._rules)
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether anything is limited."""
+        return bool(self._rules or self._at_once)
+
+    async def check_request(self, identity: Identity) -> None:
+        """Count a request. Raises `QuotaExceeded` for one too many, and later if many follow."""
+        for subject in find_subjects(identity, identity.owner):
+            for rule in self._rules.get(("requests", subject.level), ()):
+                count = await self._add(_name("requests", subject, rule), 1, rule.seconds)
+                if count is not None and count[0] > rule.amount:
+                    await self._refuse(
+                        subject,
+                        f"{_SUBJECTS[subject.level]} sent more than "
+                        f"{_spell_amount(rule.amount, 'request')} in {_spell(rule.seconds)}. "
+                        f"Please try again in {_spell(count[1])}.",
+                        retry_after=count[1],
+                        hint=f"The setting limits.requests_per_{subject.level} is {rule.text}.",
+                    )
+
+    async def admit_run(
+        self, identity: Identity, owner: str | None, run: str, *, is_continuation: bool = False
+    ) -> Callable[[], None]:
+        """Take a place for a run, and return what gives it back. Raises `QuotaExceeded`.
+
+        A run is counted as a question, unless it goes on with the answer to one.
+        """
+        subjects = [*find_subjects(identity, owner)]
+        for subject in subjects:
+            await self._check_spent(subject)
+            if not is_continuation:
+                await self._check_runs(subject)
+        places: list[Place] = []
+        release = self._build_release(places)
+        try:
+            full = await self._find_full(subjects, places, run)
+            for subject in subjects if full is None else ():
+                await self._count_run(subject, is_continuation=is_continuation)
+        except BaseException:  # whoever leaves meanwhile takes no place with them
+            release()
+            raise
+        if full is not None:
+            release()
+            most = self._at_once[full.level]
+            await self._refuse(
+                full,
+                f"{_SUBJECTS[full.level]} {_count(most, 'answer')} under way, and no more "
+                "are possible at one time. Please wait for one to end, or stop it.",
+                retry_after=_RUN_RETRY,
+                hint=f"The setting limits.runs_at_once_per_{full.level} is {most}.",
+            )
+        return release
+
+    def hold_place(self, identity: Identity, owner: str | None, holder: str) -> Callable[[], None]:
+        """Take a place for what goes on, if none is left, too; return what gives it back."""
+        places = [
+            Place(_name_places(subject), holder)
+            for subject in find_subjects(identity, owner)
+            if subject.level in self._at_once
+        ]
+        for place in places:
+            self._leases.hold(place)
+        return self._build_release(places)
+
+    async def _check_runs(self, subject: Subject) -> None:
+        """Raise `QuotaExceeded` for a question too many, before others of its limits count it."""
+        for rule in self._rules.get(("runs", subject.level), ()):
+            count, left = await self._read(_name("runs", subject, rule))
+            if count >= rule.amount:
+                await self._refuse_run(subject, rule, left)
+
+    async def _count_run(self, subject: Subject, *, is_continuation: bool) -> None:
+        kind, most = ("continuations", _MOST_CONTINUATIONS) if is_continuation else ("runs", 1)
+        for rule in self._rules.get(("runs", subject.level), ()):
+            count = await self._add(_name(kind, subject, rule), 1, rule.seconds)
+            if count is not None and count[0] > most * rule.amount:
+                await self._refuse_run(subject, rule, count[1])
+
+    async def _refuse_run(self, subject: Subject, rule: Rule, left: float) -> NoReturn:
+        await self._refuse(
+            subject,
+            f"{_SUBJECTS[subject.level]} asked {_spell_amount(rule.amount, 'question')} in "
+            f"{_spell(rule.seconds)}, and no more are possible. "
+            f"Please try again in {_spell(left)}.",
+            retry_after=left,
+            hint=f"The setting limits.runs_per_{subject.level} is {rule.text}.",
+        )
+
+    async def count_usage(
+        self, identity: Identity, owner: str | None, usages: Sequence[Usage]
+    ) -> None:
+        """Count what a run has used: by then it has ended, and crosses a limit at most once."""
+        tokens = sum((usage.input_tokens or 0) + (usage.output_tokens or 0) for usage in usages)
+        dollars = Decimal(0)
+        if self._price is not None and self.counts_dollars:
+            for usage in usages:
+                dollars += await self._price(usage) or Decimal(0)
+        await self._count(identity, owner, tokens, dollars)
+
+    def count_usage_soon(self, identity: Identity, owner: str | None, usage: Usage) -> None:
+        """Count what a run has used and no event of it says."""
+        if has_running_loop():  # else the run was left behind, and is only collected
+            self._spawn(self.count_usage(identity, owner, [usage]), "count usage")
+
+    def count_soon(self, owner: str | None, tokens: int, dollars: float) -> None:
+        """Count what was used for somebody beside their runs."""
+        tenant, _ = split_owner(owner)
+        work = self._count(Identity(tenant=tenant), owner, tokens, Decimal(str(dollars)))
+        self._spawn(work, "count usage")
+
+    async def _count(
+        self, identity: Identity, owner: str | None, tokens: int, dollars: Decimal
+    ) -> None:
+        amounts: dict[Kind, int] = {"tokens": tokens, "dollars": ceil(dollars * _MICRO)}
+        for subject in find_subjects(identity, owner):
+            for kind, amount in amounts.items():
+                for rule in self._rules.get((kind, subject.level), ()):
+                    if amount:
+                        await self._add(_name(kind, subject, rule), amount, rule.seconds)
+
+    async def list_statuses(self, identity: Identity, owner: str | None) -> Sequence[LimitStatus]:
+        """Return how much somebody has used of each of their limits."""
+        found: list[LimitStatus] = []
+        for subject in find_subjects(identity, owner):
+            for kind in _KINDS:
+                for rule in self._rules.get((kind, subject.level), ()):
+                    amount, left = await self._read(_name(kind, subject, rule))
+                    used = amount / _MICRO if kind == "dollars" else amount
+                    limit = (rule.amount, rule.seconds)
+                    found.append(LimitStatus(subject.level, kind, used, *limit, left))
+            if (most := self._at_once.get(subject.level)) is not None:
+                runs = await self._count_places(subject)
+                found.append(LimitStatus(subject.level, "runs_at_once", runs, most, 0, 0.0))
+        return found
+
+    async def aclose(self) -> None:
+        """Give all places back. The counters are closed by whoever made them."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._leases.aclose()
+
+    async def _find_full(
+        self, subjects: Sequence[Subject], places: list[Place], run: str
+    ) -> Subject | None:
+        """Take a place of each subject, which is noted first; return one that has none left."""
+        for subject in subjects:
+            if (most := self._at_once.get(subject.level)) is None:
+                continue
+            places.append(Place(_name_places(subject), run))
+            if not await self._leases.take(places[-1], most):
+                return subject
+        return None
+
+    async def _check_spent(self, subject: Subject) -> None:
+        for kind in _SPENT:
+            for rule in self._rules.get((kind, subject.level), ()):
+                amount, left = await self._read(_name(kind, subject, rule))
+                used = amount / _MICRO if kind == "dollars" else amount
+                if used < rule.amount:
+                    continue
+                what = "token" if kind == "tokens" else "US dollar"
+                await self._refuse(
+                    subject,
+                    f"{_SUBJECTS[subject.level]} used up {_spell_amount(rule.amount, what)} in "
+                    f"{_spell(rule.seconds)}. Please try again in {_spell(left)}.",
+                    retry_after=left,
+                    hint=f"The setting limits.{kind}_per_{subject.level} is {rule.text}.",
+                )
+
+    async def _refuse(
+        self, subject: Subject, message: str, *, retry_after: float, hint: str
+    ) -> NoReturn:
+        """Raise `QuotaExceeded`, and later if many follow: refusals cost others their time, too."""
+        name = f"{subject.level}:{subject.name}"
+        await self._throttle.hold_back(name, f"{message} {hint}")
+        raise QuotaExceeded(message, retry_after=retry_after, hint=hint)
+
+    def _build_release(self, places: Sequence[Place]) -> Callable[[], None]:
+        def release() -> None:
+            for place in places:
+                self._leases.give_back(place)
+
+        return release
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(retrieve_exception)
+
+    async def _add(self, name: str, amount: int, seconds: int) -> tuple[int, float] | None:
+        try:
+            return await self._counters.add(name, amount, seconds)
+        except CountersFailed as error:
+            self._warn(error)
+            return None
+
+    async def _read(self, name: str) -> tuple[int, float]:
+        try:
+            return await self._counters.read(name)
+        except CountersFailed as error:
+            self._warn(error)
+            return 0, 0.0
+
+    async def _count_places(self, subject: Subject) -> int:
+        try:
+            return await self._counters.count_places(_name_places(subject))
+        except CountersFailed as error:
+            self._warn(error)
+            return 0
+
+    def _warn(self, error: CountersFailed) -> None:
+        if self._line_limit.take():
+            logger.error("Limits are not counted, so that nobody is limited: %s", error)
+
+
+_SUBJECTS = {
+    "user": "You have",
+    "tenant": "Your organization has",
+    "key": "This API key has",
+}
+
+
+def find_subjects(identity: Identity, owner: str | None) -> Iterator[Subject]:
+    """Yield whose limits count for somebody; for nobody, it is their address."""
+    name = f"owner:{owner}" if owner is not None else f"address:{find_network(identity.address)}"
+    yield Subject("user", name)
+    if identity.tenant:
+        yield Subject("tenant", identity.tenant)
+    if identity.key:
+        yield Subject("key", identity.key)
+
+
+def _build_rules(texts: Sequence[str]) -> Sequence[Rule]:
+    """Return the rules of rates. Of several for the same time, which is counted once, the least."""
+    found: dict[int, Rule] = {}
+    for rule in (Rule(*parse_rate(text), text) for text in texts):
+        if rule.seconds not in found or rule.amount < found[rule.seconds].amount:
+            found[rule.seconds] = rule
+    return [*found.values()]
+
+
+def _name(kind: str, subject: Subject, rule: Rule) -> str:
+    return f"{kind}:{rule.seconds}:{subject.level}:{subject.name}"
+
+
+def _name_places(subject: Subject) -> str:
+    return f"runs:{subject.level}:{subject.name}"
+
+
+def _spell(seconds: float) -> str:
+    """Return a time in words: of a window, or until it ends."""
+    for unit, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= unit and (seconds >= 2 * unit or seconds % unit == 0):
+            return _count(ceil(seconds / unit), name)
+    return _count(max(1, ceil(seconds)), "second")
+
+
+def _spell_amount(amount: float, name: str) -> str:
+    """Return an amount in words: `2,000,000 tokens`, `0.01 US dollars`."""
+    digits = f"{amount:,.6f}".rstrip("0").rstrip(".")
+    return f"{digits} {name}{'' if amount == 1 else 's'}"
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}{'' if number == 1 else 's'}"

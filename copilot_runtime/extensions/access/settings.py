@@ -1,0 +1,234 @@
+"""The sections of the settings for who may come in, what they may do, and how much of it."""
+
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_network
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from copilot_runtime.api.identity import SCOPES
+from copilot_runtime.config.secret_checks import check_key, check_secrets
+from copilot_runtime.config.section import SecondsOrNone, Section, Words, read_object
+from copilot_runtime.config.store_url import check_store_url
+
+ROLES: Mapping[str, Sequence[str]] = {
+    "operator": ("*",),
+    "user": ("runs:start", "threads:read", "threads:write", "data:read", "data:write"),
+    "reader": ("threads:read", "data:read"),
+}
+"""The roles that are there without a setting; `*` is every scope."""
+
+_STORE = r"(sqlite:.|postgres(ql)?://.)"
+_ALGORITHMS = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512"),
+)
+
+
+def _check_roles(roles: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return roles with their scopes as lists. Raises `ValueError` for a scope that is none."""
+    found: dict[str, Sequence[str]] = {}
+    for name, value in roles.items():
+        scopes = value.split(",") if isinstance(value, str) else value
+        if not isinstance(scopes, list | tuple):
+            raise ValueError(f"the role {name!r} is no list of scopes, such as [threads:read]")
+        found[name] = check_scopes([str(scope).strip() for scope in cast("list[Any]", scopes)])
+    return found
+
+
+def check_scopes(scopes: Sequence[str]) -> Sequence[str]:
+    """Return scopes. Raises `ValueError` for one that is none."""
+    for scope in scopes:
+        if scope != "*" and scope not in SCOPES:
+            raise ValueError(f"{scope!r} is no scope: there are {', '.join(SCOPES)}, and *")
+    return tuple(scopes)
+
+
+def _check_networks(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        if text != "unix":
+            try:
+                ip_network(text)
+            except ValueError as error:
+                raise ValueError(
+                    f"{error}: write an address or a network, such as 10.0.0.0/8, or unix"
+                ) from None
+    return texts
+
+
+def _check_algorithms(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name not in _ALGORITHMS:
+            raise ValueError(f"{name!r} is not accepted: there are {', '.join(_ALGORITHMS)}")
+    return names
+
+
+def _lower(text: str) -> str:
+    return text.strip().lower()
+
+
+Header = Annotated[str, AfterValidator(_lower)]
+
+
+class AccessSettings(Section):
+    """Who may come in by the settings alone, and what they may do."""
+
+    authenticate: Words = Field(
+        default=(),
+        description="How people and programs sign in: api_keys, jwt, proxy, service_tokens, or "
+        "names of plugins. Empty: nobody has to.",
+    )
+    anonymous: bool = Field(
+        default=False,
+        description="Whether requests without a credential are answered: they are nobody's.",
+    )
+    roles: Annotated[
+        Mapping[str, Any], BeforeValidator(read_object), AfterValidator(_check_roles)
+    ] = Field(
+        default={},
+        description="Roles and their scopes, beside operator, user and reader; as JSON in the "
+        "environment.",
+    )
+    default_roles: Words = Field(
+        default=("user",), description="Roles of those whose credential names none."
+    )
+
+    @field_validator("default_roles")
+    @classmethod
+    def _check_default_roles(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if "roles" in info.data:  # else they are wrong themselves, which is said instead
+            every = {**ROLES, **info.data["roles"]}
+            if unknown := [name for name in names if name not in every]:
+                raise ValueError(f"{unknown[0]!r} is no role: there are {', '.join(every)}")
+        return names
+
+    def find_scopes(self, roles: Sequence[str]) -> frozenset[str]:
+        """Return what roles allow; one that is not known allows nothing."""
+        every = {**ROLES, **self.roles}
+        scopes = {scope for role in roles for scope in every.get(role, ())}
+        return frozenset(SCOPES) if "*" in scopes else frozenset(scopes)
+
+    def list_unknown(self, roles: Sequence[str]) -> Sequence[str]:
+        """Return the roles that neither this program nor the settings know."""
+        return [role for role in roles if role not in ROLES and role not in self.roles]
+
+
+class ApiKeySettings(Section):
+    """Keys for programs, made by `copilot-runtime keys create`."""
+
+    store: Annotated[
+        str,
+        Field(pattern=f"^({_STORE}.*)?$"),
+        AfterValidator(check_store_url),
+    ] = Field(
+        default="",
+        description="Where keys, and used tokens of services, are: sqlite:PATH or postgresql://... "
+        "Empty: access.db beside the threads, or their database.",
+        repr=False,  # it may hold a password
+    )
+    header: Header = Field(
+        default="x-api-key", description="Header that may have a key, beside authorization."
+    )
+
+
+class JwtSettings(Section):
+    """Signed tokens of an identity provider (OpenID Connect), or of an application of yours."""
+
+    issuer: str = Field(
+        default="",
+        description="The claim iss of tokens; their keys are found below it by OpenID Connect.",
+    )
+    jwks: str = Field(
+        default="",
+        description="URL or file of the keys (JWKS), relative to the working directory. Empty: "
+        "what the issuer says.",
+    )
+    audience: Words = Field(
+        default=(), description="Values of the claim aud that are accepted: at least one of them."
+    )
+    algorithms: Annotated[Words, AfterValidator(_check_algorithms)] = Field(
+        default=("RS256", "ES256", "EdDSA"), description="Algorithms that are accepted."
+    )
+    secret: Annotated[str, AfterValidator(check_key)] = Field(
+        default="",
+        description="Key of tokens with HS256, which is then all that has to be in algorithms.",
+        repr=False,
+    )
+    leeway: SecondsOrNone = Field(
+        default=30, description="Seconds by which clocks may differ for exp, nbf and iat."
+    )
+    keys_ttl: SecondsOrNone = Field(
+        default=3600, description="Seconds after which keys of a URL are read again."
+    )
+    user_claim: str = Field(default="sub", min_length=1, description="Claim with the user's id.")
+    tenant_claim: str = Field(
+        default="", description="Claim with the tenant, such as org_id. Empty: there are none."
+    )
+    roles_claim: str = Field(
+        default="roles", description="Claim with the roles; dots lead into objects."
+    )
+    scopes_claim: str = Field(
+        default="", description="Claim that limits the token to scopes of ours. Empty: none does."
+    )
+
+    @model_validator(mode="after")
+    def _fit(self) -> "JwtSettings":
+        shared = [name for name in self.algorithms if name.startswith("HS")]
+        if shared and not self.secret:
+            raise ValueError(f"{shared[0]} needs jwt.secret")
+        if self.secret and not shared:
+            raise ValueError("jwt.secret is set: name HS256 in jwt.algorithms")
+        return self
+
+
+class ProxySettings(Section):
+    """Proxies before this server, and those among them that sign people in by headers."""
+
+    addresses: Annotated[Words, AfterValidator(_check_networks)] = Field(
+        default=(),
+        description="Addresses and networks of proxies whose X-Forwarded-For is believed, such as "
+        "10.0.0.0/8; unix for a socket.",
+    )
+    sign_in_addresses: Annotated[Words, AfterValidator(_check_networks)] = Field(
+        default=(),
+        description="Those of proxies that sign people in, and set the headers below themselves. "
+        "Nobody else's count.",
+    )
+    user_header: Header = Field(
+        default="x-forwarded-user", min_length=1, description="Header with the user's id."
+    )
+    tenant_header: Header = Field(default="", description="Header with the tenant. Empty: none.")
+    roles_header: Header = Field(
+        default="", description="Header with the roles, separated by commas. Empty: none."
+    )
+
+    @property
+    def forwarders(self) -> tuple[str, ...]:
+        """The addresses of all proxies that say for whom they ask."""
+        return (*self.addresses, *self.sign_in_addresses)
+
+
+class ServiceTokenSettings(Section):
+    """Tokens by which services of one operator know each other."""
+
+    secrets: Annotated[Words, AfterValidator(check_secrets)] = Field(
+        default=(),
+        description="Secrets of 32 characters or more; the first one signs, all are accepted.",
+        repr=False,
+    )
+    form: Literal["bound", "simple"] = Field(
+        default="bound",
+        description="Whether a token is for one method and one body, once; simple: for all, as in "
+        "Copilot-LD.",
+    )
+    lifetime: Annotated[float, Field(gt=0, le=3600)] = Field(
+        default=60, description="Seconds for which a token is good."
+    )
+    roles: Words = Field(default=("user",), description="Roles of services.")

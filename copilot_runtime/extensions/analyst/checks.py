@@ -1,0 +1,343 @@
+"""Looks for what may be wrong with a result, by bounded queries: a sentence for each."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlglot import exp
+
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.extensions.analyst.results import Fix, Table
+from copilot_runtime.extensions.analyst.sql.repair.context import (
+    RepairContext,
+    Source,
+    find_source,
+    list_sources,
+    to_sql,
+)
+from copilot_runtime.extensions.analyst.sql.repair.nulls import build_null_counts
+
+FEW_ROWS = 5
+"""An average over fewer values is told."""
+SECONDS = 2.0
+"""How long all checks of a result may take."""
+
+_MOST_QUERIES = 8
+_MOST_COLUMNS = 5
+
+Run = Callable[[exp.Expr], Awaitable[Table]]
+"""Runs a query of ours, guarded as its person's own, and returns a few rows."""
+
+
+async def check_result(
+    tree: exp.Expr,
+    table: Table,
+    *,
+    context: RepairContext,
+    run: Run | None = None,
+    fixes: Sequence[Fix] = (),
+) -> Sequence[str]:
+    """Return what may be wrong with a result.
+
+    Args:
+        tree: The query, before row filters.
+        table: Its rows.
+        context: The names and types that there are.
+        run: Measures in the data; without it, only the rows are looked at.
+        fixes: What was repaired in the query.
+    """
+    found = [*_check_rows(tree, table)]
+    found += [
+        f"{fix.nulls:,} {'value' if fix.nulls == 1 else 'values'} of {fix.before!r} did not "
+        "convert and count as NULL."
+        for fix in fixes
+        if fix.nulls
+    ]
+    if run is not None and isinstance(tree, exp.Select):
+        measure = _Measure(tree, context, run, {fix.after for fix in fixes})
+        try:
+            async with asyncio.timeout(SECONDS):
+                async for sentence in measure.list_findings():
+                    found.append(sentence)
+        except TimeoutError:
+            pass  # what was found so far is told
+    return list(dict.fromkeys(found))
+
+
+def _check_rows(tree: exp.Expr, table: Table) -> Iterator[str]:
+    rows = table.rows
+    if not rows:
+        where = tree.args.get("where")
+        condition = f": none fulfils {to_sql(where.this)}" if isinstance(where, exp.Where) else ""
+        yield f"The result is empty{condition}."
+        return
+    empty = [
+        column.name
+        for at, column in enumerate(table.columns)
+        if all(row[at] is None for row in rows)
+    ]
+    if empty:
+        names = ", ".join(map(repr, empty[:_MOST_COLUMNS]))
+        yield f"Every value of {names} is NULL."
+    limit = _read_limit(tree)
+    if table.is_truncated:
+        yield f"Only the first {len(rows):,} rows were fetched; there are more."
+    elif limit is not None and len(rows) == limit > 1:
+        order = "" if tree.args.get("order") else ", and without ORDER BY it is any of them"
+        yield f"LIMIT {limit:,} may have cut the result{order}."
+
+
+def _read_limit(tree: exp.Expr) -> int | None:
+    limit = tree.args.get("limit")
+    value = limit.expression if isinstance(limit, exp.Limit) else None
+    return int(value.name) if isinstance(value, exp.Literal) and value.name.isdigit() else None
+
+
+class _Key(NamedTuple):
+    """The columns by which one side of a join is matched."""
+
+    alias: str
+    table: str
+    columns: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{self.table}.{name}" for name in self.columns)
+
+
+class _Measure:
+    """Asks the data about one query."""
+
+    def __init__(
+        self, tree: exp.Select, context: RepairContext, run: Run, repairs: set[str]
+    ) -> None:
+        self._tree = tree
+        self._context = context
+        self._run = run
+        self._repairs = repairs
+        self._queries = 0
+
+    async def list_findings(self) -> AsyncIterator[str]:
+        """Yield what the data says, the most important first."""
+        for select in self._tree.find_all(exp.Select):
+            for join in select.args.get("joins") or []:
+                async for sentence in self._check_join(select, join):
+                    yield sentence
+        async for sentence in self._check_casts():
+            yield sentence
+        async for sentence in self._check_averages():
+            yield sentence
+        async for sentence in self._check_texts():
+            yield sentence
+
+    async def _check_join(self, select: exp.Select, join: exp.Join) -> AsyncIterator[str]:
+        keys = _read_keys(select, join, self._context)
+        if keys is None:
+            return
+        left, right = keys
+        most_left, most_right = await self._count_most(left), await self._count_most(right)
+        repeats_left, repeats_right = most_right > 1, most_left > 1
+        uses_left = _aggregates_of(select, left.alias, self._context)
+        uses_right = _aggregates_of(select, right.alias, self._context)
+        if repeats_left and repeats_right and _list_aggregates(select):
+            yield (
+                f"Neither {left} nor {right} is unique: the join combines up to "
+                f"{most_left:,} with up to {most_right:,} rows, so counts and sums may be too high."
+            )
+        elif repeats_left and uses_left:
+            yield _describe_fan_out(left, right, most_right)
+        elif repeats_right and uses_right:
+            yield _describe_fan_out(right, left, most_left)
+        if not join.side and join.kind in ("", "INNER"):
+            for one, other in ((left, right), (right, left)):
+                total, matched = await self._count_matches(one, other)
+                if total > matched:
+                    yield (
+                        f"The join leaves out {total - matched:,} of {total:,} rows of "
+                        f"{one.table!r}: {other.table!r} has no row for them."
+                    )
+
+    async def _count_most(self, key: _Key) -> int:
+        """Return how many rows have the same key, at most."""
+        columns = [exp.column(_quote(name)) for name in key.columns]
+        counts = exp.select(exp.alias_(exp.Count(this=exp.Star()), "n"))
+        counts = counts.from_(exp.Table(this=_quote(key.table))).where(
+            *(exp.Not(this=exp.Is(this=it.copy(), expression=exp.Null())) for it in columns)
+        )
+        counts = counts.group_by(*columns)
+        row = await self._ask(
+            exp.select(exp.Max(this=exp.column("n"))).from_(counts.subquery("keys"))
+        )
+        return int(row[0] or 0) if row else 0
+
+    async def _count_matches(self, key: _Key, other: _Key) -> tuple[int, int]:
+        """Return how many rows there are, and how many have a row on the other side."""
+        names = [f"k{at}" for at in range(len(key.columns))]
+        pairs = zip(other.columns, names, strict=True)
+        keys = exp.select(*(exp.alias_(exp.column(_quote(it)), name) for it, name in pairs))
+        keys = keys.from_(exp.Table(this=_quote(other.table))).distinct()
+        conditions = [
+            exp.EQ(
+                this=exp.column(_quote(column), table="rows_of"),
+                expression=exp.column(name, table="keys"),
+            )
+            for column, name in zip(key.columns, names, strict=True)
+        ]
+        query = exp.select(
+            exp.Count(this=exp.Star()), exp.Count(this=exp.column(names[0], table="keys"))
+        ).from_(exp.alias_(exp.Table(this=_quote(key.table)), "rows_of", table=True))
+        query = query.join(keys.subquery("keys"), on=exp.and_(*conditions), join_type="left")
+        row = await self._ask(query)
+        return (int(row[0]), int(row[1])) if row else (0, 0)
+
+    async def _check_casts(self) -> AsyncIterator[str]:
+        """Yield how many values the query's own TRY_CASTs make NULL."""
+        for text, query in build_null_counts(exp.select("1"), self._tree):
+            if text in self._repairs:
+                continue
+            row = await self._ask(query)
+            if row and row[0]:
+                values = "value does" if row[0] == 1 else "values do"
+                yield f"{int(row[0]):,} {values} not convert by {text} and count as NULL."
+
+    async def _check_averages(self) -> AsyncIterator[str]:
+        """Yield how many averages are over few values."""
+        averages = [it for it in _list_aggregates(self._tree) if isinstance(it, _MEANS)]
+        if not averages or self._tree.args.get("distinct"):
+            return
+        query = self._tree.copy()
+        count = exp.Count(this=averages[0].this.copy())
+        query.append("expressions", exp.alias_(count, "values_of_average"))
+        few = exp.LT(this=exp.column("values_of_average"), expression=exp.Literal.number(FEW_ROWS))
+        outer = exp.select(
+            exp.Count(this=exp.Star()), exp.CountIf(this=few), exp.Min(this=few.this.copy())
+        ).from_(query.subquery("averages"))
+        row = await self._ask(outer)
+        if not row or not row[1]:
+            return
+        if int(row[0]) == 1:
+            yield f"The average is over {int(row[2])} values only."
+        else:
+            yield (
+                f"{int(row[1]):,} of {int(row[0]):,} averages are over fewer than {FEW_ROWS} "
+                f"values, the smallest over {int(row[2])}."
+            )
+
+    async def _check_texts(self) -> AsyncIterator[str]:
+        """Yield columns of text that are compared as such, but hold numbers."""
+        for node in _list_aggregates(self._tree):
+            column = node.this
+            if not isinstance(node, _ORDERS) or not isinstance(column, exp.Column):
+                continue
+            source = find_source(column, self._context)
+            if source is None or source[2] != "VARCHAR" or source[1].table is None:
+                continue
+            value = exp.column(_quote(column.name))
+            number = exp.TryCast(this=value.copy(), to=exp.DataType.build("DOUBLE"))
+            row = await self._ask(
+                exp.select(exp.Count(this=value), exp.Count(this=number)).from_(
+                    exp.Table(this=_quote(source[1].table))
+                )
+            )
+            if row and int(row[1]) * 2 > int(row[0]):
+                yield (
+                    f"{column.name!r} is text and is compared as text, where '9' is more than "
+                    "'10': most of its values are numbers."
+                )
+
+    async def _ask(self, query: exp.Expr) -> Sequence[Any] | None:
+        """Return the first row of a query; None if it fails, or there were too many."""
+        if self._queries >= _MOST_QUERIES:
+            return None
+        self._queries += 1
+        try:
+            table = await self._run(query)
+        except CopilotError:
+            return None
+        return table.rows[0] if table.rows else None
+
+
+_MEANS = (exp.Avg, exp.Median, exp.Stddev, exp.StddevSamp, exp.Variance)
+_ORDERS = (exp.Max, exp.Min, exp.Median)
+_REPEATABLE = (exp.Sum, exp.Avg, exp.Count, exp.Median, exp.Stddev)
+
+
+def _describe_fan_out(one: _Key, other: _Key, most: int) -> str:
+    return (
+        f"{other} is not unique: the join repeats rows of {one.table!r} up to {most:,} times, so "
+        f"what is counted or summed of {one.table!r} may be too high."
+    )
+
+
+def _list_aggregates(select: exp.Select) -> Sequence[exp.AggFunc]:
+    """Return the aggregates of a SELECT itself, without those of subqueries."""
+    return [
+        node
+        for part in select.expressions
+        for node in part.find_all(exp.AggFunc)
+        if node.find_ancestor(exp.Select) is select
+    ]
+
+
+def _aggregates_of(select: exp.Select, alias: str, context: RepairContext) -> bool:
+    """Return whether values of one side of a join are summed, averaged or counted."""
+    for node in _list_aggregates(select):
+        if not isinstance(node, _REPEATABLE) or isinstance(node.this, exp.Distinct):
+            continue
+        for column in node.find_all(exp.Column):
+            found = find_source(column, context)
+            if found is not None and found[0] == alias:
+                return True
+    return False
+
+
+def _read_keys(
+    select: exp.Select, join: exp.Join, context: RepairContext
+) -> tuple[_Key, _Key] | None:
+    """Return the columns that a join compares, of the other table and of its own."""
+    sources = list_sources(select, context)
+    own = join.this.alias_or_name.casefold()
+    pairs = [*_list_pairs(join, own, sources, context)]
+    others = {left.table.casefold() for left, _ in pairs}
+    if len(others) != 1:
+        return None
+    other = others.pop()
+    tables = [sources[it].table if it in sources else None for it in (other, own)]
+    if tables[0] is None or tables[1] is None:
+        return None
+    return (
+        _Key(other, tables[0], tuple(left.name for left, _ in pairs)),
+        _Key(own, tables[1], tuple(right.name for _, right in pairs)),
+    )
+
+
+def _list_pairs(
+    join: exp.Join, own: str, sources: Mapping[str, Source], context: RepairContext
+) -> Iterator[tuple[exp.Column, exp.Column]]:
+    """Yield the columns that are to be equal: of another table, and of the one that is joined."""
+    using = join.args.get("using") or []
+    for name in using:
+        other = next((it for it in sources if it != own), "")
+        yield exp.column(name.name, table=other), exp.column(name.name, table=own)
+    condition = join.args.get("on")
+    parts = [*condition.flatten()] if isinstance(condition, exp.And) else [condition]
+    for part in parts:
+        if not isinstance(part, exp.EQ):
+            continue
+        sides = [_name_source(it, context) for it in (part.this, part.expression)]
+        left, right = sides
+        if left is None or right is None:
+            continue
+        if left.table == own and right.table != own:
+            left, right = right, left
+        if right.table == own and left.table != own:
+            yield left, right
+
+
+def _name_source(node: exp.Expr, context: RepairContext) -> exp.Column | None:
+    """Return a column with the alias of its table, in lower case."""
+    found = find_source(node, context) if isinstance(node, exp.Column) else None
+    return None if found is None else exp.column(node.name, table=found[0])
+
+
+def _quote(name: str) -> exp.Identifier:
+    return exp.to_identifier(name, quoted=True)

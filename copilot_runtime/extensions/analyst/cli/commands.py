@@ -1,0 +1,381 @@
+"""`copilot-runtime analyst`: set it up, ask, look at data, test answers, and edit its memory."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from copilot_runtime.base.jsonvalue import JsonObject, as_objects, get_text
+from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.extensions.knowledge.cli.knowledge import JsonOption, show_json, show_table
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from copilot_runtime.extensions.analyst.cli.client import AnalystClient
+
+T = TypeVar("T")
+
+analyst = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+memory = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+analyst.add_typer(memory, name="memory")
+
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        help="URL of a running server's runtime; without it, this command answers by itself.",
+        envvar="COPILOT_URL",
+    ),
+]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", help="Header of each request, as 'Name: value'."),
+]
+DataOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data",
+        "-d",
+        help="Data in place of the setting analyst.data: a CSV, Parquet or DuckDB file, a pattern "
+        "such as 'data/*.csv', or a postgresql:// address. May be given several times.",
+    ),
+]
+TableOption = Annotated[str, typer.Option("--table", help="Only what is about this table.")]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="As `copilot-runtime analyst memory list` shows it.")
+]
+
+_BAR = 24
+_LOOK_AGAIN = 0.3
+
+
+@analyst.callback()
+def start() -> None:
+    """Ask questions about data, and get answers that can be checked.
+
+    \b
+    copilot-runtime analyst ask 'Which region sells most?' --data sales.csv
+    copilot-runtime analyst datasets --data sales.csv
+    copilot-runtime analyst init
+
+    The analyst reads CSV, Parquet and DuckDB files and PostgreSQL databases. It never writes into
+    them. `pip install 'copilot-runtime[analyst]'` brings what it needs.
+    """
+
+
+@analyst.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where the files are written.")] = Path(
+        "custom/config"
+    ),
+) -> None:
+    """Write commented examples of the files that teach the analyst. Overwrites nothing.
+
+    \b
+    copilot-runtime analyst init
+    copilot-runtime analyst init deploy/analyst
+
+    schema_hints.yaml says what columns mean, metric_catalog.yaml defines metrics, sql_examples/ has
+    questions with their SQL, skills/ has instructions for some questions, and tests/ has questions
+    with the right answers. None is required.
+    """
+    from copilot_runtime.extensions.analyst.cli.files import SETTINGS, write_examples
+
+    for path, is_new in write_examples(folder):
+        typer.echo(f"{'wrote' if is_new else 'kept '}  {path}")
+    place = "" if folder == Path("custom/config") else f"\n  folder: {folder}"
+    typer.echo(f"\nWhat copilot.yml needs, with your data:\n\n{SETTINGS}{place}")
+
+
+@analyst.command()
+def ask(
+    question: Annotated[
+        str | None, typer.Argument(help="The question; by default, what is piped in.")
+    ] = None,
+    url: UrlOption = None,
+    data: DataOption = None,
+    agent: Annotated[
+        str, typer.Option(help="Name of the agent on that server: its setting analyst.name.")
+    ] = "analyst",
+    header: HeaderOption = None,
+    png: Annotated[
+        Path | None, typer.Option("--png", help="Write the chart into this file.")
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Approve what asks for it, such as to save rows.")
+    ] = False,
+    as_json: JsonOption = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Write the last table as CSV, and nothing else.")
+    ] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Ask a question, and watch how it is answered.
+
+    \b
+    copilot-runtime analyst ask 'Which region sells most?' --data sales.csv
+    copilot-runtime analyst ask 'Show the average score by month as a chart' --png chart.png
+    copilot-runtime analyst ask 'Orders of March' --csv > march.csv
+    copilot-runtime analyst ask 'How many orders are there?' --url http://127.0.0.1:8000/graphql
+
+    Thoughts come first: what is looked up, which SQL runs, what was repaired. Then the answer, its
+    table and its chart: as a picture in iTerm2, WezTerm, kitty and Ghostty, elsewhere drawn with
+    characters. The last lines say how far it can be trusted, and which SQL it came from.
+
+    Without --url, a server of this command answers, with the settings of copilot.yml and the model
+    of `copilot-runtime serve`. Ctrl-C stops the question and its SQL. The exit status is 1 if there
+    is no answer, and 3 if a person must approve something and nobody could be asked.
+    """
+    from copilot_runtime.extensions.analyst.cli.ask import AskOptions, ask_question
+
+    options = AskOptions(
+        url=url,
+        agent=agent,
+        headers=header or (),
+        config=config,
+        data=data or (),
+        png=png,
+        is_approved=yes,
+        as_json=as_json,
+        as_csv=as_csv,
+    )
+    raise typer.Exit(ask_question(question, options))
+
+
+@analyst.command()
+def datasets(
+    url: UrlOption = None,
+    data: DataOption = None,
+    header: HeaderOption = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """List the data sets, with how many rows and columns they have.
+
+    \b
+    copilot-runtime analyst datasets
+    copilot-runtime analyst datasets --data 'data/*.parquet' --json
+
+    SCHEMA is a fingerprint of the columns and their types: memory belongs to it, so that one that
+    changes begins anew. While data are loaded, bars show how far they are. The exit status is 1 if
+    a source cannot be read.
+    """
+
+    async def work(client: "AnalystClient") -> JsonObject:
+        found: JsonObject = {}
+        looks = 0
+        while not looks or found.get("is_loading") or found.get("progress"):
+            if looks:
+                await asyncio.sleep(_LOOK_AGAIN)  # the server has no event for it
+            looks += 1
+            found = await client.list_datasets()
+            _draw_progress(as_objects(found.get("progress")))
+        return found
+
+    answer = _run(work, url, header, data, config)
+    found, problems = as_objects(answer.get("datasets")), as_objects(answer.get("problems"))
+    if as_json:
+        show_json({"datasets": found, "problems": problems})
+        raise typer.Exit(1 if problems else 0)
+    head = ("DATA SET", "ROWS", "COLUMNS", "SCHEMA", "SOURCE")
+    rows = [
+        (
+            get_text(one, "name"),
+            f"{one.get('row_count') or 0:,}",
+            str(len(as_objects(one.get("columns")))),
+            get_text(one, "fingerprint"),
+            get_text(one, "source") or get_text(one, "description"),
+        )
+        for one in found
+    ]
+    show_table(head, rows, "There are no data sets.")
+    for one in problems:
+        typer.echo(f"! {get_text(one, 'problem')}", err=True)
+    raise typer.Exit(1 if problems else 0)
+
+
+@analyst.command()
+def test(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FOLDER or FILES]", help="Default: tests in analyst.folder."),
+    ] = None,
+    data: DataOption = None,
+    parallel: Annotated[
+        int,
+        typer.Option("--parallel", "-n", min=1, max=64, help="Most questions at the same time."),
+    ] = 4,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Seconds that each may take.")
+    ] = 120,
+    report: Annotated[Path | None, typer.Option("--report", help="Write a report as JSON.")] = None,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", help="Write a report as JUnit's XML.")
+    ] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Ask questions whose right answers are known, and compare the rows.
+
+    \b
+    copilot-runtime analyst test
+    copilot-runtime analyst test custom/config/tests --junit report.xml
+    copilot-runtime analyst test questions.yaml --data sales.csv
+
+    A file has questions, each with the SQL of its right answer: rows are compared as sets, numbers
+    with a tolerance. `expect: refusal` is for what the data cannot answer: the analyst should say
+    so. The exit status is 1 if an answer is wrong.
+    """
+    from copilot_runtime.extensions.analyst.cli.evaluate import TestOptions, run_tests
+
+    options = TestOptions(
+        files=files or (),
+        config=config,
+        data=data or (),
+        parallel=parallel,
+        timeout=timeout,
+        report=report,
+        junit=junit,
+    )
+    raise typer.Exit(run_tests(options))
+
+
+@memory.callback()
+def look_after_memory() -> None:
+    """Look at what the analyst remembers of questions, and change it.
+
+    \b
+    copilot-runtime analyst memory list --table orders
+    copilot-runtime analyst memory pin 3f2a
+    copilot-runtime analyst memory forget 3f2a
+
+    It remembers which columns and which forms of SQL were of use, and which repairs: no values.
+    What is not used loses weight and is forgotten; what is pinned stays.
+    """
+
+
+@memory.command("list")
+def list_memories(
+    table: TableOption = "",
+    url: UrlOption = None,
+    header: HeaderOption = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """List what is remembered, with the ids that the other commands take."""
+    found = _run(lambda client: client.list_memories(table), url, header, None, config)
+    if as_json:
+        show_json({"memories": found})
+        return
+    head = ("ID", "TABLE", "KIND", "WEIGHT", "TEXT")
+    rows = [
+        (
+            get_text(one, "id"),
+            get_text(one, "table"),
+            get_text(one, "kind"),
+            "pinned" if one.get("is_pinned") else f"{one.get('hits') or 0:.1f}",
+            get_text(one, "text"),
+        )
+        for one in found
+    ]
+    show_table(head, rows, "Nothing is remembered.")
+
+
+@memory.command()
+def edit(
+    id: IdArgument,
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="What is to be remembered in its place.")
+    ],
+    url: UrlOption = None,
+    header: HeaderOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Replace the text of something that is remembered.
+
+    \b
+    copilot-runtime analyst memory edit 3f2a 'Revenue is without tax.'
+    """
+    _run(lambda client: client.change_memory(id, {"text": text}), url, header, None, config)
+
+
+@memory.command()
+def pin(
+    id: IdArgument,
+    release: Annotated[
+        bool, typer.Option("--release", help="Let it lose weight again, as all else.")
+    ] = False,
+    url: UrlOption = None,
+    header: HeaderOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Keep something that is remembered, whether it is used or not.
+
+    \b
+    copilot-runtime analyst memory pin 3f2a
+    copilot-runtime analyst memory pin 3f2a --release
+    """
+    values = {"is_pinned": not release}
+    _run(lambda client: client.change_memory(id, values), url, header, None, config)
+
+
+@memory.command()
+def forget(
+    id: IdArgument,
+    url: UrlOption = None,
+    header: HeaderOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Delete one thing that is remembered. The next question does without it."""
+    _run(lambda client: client.forget(id), url, header, None, config)
+
+
+def _run(
+    work: "Callable[[AnalystClient], Awaitable[T]]",
+    url: str | None,
+    headers: Sequence[str] | None,
+    data: Sequence[str] | None,
+    config: Path | None,
+) -> T:
+    """Do something with the analyst of a server, or with one of this process."""
+
+    async def run() -> T:
+        async with _open_client(url, headers or (), data or (), config) as client:
+            return await work(client)
+
+    return asyncio.run(run())
+
+
+@asynccontextmanager
+async def _open_client(
+    url: str | None, headers: Sequence[str], data: Sequence[str], config: Path | None
+) -> "AsyncGenerator[AnalystClient]":
+    from copilot_runtime.extensions.analyst.cli.client import AnalystClient
+    from copilot_runtime.extensions.analyst.cli.local import serve_here
+
+    if url:
+        async with aclosing(AnalystClient(url, headers)) as client:
+            yield client
+        return
+    async with (
+        serve_here(config, data) as (local, _),
+        aclosing(AnalystClient(local, headers)) as client,
+    ):
+        yield client
+
+
+def _draw_progress(progress: Sequence[JsonObject]) -> None:
+    """Draw a bar for each data set that is being loaded, in the place of the last ones."""
+    if not sys.stderr.isatty():
+        return
+    for one in progress:
+        rows, total = one.get("rows") or 0, one.get("total")
+        part = min(1.0, rows / total) if total else 0.0
+        bar = "█" * round(part * _BAR)
+        typer.echo(f"\r\x1b[K{get_text(one, 'name')} {bar:░<{_BAR}} {rows:,} rows", err=True)
+    if progress:
+        typer.echo(f"\x1b[{len(progress)}F", nl=False, err=True)

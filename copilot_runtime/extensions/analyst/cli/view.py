@@ -1,0 +1,160 @@
+"""What `copilot-runtime analyst ask` prints: thoughts, the answer, its table and its chart."""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from copilot_runtime.api.events import Event, TextMessageContent, TextMessageEnd
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.formatting import clean_text
+from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_objects, get_text
+from copilot_runtime.cli.screen import Screen
+from copilot_runtime.cli.tables import format_table
+from copilot_runtime.extensions.analyst.cli.answer import Answer
+from copilot_runtime.extensions.analyst.cli.picture import encode_picture, find_protocol
+
+_MARKS = {"tool_use": "→", "observation": "←", "error": "!", "success": "✓", "decision": "!"}
+_ROWS = 30
+"""Rows of a table that a terminal shows."""
+_CELL = 40
+_BADGES = {
+    "verified": "verified: computed from metrics that the operator defined",
+    "derived": "derived: computed by the server's tools from the columns of the data",
+    "free_sql": "free SQL: the model wrote it; read it before you rely on it",
+}
+
+
+class AnswerView:
+    """Prints an answer while it comes: thoughts and text at once, all else at its end.
+
+    Thoughts go to the standard error, so that what is written into a file is the answer. Without
+    `base_url`, no links to files are printed.
+    """
+
+    def __init__(self, base_url: str) -> None:
+        self._base_url = base_url
+        self._screen = Screen()
+        self._thoughts: set[str] = set()
+
+    def show(self, event: Event, answer: Answer) -> None:
+        """Print what an event adds to an answer."""
+        for thought in answer.thoughts:
+            if (id := get_text(thought, "id")) not in self._thoughts:
+                self._thoughts.add(id)
+                self._print_thought(thought)
+        if isinstance(event, TextMessageContent | TextMessageEnd):
+            self._screen.show(event)
+
+    def finish(self, answer: Answer, png: bytes | None) -> None:
+        """Print the tables, the charts and where the numbers come from."""
+        self._screen.end_line()
+        for table in answer.tables:
+            typer.echo(f"\n{draw_table(table)}")
+        for chart in answer.charts:
+            self._print_chart(chart, png if chart is answer.charts[-1] else None)
+        for download in answer.downloads if self._base_url else ():
+            url = f"{self._base_url}/{get_text(download, 'url')}"
+            typer.echo(f"\nDownload {clean_text(get_text(download, 'filename'))}: {url}")
+        if answer.trust:
+            names = dict.fromkeys(
+                str(name) for one in answer.lineage for name in as_list(one.get("metrics"))
+            )
+            metrics = f" ({clean_text(', '.join(names))})" if names else ""
+            typer.echo(f"\n[{_BADGES.get(answer.trust, answer.trust)}{metrics}]")
+        for one in answer.lineage:
+            for check in as_list(one.get("checks")):
+                typer.echo(f"  ! {clean_text(str(check))}")
+            typer.echo(f"  SQL: {clean_text(' '.join(get_text(one, 'sql').split()))}")
+        if options := [clean_text(str(one)) for one in as_list(answer.question.get("options"))]:
+            typer.echo(f"\nAsk again with one of: {', '.join(options)}")
+
+    def _print_thought(self, thought: JsonObject) -> None:
+        kind = get_text(thought, "type")
+        tool = get_text(thought, "tool_name")
+        mark = _MARKS.get(kind, "·")
+        words = f"{tool}: " if tool else ""
+        self._screen.end_line()
+        text = f"  {mark} {clean_text(words + get_text(thought, 'content'))}"
+        width = shutil.get_terminal_size((100, 24)).columns
+        if sys.stderr.isatty():
+            text = f"\x1b[2m{text[: width - 1]}\x1b[0m"
+        typer.echo(text, err=True)
+
+    def _print_chart(self, chart: JsonObject, png: bytes | None) -> None:
+        typer.echo()
+        protocol = find_protocol()
+        if png and protocol:
+            typer.echo(clean_text(get_text(chart, "title")))
+            sys.stdout.write(encode_picture(png, protocol))
+            sys.stdout.flush()
+            return
+        width = shutil.get_terminal_size((100, 24)).columns
+        typer.echo(draw_text_chart(chart, width))
+
+
+def draw_table(table: JsonObject) -> str:
+    """Return a table of an answer as text in columns, with a last line of what is left out."""
+    names = [clean_text(get_text(one, "name")) for one in as_objects(table.get("columns"))]
+    rows = [as_list(row) for row in as_list(table.get("rows"))]
+    preview = [[_format_cell(cell) for cell in row] for row in rows[:_ROWS]]
+    lines = [format_table([names, ["-" * len(name) for name in names], *preview])]
+    total = table.get("total_rows")
+    if len(rows) > _ROWS or table.get("is_truncated"):
+        count = total if isinstance(total, int) else f"at least {len(rows)}"
+        lines.append(f"  {len(preview)} of {count} rows; --csv writes all that came.")
+    return "\n".join(lines)
+
+
+def draw_text_chart(chart: JsonObject, width: int) -> str:
+    """Return a chart drawn with characters."""
+    from copilot_runtime.extensions.analyst.charts.terminal import draw_chart
+
+    return draw_chart(read_chart(chart), width)
+
+
+async def render_picture(chart: JsonObject) -> bytes:
+    """Return a chart as PNG. Raises `CopilotError` where that needs a package."""
+    from copilot_runtime.extensions.analyst.charts.image import ChartRenderer
+
+    return await ChartRenderer().render_png(read_chart(chart))
+
+
+async def try_picture(chart: JsonObject) -> bytes | None:
+    """Return a chart as PNG; None where that needs a package."""
+    try:
+        return await render_picture(chart)
+    except CopilotError:
+        return None
+
+
+def read_chart(chart: JsonObject) -> Any:
+    """Return the chart that a page got."""
+    from copilot_runtime.extensions.analyst.results import Chart
+
+    return Chart(
+        id=get_text(chart, "id"),
+        title=get_text(chart, "title"),
+        plotly=dict(chart.get("plotly") or {}),
+        vega_lite=dict(chart.get("vega_lite") or {}),
+    )
+
+
+def list_csv_rows(answer: Answer) -> Sequence[Sequence[Any]]:
+    """Return the last table of an answer with its head; nothing without a table."""
+    if not answer.tables:
+        return []
+    table = answer.tables[-1]
+    head = [get_text(one, "name") for one in as_objects(table.get("columns"))]
+    return [head, *(as_list(row) for row in as_list(table.get("rows")))]
+
+
+def _format_cell(cell: Any) -> str:
+    if cell is None:
+        return "NULL"
+    if isinstance(cell, float):
+        return f"{cell:,.4f}".rstrip("0").rstrip(".")
+    text = clean_text(str(cell))
+    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"

@@ -1,0 +1,232 @@
+"""Copy files and databases into a database file of our own."""
+
+import contextlib
+import logging
+import re
+import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from copilot_runtime.extensions.analyst.engine import sqlite
+from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
+from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
+from copilot_runtime.extensions.analyst.engine.exports import Export
+from copilot_runtime.extensions.analyst.engine.options import EngineOptions
+from copilot_runtime.extensions.analyst.engine.sandbox import Config
+from copilot_runtime.extensions.analyst.engine.sources import DataSource, SourceKind, list_files
+from copilot_runtime.extensions.analyst.engine.store import StoredTable
+from copilot_runtime.extensions.analyst.results import Column
+
+logger = logging.getLogger(__name__)
+
+READERS: Mapping[SourceKind, str] = {
+    "csv": "read_csv({files}, union_by_name=true{options})",
+    "parquet": "read_parquet({files}, union_by_name=true)",
+    "json": "read_json({files}, union_by_name=true{options})",
+}
+
+_SEPARATOR = re.compile(r"[,;|\t]")
+
+WHOLE_SAMPLE = ", sample_size=-1"
+"""Look at every row to find the types: slow, and needed where a late row is unlike the first."""
+
+Choose = Callable[[str], str]
+"""Returns the name of a new data set for the name of a table."""
+
+
+class Copy:
+    """One new database file. Its methods are for a thread; `measure`, `interrupt` for any."""
+
+    def __init__(self, part: Path, options: EngineOptions) -> None:
+        self._part = part
+        self._spill = part.with_suffix(".part-spill")
+        config: Config = {
+            "memory_limit": options.memory_limit,
+            "threads": str(options.threads),
+            "temp_directory": str(self._spill),
+            "python_enable_replacements": "false",
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+        }
+        self._connection = duckdb.connect(str(part), config=config)
+        self.rows = 0
+        """Rows of SQLite that are copied so far."""
+        self._is_stopped = False
+
+    def copy_source(self, source: DataSource, choose: Choose) -> Sequence[StoredTable]:
+        """Copy files into one table, or the tables of a DuckDB file."""
+        if source.kind in {"duckdb", "sqlite"}:
+            file = list_files(source)[0]
+            if sqlite.is_sqlite(file):
+                exports = sqlite.export_tables(file, source.table, self._part, self._count_rows)
+                return self.copy_exports(exports, choose)
+            return self._copy_database(source, choose)
+        return [self._copy_files(source, choose(source.name))]
+
+    def _copy_files(self, source: DataSource, name: str) -> StoredTable:
+        files = ", ".join(quote_text(str(path)) for path in list_files(source))
+        reader = READERS[source.kind]
+        target = f"CREATE OR REPLACE TABLE {quote_name(name)} AS FROM "
+        try:
+            self._connection.execute(target + reader.format(files=f"[{files}]", options=""))
+        except (duckdb.ConversionException, duckdb.InvalidInputException):
+            if source.kind == "parquet":
+                raise
+            whole = reader.format(files=f"[{files}]", options=WHOLE_SAMPLE)
+            self._connection.execute(target + whole)
+        if source.kind == "csv":
+            self._check_columns(name)
+        return self._read_table(name)
+
+    def _check_columns(self, name: str) -> None:
+        """Refuse lines that were taken for one column because one of them is malformed."""
+        cursor = self._connection.execute(f"FROM {quote_name(name)} LIMIT 1")
+        names = [str(item[0]) for item in cursor.description or ()]
+        row: Any = cursor.fetchone() or ("",)
+        first = str(row[0]) if names == ["column0"] else names[0]
+        if len(names) == 1 and _SEPARATOR.search(first):
+            raise duckdb.InvalidInputException(
+                f"CSV Error: all lines are one column, {names[0]!r}. One of them is malformed."
+            )
+
+    def _copy_database(self, source: DataSource, choose: Choose) -> Sequence[StoredTable]:
+        location = quote_text(str(list_files(source)[0]))
+        self._connection.execute(f"ATTACH {location} AS source (READ_ONLY)")
+        self._connection.execute("SET enable_external_access = false")
+        tables = list_tables(self._connection, "source", source.table)
+        views = list_views(self._connection, "source")
+        copies: list[StoredTable] = []
+        for schema, table in tables:
+            name = choose(source.name if source.table else table)
+            try:
+                self._connection.execute(
+                    f"CREATE TABLE {quote_name(name)} AS "
+                    f"FROM source.{quote_name(schema)}.{quote_name(table)}"
+                )
+            except duckdb.Error as error:
+                if (schema, table) not in views or self._is_stopped:
+                    raise
+                logger.error("The view %r of %r is left out: %s", table, source.location, error)
+                continue
+            copies.append(self._read_table(name))
+        self._connection.execute("DETACH source")
+        if not copies:
+            raise DatasetRefused(f"The database {source.label!r} has no tables.")
+        return copies
+
+    def _count_rows(self, rows: int) -> None:
+        self.rows += rows
+        if self._is_stopped:
+            raise DatasetRefused("The copy was stopped.")
+
+    def copy_exports(self, exports: Iterable[Export], choose: Choose) -> Sequence[StoredTable]:
+        """Copy tables that PostgreSQL has written into files, and remove those."""
+        copies: list[StoredTable] = []
+        for export in exports:
+            name = choose(export.table)
+            self._connection.execute(f"CREATE TABLE {quote_name(name)} AS {export.build_select()}")
+            export.file.unlink(missing_ok=True)
+            copies.append(self._read_table(name))
+        return copies
+
+    def _read_table(self, name: str) -> StoredTable:
+        database: Any = self._connection.execute("SELECT current_database()").fetchone()
+        return read_table(self._connection, name, name, str(database[0]))
+
+    def measure(self) -> float:
+        """Return the percentage that is done of the statement that runs; -1 if nobody knows."""
+        with contextlib.suppress(duckdb.Error):
+            return self._connection.query_progress()
+        return -1
+
+    def interrupt(self) -> None:
+        """Stop what runs."""
+        self._is_stopped = True
+        with contextlib.suppress(duckdb.Error):
+            self._connection.interrupt()
+
+    def finish(self) -> None:
+        """Write everything to the file and close it."""
+        self._connection.execute("CHECKPOINT")
+        self._connection.close()
+        shutil.rmtree(self._spill, ignore_errors=True)
+
+    def discard(self) -> None:
+        """Close it and remove all that it wrote."""
+        self._connection.close()
+        shutil.rmtree(self._spill, ignore_errors=True)
+        for path in self._part.parent.glob(f"{self._part.name}*"):
+            path.unlink(missing_ok=True)
+
+
+def list_views(connection: duckdb.DuckDBPyConnection, database: str) -> Collection[tuple[str, str]]:
+    """Return schema and name of the views of an attached database."""
+    sql = "SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = ?"
+    return set(connection.execute(sql, [database]).fetchall())
+
+
+def list_tables(
+    connection: duckdb.DuckDBPyConnection, database: str, only: str | None
+) -> Sequence[tuple[str, str]]:
+    """Return schema and name of the tables and views of an attached database."""
+    found: list[tuple[str, str]] = connection.execute(
+        "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ? "
+        "AND NOT internal UNION ALL SELECT schema_name, view_name FROM duckdb_views() "
+        "WHERE database_name = ? AND NOT internal ORDER BY ALL",
+        [database, database],
+    ).fetchall()
+    if only is not None:
+        found = [pair for pair in found if only in (pair[1], ".".join(pair))]
+        if not found:
+            raise DatasetRefused(f"There is no table {only!r} in that database.")
+    return found
+
+
+def read_table(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    table: str,
+    database: str,
+    schema: str = "main",
+) -> StoredTable:
+    """Return what is in a table, which questions will call by a name."""
+    physical = ".".join(map(quote_name, (database, schema, table)))
+    cursor = connection.execute(f"FROM {physical} LIMIT 0")
+    columns = [Column(item[0], str(item[1])) for item in cursor.description or ()]
+    row: Any = connection.execute(f"SELECT count(*) FROM {physical}").fetchone()
+    return StoredTable(
+        name=name, table=table, row_count=int(row[0]), columns=columns, schema=schema
+    )
+
+
+def refuse_copy(source: DataSource, error: Exception) -> DatasetRefused:
+    """Return what to raise when a source cannot be copied.
+
+    Its message is for the log: DuckDB quotes rows and paths. People get a sentence of ours.
+    """
+    name = f"The data source {source.label!r} cannot be read"
+    text = str(error)
+    cause = next((cause for pattern, cause in _CAUSES if pattern.search(text)), "")
+    line = re.search(r"CSV Error on Line: (\d+)", text)
+    place = f" (line {line[1]})" if line else ""
+    return DatasetRefused(
+        f"{name}: {text}", public=f"{name}{place}: {cause}." if cause else f"{name}{place}."
+    )
+
+
+_CAUSES = [
+    (re.compile(pattern, re.IGNORECASE), cause)
+    for pattern, cause in (
+        (r"utf-?8|invalid unicode", "it is not UTF-8"),
+        (r"external access|disabled by configuration", "it reads other files"),
+        (r"no such file|no files found|cannot open file", "it cannot be opened"),
+        (r"permission denied", "it may not be read"),
+        (r"no space left", "the disk is full"),
+        (r"out of memory|allocate", "it needs more memory than it may have"),
+        (r"error when sniffing|csv error", "it is no table of lines with equal columns"),
+        (r"convert|could not cast", "a value is not of the type of its column"),
+    )
+]

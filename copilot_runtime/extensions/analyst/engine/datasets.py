@@ -1,0 +1,87 @@
+"""The tables that questions can be about."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from copilot_runtime.extensions.analyst.results import Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """A table in the sandbox."""
+
+    name: str
+    """Unique; what SQL of models and people calls it."""
+    physical: str
+    """What the engine calls it, quoted: `"d1"."main"."orders"`. The same after a refresh."""
+    source: str
+    """The name of the source it comes from; of a saved one, its own name."""
+    row_count: int
+    columns: Sequence[Column]
+    version: str
+    """Changes whenever the rows may have changed."""
+    description: str = ""
+    tags: Sequence[str] = ()
+    owner: str | None = None
+    """Who saved it: nobody else sees it. None: it is of the operator."""
+    created_at: str = ""
+    for_operators: bool = False
+    """Whether only operators see it."""
+
+    first_types: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The types that its columns had when they were first seen, by names in lower case."""
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether a question made it, and not the operator."""
+        return self.owner is not None
+
+    @property
+    def fingerprint(self) -> str:
+        """12 hexadecimal digits of the names and types of the columns."""
+        return fingerprint_schema(self.columns)
+
+
+def fingerprint_schema(columns: Iterable[Column]) -> str:
+    """Return 12 hexadecimal digits that are equal for the same names and types in any order."""
+    pairs = sorted((column.name, column.type) for column in columns)
+    return hashlib.sha256(str(pairs).encode()).hexdigest()[:12]
+
+
+def quote_name(name: str) -> str:
+    """Return a name as DuckDB reads it literally."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_text(text: str) -> str:
+    """Return a text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+_LONGEST_SAVED = 50
+"""Characters of a name: the digest of its owner has to fit behind it."""
+
+
+def make_table_name(text: str) -> str:
+    """Return a name for a table that SQL needs not quote: `Sales 2026` is `sales_2026`."""
+    name = re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")[:60] or "data"
+    return f"t_{name}" if name[0].isdigit() else name
+
+
+def name_saved_table(name: str, owner: str) -> str:
+    """Return what a saved data set is called: nobody learns by a number what others have saved."""
+    if not owner:  # nobody signs in, and all see all
+        return f"ds_{name}"
+    digest = hashlib.sha256(owner.encode(errors="surrogatepass")).hexdigest()[:6]
+    return f"ds_{name[:_LONGEST_SAVED]}_{digest}"
+
+
+def choose_name(table: str, source: str, names: Iterable[str], reserved: Iterable[str]) -> str:
+    """Return a name for a new table beside others: with its source or a number, if it must."""
+    taboo = {name.lower() for name in (*names, *reserved)}
+    base = make_table_name(table)
+    longer = make_table_name(f"{source}_{table}") if source != table else f"{base}_data"
+    numbers = (f"{longer}_{number}" for number in range(2, 10_000))
+    return next(name for name in (base, longer, *numbers) if name not in taboo)

@@ -1,0 +1,403 @@
+"""The engine: data sets, queries over them, and the one place that saves new ones."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import duckdb
+
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.extensions.analyst.engine import loading
+from copilot_runtime.extensions.analyst.engine.datasets import (
+    Dataset,
+    choose_name,
+    name_saved_table,
+)
+from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused, QueryFailed
+from copilot_runtime.extensions.analyst.engine.executor import Executor
+from copilot_runtime.extensions.analyst.engine.metadata import MetadataCache, TableMetadata
+from copilot_runtime.extensions.analyst.engine.options import EngineOptions
+from copilot_runtime.extensions.analyst.engine.progress import OnProgress
+from copilot_runtime.extensions.analyst.engine.query import Query
+from copilot_runtime.extensions.analyst.engine.sandbox import Sandbox
+from copilot_runtime.extensions.analyst.engine.saving import Saving
+from copilot_runtime.extensions.analyst.engine.sources import DataSource, expand_sources
+from copilot_runtime.extensions.analyst.engine.store import Entry, Manifest, Store
+from copilot_runtime.extensions.analyst.results import Table
+from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.span import NO_SPAN, Span
+
+T = TypeVar("T")
+
+
+class Statement(Protocol):
+    """SQL that the guard let pass: a `GuardedQuery`."""
+
+    @property
+    def sql(self) -> str:
+        """What runs."""
+        ...
+
+
+Relate = Callable[[Dataset, Scope], str]
+"""Returns what stands in FROM for a data set: its rows that a scope may see."""
+
+
+def relate_all(dataset: Dataset, _scope: Scope) -> str:
+    """Return the data set with all its rows."""
+    return dataset.physical
+
+
+class Engine:
+    """DuckDB over copies of the sources. All methods are for one event loop.
+
+    Args:
+        options: Limits, and the folder of the copies.
+        sources: Where the data is.
+        relate: The row filters, for what the engine itself computes in `describe`.
+        is_closed: Whether nobody may ask about a data set, as its row filters cannot hold.
+    """
+
+    def __init__(
+        self,
+        options: EngineOptions,
+        sources: Sequence[DataSource] = (),
+        *,
+        relate: Relate = relate_all,
+        is_closed: Callable[[Dataset], bool] = lambda _: False,
+    ) -> None:
+        self.options = options
+        self.sources = tuple(sources)
+        self.relate = relate
+        self.is_closed = is_closed
+        self.functions: frozenset[str] = frozenset()
+        """The names of DuckDB's functions."""
+        self.keywords: frozenset[str] = frozenset()
+        """The words that are no names in SQL unless they are quoted."""
+        self.problems: dict[str, CopilotError] = {}
+        """Sources that cannot be read, by name: their old copies are in use, or they are left out.
+        The errors are for the log; `public` is for people."""
+        self._store = Store(options.folder)
+        self._manifest = Manifest()
+        self._stamp = 0
+        self._datasets: dict[str, Dataset] = {}
+        self.version = ""
+        """Changes whenever rows of the operator's data sets may have changed."""
+        self._sandbox: Sandbox | None = None
+        self._changes = asyncio.Lock()
+        self._executor = Executor(options.concurrency)
+        self._metadata = MetadataCache(self)
+
+    @property
+    def datasets(self) -> Mapping[str, Dataset]:
+        """All data sets by name, also those that people saved for themselves."""
+        return self._datasets
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether this process copies and saves: of all with the same folder, one does."""
+        return self._store.is_writer
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the folder was deleted: what is open is still served, and nothing is saved."""
+        return self._store.is_lost
+
+    def list_datasets(self, scope: Scope) -> Sequence[Dataset]:
+        """Return those that a scope may ask about: the operator's, and the user's own.
+
+        What was saved without a user, as the owner "", belongs to all who have no name.
+        """
+        return [
+            dataset
+            for dataset in self._datasets.values()
+            if dataset.owner in {None, scope.owner or ""}
+            and (scope.is_operator or not dataset.for_operators)
+            and not self.is_closed(dataset)
+        ]
+
+    async def open(self, on_progress: OnProgress | None = None) -> None:
+        """Copy what is new and open the sandbox.
+
+        Sources that cannot be read are in `problems`. Raises what the first of them raised if
+        there is no other data.
+        """
+        if self._sandbox is not None:
+            return
+        async with self._changes:
+            self._store.open()
+            self._stamp = self._store.stamp()
+            self._manifest = self._store.read()
+            self._store.clean(self._manifest.entries)
+            try:
+                self.functions, self.keywords = await self._executor.start(
+                    loading.read_words, self.options
+                )
+                try:
+                    await self._load(on_progress, is_first=True)
+                except duckdb.Error:
+                    whole = await self._executor.start(
+                        loading.drop_broken_copies, self._store, self._manifest
+                    )
+                    self._manifest = whole
+                    await self._load(on_progress, is_first=True)
+                if self.problems and not self._datasets:
+                    raise next(iter(self.problems.values()))
+            except BaseException:
+                if self._sandbox is not None:
+                    self._sandbox.retire()
+                    self._sandbox = None
+                self._store.close()
+                raise
+
+    async def aclose(self) -> None:
+        """Stop all queries and close everything."""
+        await self._executor.aclose()
+        if self._sandbox is not None:
+            self._sandbox.retire()
+            self._sandbox = None
+        self._store.close()
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing runs in a thread any more."""
+        await self._executor.wait_idle()
+
+    async def run(
+        self,
+        query: Statement | str,
+        *,
+        limit: int,
+        timeout: float | None = None,
+        span: Span = NO_SPAN,
+        on_start: Callable[[], None] | None = None,
+    ) -> Table:
+        """Return the first rows of a query: `is_truncated` says that there are more.
+
+        Raises `QueryFailed`, or `QueryTimedOut` after `timeout` seconds of work. Whoever cancels it
+        interrupts the query. `on_start` is called once it is this query's turn.
+        """
+        most = max(0, min(limit, self.options.max_rows))
+        table = await self._execute(query, most, timeout, on_start, Query.run)
+        span.set_attributes({semconv.DB_RESPONSE_RETURNED_ROWS: len(table.rows)})
+        return table
+
+    async def stream(
+        self,
+        query: Statement | str,
+        *,
+        limit: int | None = None,
+        batch_rows: int = 5_000,
+        timeout: float | None = None,
+    ) -> AsyncGenerator[Sequence[Sequence[Any]]]:
+        """Yield the rows of a query in batches, as their reader takes them.
+
+        `timeout` counts for each batch. A slow reader keeps nobody waiting; close it in any case.
+        """
+        await self._follow()
+        left = self.options.max_rows if limit is None else limit
+        seconds = timeout or self.options.query_timeout
+        job = Query(self._require_sandbox(), _read_sql(query), left, self.options)
+        try:
+            await self._executor.run(job, Query.begin, seconds)
+            while left > 0:
+                fetch = partial(Query.fetch, count=min(batch_rows, left))
+                rows = await self._executor.run(job, fetch, seconds)
+                if not rows:
+                    return
+                left -= len(rows)
+                yield rows
+        finally:
+            self._executor.close_query(job)
+
+    async def explain(self, query: Statement | str) -> None:
+        """Raise `QueryFailed` if names or types of a query are wrong. Nothing runs."""
+        await self._execute(query, 0, None, None, Query.explain)
+
+    async def describe(self, name: str, scope: Scope) -> TableMetadata:
+        """Return what a data set holds, counted over the rows that a scope may see."""
+        await self._follow()
+        dataset = self._datasets.get(name)
+        if dataset is None or dataset not in self.list_datasets(scope):
+            raise QueryFailed(f"There is no data set {name!r}.", kind="table_not_found", name=name)
+        return await self._metadata.describe(dataset, scope)
+
+    async def save(
+        self,
+        name: str,
+        query: Statement | str,
+        *,
+        owner: str,
+        description: str = "",
+        tags: Sequence[str] = (),
+    ) -> Dataset:
+        """Keep the rows of a query as a data set of its owner; one of that name is replaced.
+
+        Raises `DatasetRefused` if this process may not write or there are too many, `QueryFailed`
+        and `QueryTimedOut`. Nothing changes then.
+        """
+        async with self._changes:
+            self._store.require_lock()
+            await self._reload()
+            old = self._manifest.find(name, owner)
+            if old is None:
+                self._manifest.require_room(owner)
+            alias = old.alias if old else f"d{self._manifest.next_alias}"
+            table = (
+                old.tables[0].name
+                if old
+                else choose_name(name_saved_table(name, owner), "ds", self._datasets, self.keywords)
+            )
+            part = self._store.new_file(table)
+            files = loading.locate_files(self._store, self._manifest)
+            saving = await self._executor.start(Saving, part, files, self.options)
+            work = self._executor.start(saving.run, table, _read_sql(query))
+            self._executor.watch(saving.watch_size(work))
+            try:
+                stored = await self._executor.attend(
+                    work, saving.interrupt, self.options.query_timeout
+                )
+                entry = Entry(
+                    alias=alias,
+                    source=name,
+                    file=self._store.finish(part).name,
+                    fingerprint="",
+                    tables=[stored],
+                    description=description,
+                    tags=tuple(tags),
+                    owner=owner,
+                    created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                )
+            except BaseException:
+                if work.done():
+                    saving.discard()
+                else:
+                    work.add_done_callback(lambda _: saving.discard())
+                raise
+            await self._swap(self._manifest.add(entry))
+            return self._datasets[stored.name]
+
+    async def refresh(
+        self, name: str | None = None, on_progress: OnProgress | None = None
+    ) -> Sequence[str]:
+        """Copy sources that have changed: one, or all. Return the names of those.
+
+        In a process that does not write, take over what the one that does has copied.
+        """
+        async with self._changes:
+            self._store.require_folder()
+            is_writer = self._store.take_lock()
+            await self._reload()
+            if not is_writer:
+                return []
+            if name is not None and all(
+                source.name != name for source in expand_sources(self.sources)
+            ):
+                raise DatasetRefused(f"There is no data source {name!r}.")
+            return await self._load(on_progress, only=None if name is None else {name})
+
+    async def retry(self, on_progress: OnProgress | None = None) -> Sequence[str]:
+        """Try again what could not be read. Return the names of what has been copied."""
+        async with self._changes:
+            if not self.problems or not self._store.take_lock():
+                return []
+            await self._reload()
+            return await self._load(on_progress, only={*self.problems})
+
+    async def delete(self, name: str, owner: str) -> None:
+        """Delete a data set that `owner` saved. Raises `DatasetRefused` if there is none."""
+        async with self._changes:
+            self._store.require_lock()
+            await self._reload()
+            for entry in self._manifest.entries:
+                names = (entry.source, entry.tables[0].name)
+                if entry.is_saved and entry.owner == owner and name in names:
+                    await self._swap(self._manifest.remove(entry))
+                    return
+            raise DatasetRefused(f"You have saved no data set {name!r}.")
+
+    def _require_sandbox(self) -> Sandbox:
+        if self._sandbox is None:
+            raise QueryFailed("The engine is not open.")
+        return self._sandbox
+
+    async def _execute(
+        self,
+        query: Statement | str,
+        limit: int,
+        timeout: float | None,
+        on_start: Callable[[], None] | None,
+        work: Callable[[Query], T],
+    ) -> T:
+        await self._follow()
+        job = Query(self._require_sandbox(), _read_sql(query), limit, self.options)
+        seconds = timeout or self.options.query_timeout
+        return await self._executor.run(job, work, seconds, on_start)
+
+    async def _follow(self) -> None:
+        """Take over what another process has written."""
+        if not self._store.is_writer and self._store.stamp() != self._stamp:
+            async with self._changes:
+                await self._reload()
+
+    async def _reload(self) -> None:
+        stamp = self._store.stamp()
+        if stamp in {0, self._stamp}:  # unchanged, or there is no list any more
+            return
+        try:
+            await self._open_sandbox(self._store.read())
+        except duckdb.Error:  # its writer has replaced a file meanwhile
+            stamp = self._store.stamp()
+            await self._open_sandbox(self._store.read())
+        self._stamp = stamp
+
+    async def _load(
+        self,
+        on_progress: OnProgress | None,
+        *,
+        only: Collection[str] | None = None,
+        is_first: bool = False,
+    ) -> Sequence[str]:
+        if not self._store.is_writer:
+            await self._open_sandbox(self._manifest)
+            return []
+        start, words = self._executor.start, self.keywords
+        loader = loading.Loader(self._store, self.options, start, words, on_progress, self.problems)
+        manifest, changed = await loader.load(self.sources, self._manifest, only)
+        if changed or is_first or manifest != self._manifest:
+            await self._swap(manifest)
+        return changed
+
+    async def _swap(self, manifest: Manifest) -> None:
+        """Let queries from now on see other data sets. If that fails, nothing has changed."""
+        await self._open_sandbox(manifest, write=True)
+        self._store.clean(manifest.entries)
+
+    async def _open_sandbox(self, manifest: Manifest, *, write: bool = False) -> None:
+        files = loading.locate_files(self._store, manifest)
+        sandbox = await self._executor.start(Sandbox, self.options, files)
+        if write:
+            try:
+                self._store.write(manifest)
+            except BaseException:
+                sandbox.retire()
+                raise
+            self._stamp = self._store.stamp()
+        before, self._sandbox = self._sandbox, sandbox
+        self._manifest = manifest
+        self._datasets = {
+            dataset.name: dataset
+            for entry in sorted(manifest.entries, key=lambda entry: int(entry.alias[1:]))
+            for dataset in entry.list_datasets()
+        }
+        self.version = " ".join(
+            dataset.version for dataset in self._datasets.values() if not dataset.is_saved
+        )
+        if before is not None:
+            before.retire()
+
+
+def _read_sql(query: Statement | str) -> str:
+    return query if isinstance(query, str) else query.sql

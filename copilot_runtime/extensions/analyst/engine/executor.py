@@ -1,0 +1,144 @@
+"""Work in threads: so much at one time, stopped when time is up or nobody waits for it."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from copilot_runtime.base.concurrency import ThreadPool, retrieve_exception
+from copilot_runtime.extensions.analyst.engine.errors import QueryTimedOut
+from copilot_runtime.extensions.analyst.engine.query import Query
+
+T = TypeVar("T")
+
+GRACE = 1.0
+"""Seconds that interrupted work has to end before nobody waits for it any more."""
+
+LEAVE = 5.0
+"""Seconds that are left to threads at the end: a program that ends while DuckDB works aborts."""
+
+REPEAT = 0.02
+"""Seconds between two interrupts: one that comes right before a query begins is lost."""
+
+
+class Executor:
+    """The threads of an engine.
+
+    Args:
+        concurrency: Queries at one time; one that cannot be interrupted keeps its place.
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        self._slots = asyncio.Semaphore(concurrency)
+        self._pool = ThreadPool(concurrency, "analyst")
+        self._writers = ThreadPool(2, "analyst-writer")
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._stops: set[Callable[[], None]] = set()
+        self._lock = threading.Lock()
+        self._busy = 0
+        self._pending: dict[Query, asyncio.Task[Any]] = {}
+
+    def start(self, work: Callable[..., T], *arguments: Any) -> "asyncio.Task[T]":
+        """Begin work that is not a query: opening, copying, closing."""
+        return self.watch(self._writers.run(self._count(lambda: work(*arguments))))
+
+    async def run(
+        self,
+        query: Query,
+        work: Callable[[Query], T],
+        timeout: float,
+        on_start: Callable[[], None] | None = None,
+    ) -> T:
+        """Do a step of a query once there is a place.
+
+        Raises `QueryTimedOut`. Whoever cancels it interrupts the query.
+        """
+        await self._slots.acquire()
+        try:
+            if on_start is not None:
+                on_start()
+            task = self.watch(self._pool.run(self._count(lambda: work(query))))
+        except BaseException:
+            self._slots.release()
+            raise
+        self._pending[query] = task
+
+        def finish(_: object) -> None:
+            self._slots.release()
+            del self._pending[query]
+
+        task.add_done_callback(finish)
+        return await self.attend(task, query.stop, timeout)
+
+    async def attend(self, work: "asyncio.Task[T]", stop: Callable[[], None], timeout: float) -> T:
+        """Await work in a thread; stop it when time is up, or when nobody waits any more."""
+        self._stops.add(stop)
+        work.add_done_callback(lambda _: self._stops.discard(stop))
+        try:
+            done, _ = await asyncio.wait({work}, timeout=timeout)
+        except asyncio.CancelledError:
+            stop()
+            self.watch(_stop_work(stop, work))
+            raise
+        if not done:
+            await _stop_work(stop, work)
+            raise QueryTimedOut(timeout)
+        return work.result()
+
+    def close_query(self, query: Query) -> None:
+        """Stop a query that was begun, and close it once its thread is done."""
+        query.stop()
+        task = self._pending.get(query)
+        if task is None:
+            self.start(query.close)
+        else:
+            task.add_done_callback(lambda _: self.start(query.close))
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing runs any more."""
+        while self._tasks:
+            await asyncio.wait({*self._tasks})
+
+    async def aclose(self) -> None:
+        """Stop all that runs, and wait for it for a moment."""
+        for stop in [*self._stops]:
+            stop()
+        if self._tasks:
+            await asyncio.wait({*self._tasks}, timeout=GRACE)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + LEAVE
+        while self._busy and loop.time() < end:
+            for stop in [*self._stops]:
+                stop()
+            await asyncio.sleep(REPEAT)
+
+    def _count(self, work: Callable[[], T]) -> Callable[[], T]:
+        """Return work that is known to run, also once nobody awaits it any more."""
+
+        def run() -> T:
+            with self._lock:
+                self._busy += 1
+            try:
+                return work()
+            finally:
+                with self._lock:
+                    self._busy -= 1
+
+        return run
+
+    def watch(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Run a coroutine as a task that `wait_idle` and `aclose` wait for."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(retrieve_exception)
+        return task
+
+
+async def _stop_work(stop: Callable[[], None], work: "asyncio.Task[Any]") -> None:
+    """Interrupt work again and again until its thread is done, or for a moment."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + GRACE
+    while not work.done() and loop.time() < end:
+        stop()
+        await asyncio.wait({work}, timeout=REPEAT)

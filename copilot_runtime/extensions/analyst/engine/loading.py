@@ -1,0 +1,257 @@
+"""Bring the copies in the folder up to date with the sources."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import duckdb
+
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.extensions.analyst.engine import postgres
+from copilot_runtime.extensions.analyst.engine.copies import (
+    Copy,
+    list_tables,
+    list_views,
+    read_table,
+    refuse_copy,
+)
+from copilot_runtime.extensions.analyst.engine.datasets import choose_name, quote_text
+from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
+from copilot_runtime.extensions.analyst.engine.options import EngineOptions
+from copilot_runtime.extensions.analyst.engine.progress import OnProgress, Progress
+from copilot_runtime.extensions.analyst.engine.sandbox import Sandbox, lock_connection
+from copilot_runtime.extensions.analyst.engine.sources import (
+    DataSource,
+    expand_sources,
+    fingerprint_files,
+    list_files,
+)
+from copilot_runtime.extensions.analyst.engine.store import Entry, Manifest, Store, StoredTable
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+INTERVAL = 0.25
+"""Seconds between two reports of progress."""
+
+
+class Start(Protocol):
+    """Runs a function in a thread."""
+
+    def __call__(self, work: Callable[..., T], *arguments: Any) -> "asyncio.Task[T]": ...
+
+
+class Loader:
+    """Copies sources that have changed. Old copies stay where they are until nobody reads them."""
+
+    def __init__(
+        self,
+        store: Store,
+        options: EngineOptions,
+        start: Start,
+        keywords: frozenset[str],
+        on_progress: OnProgress | None,
+        problems: dict[str, CopilotError],
+    ) -> None:
+        self._store = store
+        self._options = options
+        self._start = start
+        self._keywords = keywords
+        self._on_progress = on_progress
+        self._problems = problems
+
+    async def load(
+        self, sources: Sequence[DataSource], manifest: Manifest, only: Collection[str] | None = None
+    ) -> tuple[Manifest, Sequence[str]]:
+        """Return the list of data sets as it is now, and the names of what was copied.
+
+        A source that cannot be read keeps its old copy, if it has one, and is among the problems.
+        """
+        current = await self._start(expand_sources, sources)
+        changed: list[str] = []
+        for name in {*self._problems} - {source.name for source in current}:
+            del self._problems[name]
+        if only is None:
+            names = {source.name for source in current}
+            entries = [one for one in manifest.entries if one.is_saved or one.source in names]
+            manifest = replace(manifest, entries=entries)
+        for source in current:
+            if only is not None and source.name not in only:
+                continue
+            old = manifest.find(source.name)
+            entry = await self._load_source(source, old, manifest)
+            if entry is None:
+                if old is not None and not self._store.locate(old).exists():
+                    manifest = manifest.remove(old)
+            elif entry != old:
+                manifest = manifest.add(entry)
+                await self._start(self._store.write, manifest)
+                changed.append(source.name)
+        return manifest, changed
+
+    async def _load_source(
+        self, source: DataSource, old: Entry | None, manifest: Manifest
+    ) -> Entry | None:
+        try:
+            fingerprint = await self._fingerprint(source)
+            if old and old.fingerprint == fingerprint and self._store.locate(old).exists():
+                self._problems.pop(source.name, None)
+                return replace(
+                    old, description=source.description, for_operators=source.for_operators
+                )
+            entry = await self._copy(source, old, manifest, fingerprint)
+        except (CopilotError, OSError, duckdb.Error) as error:
+            failure = error if isinstance(error, CopilotError) else refuse_copy(source, error)
+            has_copy = old is not None and self._store.locate(old).exists()
+            outcome = "Its old copy is used." if has_copy else "It is left out."
+            place = source.label if source.kind == "postgres" else source.location
+            logger.error("Data from %r cannot be loaded: %s %s", place, failure, outcome)
+            self._problems[source.name] = failure
+            return None
+        self._problems.pop(source.name, None)
+        return entry
+
+    async def _fingerprint(self, source: DataSource) -> str:
+        if source.kind == "postgres":
+            return await postgres.fingerprint_database(source)
+        return f"{source.mode}:{await self._start(fingerprint_files, source)}"
+
+    async def _copy(
+        self, source: DataSource, old: Entry | None, manifest: Manifest, fingerprint: str
+    ) -> Entry:
+        others = [one for one in manifest.entries if one != old]
+        names = {table.name for entry in others for table in entry.tables}
+
+        def choose(table: str) -> str:
+            name = choose_name(table, source.name, names, self._keywords)
+            names.add(name)
+            return name
+
+        if source.mode == "attach":
+            path = (await self._start(list_files, source))[0].resolve()
+            tables = await self._start(_read_foreign, path, source.table, choose)
+            file = str(path)
+        else:
+            file, tables = await self._copy_to_file(source, choose)
+        before = {table.table: table for table in old.tables} if old else {}
+        tables = [table.follow(before.get(table.table)) for table in tables]
+        return Entry(
+            alias=old.alias if old else f"d{manifest.next_alias}",
+            source=source.name,
+            file=file,
+            fingerprint=fingerprint,
+            tables=tables,
+            is_foreign=source.mode == "attach",
+            description=source.description,
+            for_operators=source.for_operators,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    async def _copy_to_file(
+        self, source: DataSource, choose: Callable[[str], str]
+    ) -> tuple[str, Sequence[StoredTable]]:
+        part = self._store.new_file(source.name)
+        copy = await self._start(Copy, part, self._options)
+        work: asyncio.Task[Sequence[StoredTable]] | None = None
+        try:
+            if source.kind == "postgres":
+                exports = await postgres.export_database(source, part, self._report)
+                work = self._start(copy.copy_exports, exports, choose)
+            else:
+                work = self._start(copy.copy_source, source, choose)
+            tables = await self._watch(source, copy, work)
+            await self._start(copy.finish)
+        except BaseException:
+            copy.interrupt()
+            if work is not None and not work.done():
+                work.add_done_callback(lambda _: copy.discard())
+            else:
+                copy.discard()
+            raise
+        return self._store.finish(part).name, tables
+
+    async def _watch(
+        self, source: DataSource, copy: Copy, work: "asyncio.Task[Sequence[StoredTable]]"
+    ) -> Sequence[StoredTable]:
+        total = None if source.kind == "postgres" else _measure_files(source)
+        while not (await asyncio.wait({work}, timeout=INTERVAL))[0]:
+            share = max(copy.measure(), 0)
+            done = int((total or 0) * share / 100)
+            self._report(
+                Progress(
+                    source=source.name, bytes_done=done, bytes_total=total, rows=copy.rows or None
+                )
+            )
+        tables = work.result()
+        rows = sum(table.row_count for table in tables)
+        self._report(
+            Progress(
+                source=source.name,
+                bytes_done=total or 0,
+                bytes_total=total,
+                rows=rows,
+                is_done=True,
+            )
+        )
+        return tables
+
+    def _report(self, progress: Progress) -> None:
+        if self._on_progress is not None:
+            self._on_progress(progress)
+
+
+def _measure_files(source: DataSource) -> int:
+    return sum(path.stat().st_size for path in list_files(source))
+
+
+def _read_foreign(
+    path: Path, only: str | None, choose: Callable[[str], str]
+) -> Sequence[StoredTable]:
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH {quote_text(str(path))} AS source (READ_ONLY)")
+        lock_connection(connection)
+        views = list_views(connection, "source")
+        pairs = [pair for pair in list_tables(connection, "source", only) if pair not in views]
+        if not pairs:
+            raise DatasetRefused(f"The database {path.name!r} has no tables.")
+        return [
+            read_table(connection, choose(table), table, "source", schema)
+            for schema, table in pairs
+        ]
+
+
+def locate_files(store: Store, manifest: Manifest) -> Mapping[str, Path]:
+    """Return the files of a list of data sets by their names in the sandbox."""
+    return {entry.alias: store.locate(entry) for entry in manifest.entries}
+
+
+def read_words(options: EngineOptions) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of all functions of DuckDB, and its reserved words."""
+    sandbox = Sandbox(options, {})
+    cursor = sandbox.open_cursor()
+    functions = cursor.execute("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()
+    words = cursor.execute(
+        "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
+    ).fetchall()
+    cursor.close()
+    sandbox.retire()
+    return frozenset(row[0] for row in functions), frozenset(row[0] for row in words)
+
+
+def drop_broken_copies(store: Store, manifest: Manifest) -> Manifest:
+    """Return a list of data sets without those whose file cannot be opened."""
+    whole = manifest
+    for entry in manifest.entries:
+        try:
+            with duckdb.connect() as connection:
+                path = quote_text(str(store.locate(entry)))
+                connection.execute(f"ATTACH {path} AS source (READ_ONLY)")
+        except duckdb.Error as error:
+            logger.warning("The copy of %r is unreadable: %s", entry.source, error)
+            whole = whole.remove(entry)
+    return whole

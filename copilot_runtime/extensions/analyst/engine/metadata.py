@@ -1,0 +1,220 @@
+"""What a data set holds, counted only over the rows that its reader may see."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from copilot_runtime.base.concurrency import retrieve_exception
+from copilot_runtime.extensions.analyst.engine.datasets import Dataset, quote_name
+from copilot_runtime.extensions.analyst.results import Column
+from copilot_runtime.extensions.analyst.scope import Scope
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.analyst.engine.engine import Engine
+
+MOST_COLUMNS = 50
+"""Columns that are looked at; of others, only name and type are known."""
+
+MOST_VALUES = 15
+"""Values of a text column that are collected, the most frequent first."""
+
+MOST_DISTINCT = 1_000
+"""Text columns with more different values are not for filters: none is collected."""
+
+MOST_TEXT_COLUMNS = 20
+MOST_CHARACTERS = 200
+MAX_ENTRIES = 256
+EXACT_ROWS = 100_000
+"""A data set up to this size has its different values counted, a larger one estimated."""
+"""Descriptions that are kept, of all scopes together."""
+
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
+_TIME_NAMES = ("timestamp", "ts", "created_at", "date", "time", "day")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnMetadata:
+    """A column, as far as it was counted."""
+
+    name: str
+    type: str
+    unique_count: int | None = None
+    """About how many different values there are."""
+    null_percent: float | None = None
+    minimum: Any = None
+    """Of numbers and times."""
+    maximum: Any = None
+    average: float | None = None
+    values: Sequence[str] = ()
+    """The most frequent values of a text column with few."""
+    is_complete: bool = False
+    """Whether `values` are all there are."""
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether one can calculate with it."""
+        return is_numeric(self.type)
+
+    @property
+    def is_temporal(self) -> bool:
+        """Whether it is a date or a time."""
+        return is_temporal(self.type)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableMetadata:
+    """A data set, as one scope sees it."""
+
+    name: str
+    row_count: int
+    columns: Sequence[ColumnMetadata]
+    fingerprint: str
+    """Of names and types."""
+    source: str = ""
+    description: str = ""
+    time_column: str | None = None
+    time_range: tuple[str, str] | None = None
+    """From when to when the rows are by that column, as ISO 8601."""
+
+    def find_column(self, name: str) -> ColumnMetadata | None:
+        """Return a column by its name, in any case of letters."""
+        key = name.lower()
+        return next((one for one in self.columns if one.name.lower() == key), None)
+
+
+def is_numeric(type: str) -> bool:
+    """Return whether values of a type of DuckDB are numbers."""
+    return type.removeprefix("U").startswith(_NUMBERS) and not type.endswith("]")
+
+
+def is_temporal(type: str) -> bool:
+    """Return whether values of a type of DuckDB are dates or times of days."""
+    return type.startswith(("DATE", "TIMESTAMP")) and not type.endswith("]")
+
+
+def is_text(type: str) -> bool:
+    """Return whether values of a type of DuckDB are texts that stand for groups."""
+    return (type.startswith(("VARCHAR", "ENUM")) or type == "BOOLEAN") and not type.endswith("]")
+
+
+class MetadataCache:
+    """Descriptions by rows and version; one that is being counted is not counted twice.
+
+    Scopes that may see the same rows share them.
+    """
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._entries: OrderedDict[tuple[str, ...], asyncio.Task[TableMetadata]] = OrderedDict()
+
+    async def describe(self, dataset: Dataset, scope: Scope) -> TableMetadata:
+        """Return the description of a data set for a scope."""
+        relation = self._engine.relate(dataset, scope)
+        # row filters may read other data sets of the operator
+        key = (relation, dataset.name, dataset.version, self._engine.version)
+        task = self._entries.get(key)
+        if task is None or (task.done() and (task.cancelled() or task.exception())):
+            task = asyncio.ensure_future(_describe(self._engine, dataset, relation))
+            task.add_done_callback(retrieve_exception)
+            self._entries[key] = task
+        self._entries.move_to_end(key)
+        while len(self._entries) > MAX_ENTRIES:
+            self._entries.popitem(last=False)
+        return await asyncio.shield(task)
+
+
+async def _describe(engine: "Engine", dataset: Dataset, relation: str) -> TableMetadata:
+    columns = dataset.columns[:MOST_COLUMNS]
+    is_small = dataset.row_count <= EXACT_ROWS
+    table = await engine.run(_build_counts(columns, relation, is_exact=is_small), limit=1)
+    cells = iter(table.rows[0])
+    row_count = int(next(cells))
+    counted = [_read_counts(column, cells, row_count) for column in columns]
+    counted = await _add_values(engine, counted, relation)
+    time = _find_time_column(counted)
+    rest = [ColumnMetadata(name=one.name, type=one.type) for one in dataset.columns[MOST_COLUMNS:]]
+    return TableMetadata(
+        name=dataset.name,
+        row_count=row_count,
+        columns=[*counted, *rest],
+        fingerprint=dataset.fingerprint,
+        source=dataset.source,
+        description=dataset.description,
+        time_column=time.name if time else None,
+        time_range=(_format_time(time.minimum), _format_time(time.maximum)) if time else None,
+    )
+
+
+def _build_counts(columns: Sequence[Column], relation: str, *, is_exact: bool) -> str:
+    parts = ["count(*)"]
+    for column in columns:
+        name = f"t.{quote_name(column.name)}"
+        distinct = f"count(DISTINCT {name})" if is_exact else f"approx_count_distinct({name})"
+        parts += [f"count({name})", distinct]
+        if is_numeric(column.type):
+            finite = f"{name}::DOUBLE"
+            parts += [f"min({name})", f"max({name})", f"avg({finite}) FILTER (isfinite({finite}))"]
+        elif is_temporal(column.type):
+            parts += [f"min({name})", f"max({name})"]
+    return f"SELECT {', '.join(parts)} FROM {relation} AS t"
+
+
+def _read_counts(column: Column, cells: Any, row_count: int) -> ColumnMetadata:
+    filled, distinct = int(next(cells)), int(next(cells))
+    minimum = maximum = average = None
+    if is_numeric(column.type):
+        minimum, maximum, average = next(cells), next(cells), next(cells)
+    elif is_temporal(column.type):
+        minimum, maximum = next(cells), next(cells)
+    return ColumnMetadata(
+        name=column.name,
+        type=column.type,
+        unique_count=min(distinct, filled),
+        null_percent=round(100 * (row_count - filled) / row_count, 2) if row_count else None,
+        minimum=minimum,
+        maximum=maximum,
+        average=average,
+    )
+
+
+async def _add_values(
+    engine: "Engine", columns: Sequence[ColumnMetadata], relation: str
+) -> Sequence[ColumnMetadata]:
+    """Collect the values of text columns: in one query, so that the table is read once."""
+    texts = [
+        one for one in columns if is_text(one.type) and 0 < (one.unique_count or 0) <= MOST_DISTINCT
+    ][:MOST_TEXT_COLUMNS]
+    if not texts:
+        return columns
+    parts = [
+        f"(SELECT {number} AS n, left(t.{quote_name(one.name)}::VARCHAR, {MOST_CHARACTERS}) AS v, "
+        f"count(*) AS c FROM {relation} AS t WHERE t.{quote_name(one.name)} IS NOT NULL "
+        f"GROUP BY ALL ORDER BY c DESC, v LIMIT {MOST_VALUES})"
+        for number, one in enumerate(texts)
+    ]
+    table = await engine.run(
+        " UNION ALL ".join(parts) + " ORDER BY n, c DESC, v", limit=MOST_VALUES * len(texts)
+    )
+    found: dict[str, list[str]] = {}
+    for number, value, _ in table.rows:
+        found.setdefault(texts[number].name, []).append(value)
+    return [_with_values(one, found.get(one.name, ())) for one in columns]
+
+
+def _with_values(column: ColumnMetadata, values: Sequence[str]) -> ColumnMetadata:
+    is_complete = 0 < len(values) < MOST_VALUES
+    return replace(column, values=tuple(values), is_complete=is_complete)
+
+
+def _find_time_column(columns: Sequence[ColumnMetadata]) -> ColumnMetadata | None:
+    """Return the column that says when a row happened: by its name, or the first of its kind."""
+    times = [one for one in columns if one.is_temporal and one.minimum is not None]
+    names = {one.name.lower(): one for one in reversed(times)}
+    by_name = next((names[name] for name in _TIME_NAMES if name in names), None)
+    return by_name or (times[0] if times else None)
+
+
+def _format_time(value: Any) -> str:
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -1,0 +1,158 @@
+"""One locked instance of DuckDB, in which queries can only read."""
+
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
+from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, parse_error
+from copilot_runtime.extensions.analyst.engine.options import EngineOptions
+
+Config = dict[str, str | bool | int | float | list[str]]
+"""What `duckdb.connect` takes."""
+
+CONFIG: Mapping[str, str] = {
+    "errors_as_json": "true",
+    "python_enable_replacements": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "temp_directory": "",
+    "max_temp_directory_size": "0GB",
+}
+
+
+class Sandbox:
+    """The data sets, attached read-only, without files, network, extensions and settings.
+
+    Its main database is an empty file that is read-only as well, and has no name any more: so
+    nothing can be created but temporary objects, which end with their cursor. Every query gets a
+    cursor of its own.
+    """
+
+    def __init__(self, options: EngineOptions, files: Mapping[str, Path]) -> None:
+        """Open it with the files of databases by their names in SQL."""
+        self._path = ",".join(f'{quote_name(alias)}."main"' for alias in files)
+        self._lock = threading.Lock()
+        self._leases = 0
+        self._is_retired = False
+        self._on_close: list[Any] = []
+        with tempfile.TemporaryDirectory(prefix="analyst-") as folder:
+            self._connection = _open_empty(Path(folder) / "empty.duckdb", options)
+        try:
+            attach_files(self._connection, files, options.folder)
+            lock_connection(self._connection)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def open_cursor(self) -> duckdb.DuckDBPyConnection:
+        """Return a new cursor, which shares nothing with others and finds tables by their names.
+
+        What it executes is not checked in any way but by DuckDB.
+        """
+        cursor = self._connection.cursor()
+        if self._path:
+            cursor.execute(f"SET search_path = {quote_text(self._path)}")
+        return cursor
+
+    def lease(self) -> bool:
+        """Keep it open until `release`; False if it is closed."""
+        with self._lock:
+            if self._is_retired:
+                return False
+            self._leases += 1
+            return True
+
+    def release(self) -> None:
+        """End a lease; the last one closes a retired sandbox."""
+        with self._lock:
+            self._leases -= 1
+            is_last = self._is_retired and not self._leases
+        if is_last:
+            self._close()
+
+    def retire(self, on_close: Any = None) -> None:
+        """Close it after the query that ends last; then call `on_close`."""
+        with self._lock:
+            if self._is_retired:
+                return
+            self._is_retired = True
+            if on_close is not None:
+                self._on_close.append(on_close)
+            is_idle = not self._leases
+        if is_idle:
+            self._close()
+
+    def _close(self) -> None:
+        self._connection.close()
+        for call in self._on_close:
+            call()
+
+
+def attach_files(
+    connection: duckdb.DuckDBPyConnection, files: Mapping[str, Path], folder: Path
+) -> None:
+    """Attach database files read-only, by other names in `folder` that are gone afterwards.
+
+    DuckDB lets queries read the files it has attached, by their paths: these lead nowhere then.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".links-", dir=folder) as links:
+        for alias, file in files.items():
+            path = quote_text(str(_link_file(file, Path(links) / f"{alias}.duckdb")))
+            connection.execute(f"ATTACH {path} AS {quote_name(alias)} (READ_ONLY)")
+
+
+def _link_file(file: Path, link: Path) -> Path:
+    """Return another name of a file; its own if there can be none, as on another disk."""
+    log = file.with_name(f"{file.name}.wal")
+    try:
+        if log.exists():
+            link.with_name(f"{link.name}.wal").hardlink_to(log)
+        link.hardlink_to(file)
+    except OSError:
+        return file
+    return link
+
+
+def lock_connection(connection: duckdb.DuckDBPyConnection) -> None:
+    """Shut off files, network and settings, for good."""
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def check_statement(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """Raise `QueryFailed` unless SQL is one statement that selects, as DuckDB reads it.
+
+    A second lock behind the guard: attachments, settings, transactions and prepared statements
+    end here. What a SELECT may call is for the guard to say.
+    """
+    if "\x00" in sql or any("\ud800" <= character <= "\udfff" for character in sql):
+        raise QueryFailed("The SQL has characters that no text has.", kind="syntax")
+    try:
+        statements = cursor.extract_statements(sql)
+    except duckdb.Error as error:
+        raise parse_error(error) from None
+    kinds = {"SELECT", "MULTI"}  # MULTI: a PIVOT that reads its columns from the rows
+    if len(statements) != 1 or statements[0].type.name not in kinds:
+        raise QueryFailed(
+            "Only one statement that reads can run here.",
+            kind="not_allowed",
+            hint="Write one SELECT.",
+        )
+
+
+def _open_empty(file: Path, options: EngineOptions) -> duckdb.DuckDBPyConnection:
+    duckdb.connect(str(file)).close()
+    config: Config = {
+        **CONFIG,
+        "memory_limit": options.memory_limit,
+        "threads": str(options.threads),
+    }
+    return duckdb.connect(str(file), read_only=True, config=config)

@@ -1,0 +1,198 @@
+"""Where the data of the operator is: files, DuckDB databases, PostgreSQL."""
+
+import glob
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+from urllib.parse import urlsplit
+
+from copilot_runtime.base.errors import ConfigurationFailed, UnknownName
+from copilot_runtime.extensions.analyst.engine.datasets import make_table_name
+
+SourceKind = Literal["csv", "parquet", "json", "duckdb", "sqlite", "postgres"]
+SourceMode = Literal["copy", "attach"]
+
+SUFFIXES: Mapping[str, SourceKind] = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".parquet": "parquet",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".duckdb": "duckdb",
+    ".ddb": "duckdb",
+    ".db": "duckdb",
+    ".sqlite": "sqlite",
+    ".sqlite3": "sqlite",
+}
+"""How the name of a file ends → what is in it. `.gz` and `.zst` may follow.
+
+A `.db` of SQLite is read as such."""
+
+_COMPRESSION = (".gz", ".zst")
+_HINT = (
+    "Sources are files (.csv, .parquet, .json, .duckdb, .sqlite), globs of files, and "
+    "postgresql:// URLs."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSource:
+    """One place of data, as the settings name it."""
+
+    name: str = ""
+    """Of the data set, if it is one table. A glob with a name is one data set of all its files;
+    without a name, each file is one."""
+    location: str
+    """A path, a glob or a URL; URLs may hold a password: never show it."""
+    kind: SourceKind
+    description: str = ""
+    mode: SourceMode = "copy"
+    """`attach` reads a DuckDB file where it is, which nobody may write to meanwhile."""
+    table: str | None = None
+    """The only table wanted, of a database; None: all. `schema.table` names the schema."""
+    for_operators: bool = False
+    """Whether only operators may ask about it."""
+
+    @property
+    def label(self) -> str:
+        """What may be shown of it: no password, no folder."""
+        if self.kind != "postgres":
+            return Path(self.location).name
+        return f"PostgreSQL {urlsplit(self.location).path.strip('/') or 'postgres'!r}"
+
+
+def parse_source(value: str | Mapping[str, Any]) -> DataSource:
+    """Return the source of a setting.
+
+    A text is a location, or `name=location`. A mapping has `location`, and what else a
+    `DataSource` has. Raises `ConfigurationFailed` for anything else.
+    """
+    fields = _split_text(value) if isinstance(value, str) else _read_mapping(value)
+    location = fields.get("location", "")
+    if not location or "\x00" in location:
+        raise ConfigurationFailed("A data source has no location.", hint=_HINT)
+    kind = find_kind(location)
+    mode = fields.get("mode") or "copy"
+    if mode not in {"copy", "attach"}:
+        raise UnknownName("mode of a data source", mode, ["attach", "copy"])
+    if mode == "attach" and kind != "duckdb":
+        raise ConfigurationFailed(
+            f"A {kind} source cannot be attached.", hint="Leave its mode out: it is then copied."
+        )
+    return DataSource(
+        name=make_table_name(fields["name"]) if fields.get("name") else "",
+        location=location,
+        kind=kind,
+        description=fields.get("description", ""),
+        mode=cast("SourceMode", mode),
+        table=fields.get("table") or None,
+        for_operators=not isinstance(value, str) and value.get("for_operators") is True,
+    )
+
+
+def find_kind(location: str) -> SourceKind:
+    """Return what is at a location, by its name alone."""
+    if re.match(r"postgres(ql)?://", location):
+        return "postgres"
+    if re.match(r"\w{2,}://", location):
+        raise ConfigurationFailed(
+            f"The analyst reads no {location.partition('://')[0]}:// sources.", hint=_HINT
+        )
+    name = location.lower()
+    for ending in _COMPRESSION:
+        name = name.removesuffix(ending)
+    suffix = Path(name).suffix
+    if suffix not in SUFFIXES:
+        raise ConfigurationFailed(
+            f"The data source {Path(location).name!r} is of no known format.", hint=_HINT
+        )
+    return SUFFIXES[suffix]
+
+
+def _split_text(text: str) -> Mapping[str, str]:
+    match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=\s*(\S.*)", text, re.DOTALL)
+    return {"name": match[1], "location": match[2]} if match else {"location": text.strip()}
+
+
+def _read_mapping(value: object) -> Mapping[str, str]:
+    if not isinstance(value, Mapping):
+        raise ConfigurationFailed("A data source is neither a text nor a mapping.", hint=_HINT)
+    mapping = cast("Mapping[object, object]", value)
+    names = ("name", "location", "description", "mode", "table", "for_operators")
+    for key, item in mapping.items():
+        if key not in names:
+            raise UnknownName("setting of a data source", str(key), names)
+        if key == "for_operators":
+            continue
+        if not isinstance(item, str | None):
+            raise ConfigurationFailed(f"The {key} of a data source is not a text.", hint=_HINT)
+    return {str(key): item for key, item in mapping.items() if isinstance(item, str)}
+
+
+def expand_sources(sources: Sequence[DataSource]) -> Sequence[DataSource]:
+    """Return one source for each file of a glob without a name; each has a name of its own.
+
+    One without files stays as it is: to read it fails.
+    """
+    found: list[DataSource] = []
+    for source in sources:
+        if source.kind in {"duckdb", "sqlite", "postgres"} or source.name:
+            found.append(source if source.name else replace(source, name=_name_source(source)))
+            continue
+        try:
+            files = list_files(source)
+        except ConfigurationFailed:
+            files = [Path(source.location)]
+        found += [replace(source, location=str(path), name=_name_file(path)) for path in files]
+    names: set[str] = set()
+    unique: list[DataSource] = []
+    for source in found:
+        name, number = source.name, 2
+        while name in names:
+            name, number = f"{source.name}_{number}", number + 1
+        names.add(name)
+        unique.append(replace(source, name=name))
+    return unique
+
+
+def _name_source(source: DataSource) -> str:
+    if source.table:
+        return make_table_name(source.table.rpartition(".")[2])
+    if source.kind == "postgres":
+        return make_table_name(urlsplit(source.location).path.strip("/") or "postgres")
+    return _name_file(Path(source.location))
+
+
+def _name_file(path: Path) -> str:
+    return make_table_name(path.name.partition(".")[0])
+
+
+def list_files(source: DataSource) -> Sequence[Path]:
+    """Return the files of a source, in order. Raises `ConfigurationFailed` if there is none."""
+    place = Path(source.location).expanduser()
+    if place.is_file():
+        return [place]
+    names = glob.glob(str(place), recursive=True)  # noqa: PTH207 - Path.glob takes no absolute one
+    files = [Path(name) for name in sorted(names)]
+    files = [path for path in files if path.is_file()]
+    if not files:
+        raise ConfigurationFailed(
+            f"There is no file {source.location!r} for the analyst.",
+            hint="Relative paths count from the folder in which the server starts.",
+            public="A data source of the analyst is missing.",
+        )
+    return files
+
+
+def fingerprint_files(source: DataSource) -> str:
+    """Return what changes when a file of a source does: by names, sizes and times."""
+    files = list_files(source)
+    logs = [path.with_name(path.name + end) for path in files for end in ("-wal", ".wal")]
+    stats = [(str(path), path.stat()) for path in (*files, *logs) if path.exists()]
+    parts = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
+    return hashlib.sha256(repr((parts, source.table)).encode()).hexdigest()[:32]

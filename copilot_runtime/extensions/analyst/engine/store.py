@@ -1,0 +1,302 @@
+"""The folder of the engine: files of data sets, the list of them, and a lock."""
+
+import contextlib
+import json
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.extensions.analyst.engine.datasets import Dataset, quote_name
+from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
+from copilot_runtime.extensions.analyst.results import Column
+
+try:
+    import fcntl
+except ImportError:  # Windows: one process
+    fcntl = None
+
+logger = logging.getLogger(__name__)
+
+MANIFEST = "datasets.json"
+LOCK = "lock"
+VERSION = 1
+
+MOST_SAVED = 200
+"""Data sets that questions have saved, of all users together."""
+
+MOST_OF_ONE = 20
+"""Data sets that one user has saved."""
+
+
+LOSS = (
+    "The server's folder of data was deleted while it runs. What is open can be asked until "
+    "the server is started again: then the sources are copied again."
+)
+"""What is said once the folder has gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTable:
+    """A table in a file."""
+
+    name: str
+    table: str
+    """What it is called in the file."""
+    row_count: int
+    columns: Sequence[Column]
+    schema: str = "main"
+    first_types: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The types that its columns had when they were first seen, by names in lower case."""
+
+    def follow(self, before: "StoredTable | None") -> "StoredTable":
+        """Return it with the first types of what it replaces."""
+        types = {column.name.lower(): column.type for column in self.columns}
+        if before is not None:
+            types |= {column.name.lower(): column.type for column in before.columns}
+            types |= before.first_types
+        return replace(self, first_types=types)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A database file with the tables of one source, or with one saved set."""
+
+    alias: str
+    """Its name in the sandbox, for good: no other file ever gets it."""
+    source: str
+    file: str
+    """In the folder; with `is_foreign`, a path of the operator's."""
+    fingerprint: str
+    tables: Sequence[StoredTable]
+    is_foreign: bool = False
+    description: str = ""
+    tags: Sequence[str] = ()
+    owner: str | None = None
+    created_at: str = ""
+    for_operators: bool = False
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether a question made it."""
+        return self.owner is not None
+
+    def list_datasets(self) -> Sequence[Dataset]:
+        """Return its tables as data sets."""
+        return [
+            Dataset(
+                name=table.name,
+                physical=".".join(map(quote_name, (self.alias, table.schema, table.table))),
+                source=self.source,
+                row_count=table.row_count,
+                columns=table.columns,
+                version=f"{self.file}:{self.fingerprint}",
+                description=self.description,
+                tags=self.tags,
+                owner=self.owner,
+                created_at=self.created_at,
+                for_operators=self.for_operators,
+                first_types=table.first_types,
+            )
+            for table in self.tables
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What is in the folder."""
+
+    entries: Sequence[Entry] = ()
+    next_alias: int = 1
+
+    def find(self, source: str, owner: str | None = None) -> Entry | None:
+        """Return the entry of a source, or of a set that somebody saved."""
+        key = (source, owner)
+        return next((one for one in self.entries if (one.source, one.owner) == key), None)
+
+    def add(self, entry: Entry) -> "Manifest":
+        """Return one with an entry in place of the one with its alias, or in addition."""
+        others = [one for one in self.entries if one.alias != entry.alias]
+        number = max(self.next_alias, int(entry.alias[1:]) + 1)
+        return Manifest(entries=[*others, entry], next_alias=number)
+
+    def require_room(self, owner: str) -> None:
+        """Raise `DatasetRefused` if an owner may save no further set."""
+        owners = [one.owner for one in self.entries if one.is_saved]
+        if owners.count(owner) >= MOST_OF_ONE:
+            raise DatasetRefused(
+                f"You have saved {MOST_OF_ONE} data sets already, which is as many as you can.",
+                hint="Save under the name of one that you no longer need, which replaces it, or "
+                "delete one: `DELETE analyst/datasets/NAME`.",
+            )
+        if len(owners) >= MOST_SAVED:
+            raise DatasetRefused(
+                f"{MOST_SAVED} data sets are saved here already, by all users together.",
+                hint="Save under the name of one of yours, which replaces it, or delete one: "
+                "`DELETE analyst/datasets/NAME`.",
+            )
+
+    def remove(self, entry: Entry) -> "Manifest":
+        """Return one without an entry; its alias stays unused."""
+        return replace(self, entries=[one for one in self.entries if one.alias != entry.alias])
+
+
+@dataclass(slots=True)
+class Store:
+    """The folder. Only the process that holds the lock writes there."""
+
+    folder: Path
+    _descriptor: int | None = field(default=None)
+
+    def open(self) -> None:
+        """Make the folder, and take the lock if nobody else has it."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise ConfigurationFailed(
+                f"The analyst cannot keep its data in {str(self.folder)!r}: {error.strerror}.",
+                hint="Change the setting `analyst.store`.",
+                public="The analyst cannot keep its data.",
+            ) from error
+        self.take_lock()
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether this process may write."""
+        return self._descriptor is not None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the folder of the writer was deleted or moved while it is in use."""
+        if self._descriptor is None:
+            return False
+        try:
+            found = (self.folder / LOCK).stat()
+        except OSError:
+            return True
+        return not os.path.samestat(found, os.fstat(self._descriptor))
+
+    def take_lock(self) -> bool:
+        """Become the writer, if there is none."""
+        if self._descriptor is not None:
+            return not self.is_lost
+        try:
+            descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return False  # a folder that is read-only
+        try:
+            if fcntl is not None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return False
+        self._descriptor = descriptor
+        return True
+
+    def require_lock(self) -> None:
+        """Raise `DatasetRefused` if another process writes, or if the folder was deleted."""
+        self.require_folder()
+        if not self.take_lock():
+            raise DatasetRefused(
+                "Data sets cannot change here: another process of this server writes them.",
+                hint="One process at a time writes to `analyst.store`; ask that one, or stop it.",
+            )
+
+    def require_folder(self) -> None:
+        """Raise `DatasetRefused` if the folder was deleted."""
+        if self.is_lost:
+            logger.error("The folder %r of the analyst was deleted: %s", str(self.folder), LOSS)
+            raise DatasetRefused(f"Data sets cannot change here now. {LOSS}")
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def read(self) -> Manifest:
+        """Return the list of data sets: an empty one if there is none that can be read."""
+        try:
+            text = (self.folder / MANIFEST).read_text(encoding="utf-8")
+            return _decode_manifest(json.loads(text))
+        except FileNotFoundError:
+            return Manifest()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            logger.warning("The list of data sets of the analyst is unreadable: %s.", error)
+            return Manifest()
+
+    def stamp(self) -> int:
+        """Return what changes when the list does."""
+        with contextlib.suppress(OSError):
+            stat = (self.folder / MANIFEST).stat()
+            return hash((stat.st_ino, stat.st_mtime_ns, stat.st_size))
+        return 0
+
+    def write(self, manifest: Manifest) -> None:
+        """Replace the list, at once or not at all."""
+        data = {"version": VERSION, **asdict(manifest)}
+        temporary = self.folder / f"{MANIFEST}.tmp"
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(data, file, ensure_ascii=False, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.folder / MANIFEST)
+
+    def locate(self, entry: Entry) -> Path:
+        """Return the file of an entry."""
+        return Path(entry.file) if entry.is_foreign else self.folder / entry.file
+
+    def new_file(self, name: str) -> Path:
+        """Return the path of a new file: what is unfinished is named so."""
+        return self.folder / f"{name[:60]}-{secrets.token_hex(8)}.part"
+
+    def finish(self, part: Path) -> Path:
+        """Give a finished file its name."""
+        return part.rename(part.with_suffix(".duckdb"))
+
+    def clean(self, keep: Iterable[Entry]) -> None:
+        """Remove the files of data sets that are in no entry, if this process may write."""
+        if not self.is_writer:
+            return
+        names = {entry.file for entry in keep if not entry.is_foreign}
+        for pattern in ("*-????????????????.duckdb", "*-????????????????.part*", ".links-*"):
+            for path in self.folder.glob(pattern):
+                if path.name not in names:
+                    _remove(path)
+
+
+def _decode_manifest(value: Any) -> Manifest:
+    if value["version"] != VERSION:
+        raise ValueError(f"it is of the version {value['version']!r}")
+    entries = [_decode_entry(entry) for entry in cast("list[Any]", value["entries"])]
+    return Manifest(entries=entries, next_alias=int(value["next_alias"]))
+
+
+def _decode_entry(value: dict[str, Any]) -> Entry:
+    tables = [_decode_table(table) for table in value["tables"]]
+    fields: dict[str, Any] = {**value, "tables": tables, "tags": tuple(value["tags"])}
+    entry = Entry(**fields)
+    if not (entry.alias[:1] == "d" and entry.alias[1:].isdigit()):
+        raise ValueError("an alias is malformed")
+    if not entry.is_foreign and Path(entry.file).name != entry.file:
+        raise ValueError("a file is outside of the folder")
+    return entry
+
+
+def _decode_table(value: dict[str, Any]) -> StoredTable:
+    columns = [Column(column["name"], column["type"]) for column in value["columns"]]
+    fields: dict[str, Any] = {**value, "columns": columns}
+    return StoredTable(**fields)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()

@@ -1,0 +1,187 @@
+"""Compares rows: as a set or in order, numbers with a tolerance, columns in any order."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from copilot_runtime.extensions.scenarios.values import format_value, shorten
+
+Rows = Sequence[Sequence[Any]]
+
+_MOST_MAPPINGS = 200
+"""Ways to relate columns that are tried."""
+_MOST_GREEDY = 400
+"""Rows that are compared each with each."""
+
+
+def compare_tables(
+    names: Sequence[str],
+    expected: Rows,
+    found_names: Sequence[str],
+    found: Rows,
+    *,
+    is_ordered: bool = False,
+    tolerance: float = 1e-4,
+    may_have_more: bool = True,
+) -> str | None:
+    """Return how rows differ from what was expected, in a sentence; None if they do not."""
+    if len(expected) != len(found):
+        return f"expected {_count(len(expected), 'row')}, found {len(found):,}"
+    more = len(found_names) - len(names)
+    if more < 0 or (more and not may_have_more):
+        return f"expected {_count(len(names), 'column')}, found {len(found_names)}"
+    if not expected:
+        return None
+    reference = [[_plain(cell) for cell in row] for row in expected]
+    answer = [[_plain(cell) for cell in row] for row in found]
+    for columns in _list_mappings(names, reference, found_names, answer, tolerance):
+        rows = [[row[at] for at in columns] for row in answer]
+        is_same = _same_order if is_ordered else _same_set
+        if is_same(reference, rows, tolerance):
+            return None
+    return _describe(names, reference, found_names, answer, is_ordered, tolerance)
+
+
+def equal_cells(one: Any, other: Any, tolerance: float) -> bool:
+    """Return whether two cells are the same, numbers within the tolerance."""
+    if _is_number(one) and _is_number(other):
+        return math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance)
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _list_mappings(
+    names: Sequence[str],
+    reference: Rows,
+    found_names: Sequence[str],
+    answer: Rows,
+    tolerance: float,
+) -> Iterator[Sequence[int]]:
+    """Yield which columns may be those expected: by name first, then by their values."""
+    choices: list[list[int]] = []
+    for at, name in enumerate(names):
+        values = sorted((row[at] for row in reference), key=_order)
+        fits = [
+            place
+            for place in range(len(found_names))
+            if all(
+                equal_cells(one, other, tolerance)
+                for one, other in zip(
+                    values, sorted((row[place] for row in answer), key=_order), strict=True
+                )
+            )
+        ]
+        fits.sort(key=lambda place, name=name: found_names[place].casefold() != name.casefold())
+        choices.append(fits)
+    yield from islice(_combine(choices), _MOST_MAPPINGS)
+
+
+def _combine(choices: Sequence[Sequence[int]], start: tuple[int, ...] = ()) -> Iterator[list[int]]:
+    if len(start) == len(choices):
+        yield [*start]
+        return
+    for place in choices[len(start)]:
+        if place not in start:
+            yield from _combine(choices, (*start, place))
+
+
+def _same_order(reference: Rows, rows: Rows, tolerance: float) -> bool:
+    return all(
+        _equal_rows(one, other, tolerance) for one, other in zip(reference, rows, strict=True)
+    )
+
+
+def _same_set(reference: Rows, rows: Rows, tolerance: float) -> bool:
+    """Return whether rows are the same, each as often, in any order."""
+    groups: Mapping[Any, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
+    for side, values in enumerate((reference, rows)):
+        for row in values:
+            key = tuple(repr(cell) for cell in row if not _is_number(cell))
+            groups[key][side].append(row)
+    return all(_match(one, other, tolerance) for one, other in groups.values())
+
+
+def _match(reference: list[Any], rows: list[Any], tolerance: float) -> bool:
+    if len(reference) != len(rows):
+        return False
+    pairs = zip(sorted(reference, key=_order_row), sorted(rows, key=_order_row), strict=True)
+    if all(_equal_rows(one, other, tolerance) for one, other in pairs):
+        return True
+    if len(reference) > _MOST_GREEDY:
+        return False
+    left = [*rows]
+    for row in reference:
+        place = next((at for at, it in enumerate(left) if _equal_rows(row, it, tolerance)), None)
+        if place is None:
+            return False
+        del left[place]
+    return True
+
+
+def _equal_rows(one: Sequence[Any], other: Sequence[Any], tolerance: float) -> bool:
+    return all(equal_cells(it, its, tolerance) for it, its in zip(one, other, strict=True))
+
+
+def _describe(
+    names: Sequence[str],
+    reference: Rows,
+    found_names: Sequence[str],
+    answer: Rows,
+    is_ordered: bool,
+    tolerance: float,
+) -> str:
+    """Return a first row that is not there, with what is there in its place."""
+    places = [
+        next((at for at, it in enumerate(found_names) if it.casefold() == name.casefold()), at)
+        for at, name in enumerate(names)
+    ]
+    rows = [[row[at] for at in places] for row in answer]
+    if is_ordered and _same_set(reference, rows, tolerance):
+        return "the rows are the same, in another order"
+    left = [*rows]
+    for row in reference:
+        place = next((at for at, it in enumerate(left) if _equal_rows(row, it, tolerance)), None)
+        if place is None:
+            first = left[0] if left else rows[0]
+            return f"expected {_write(row)}, found {_write(first)}"
+        del left[place]
+    return "the columns are not those of the reference"
+
+
+def _plain(cell: Any) -> Any:
+    """Return a cell in the form that both sides have."""
+    if isinstance(cell, bool) or cell is None:
+        return cell
+    if isinstance(cell, int | float):
+        return None if isinstance(cell, float) and math.isnan(cell) else cell
+    if isinstance(cell, str):
+        text = cell.removesuffix("T00:00:00").removesuffix(" 00:00:00")
+        return text if text != cell else _read_number(cell)
+    return format_value(cell)
+
+
+def _read_number(text: str) -> Any:
+    """Return what stands for a number that JSON cannot hold as one; other texts stay."""
+    digits = text.lstrip("-").replace(".", "", 1)
+    return float(text) if len(digits) > 15 and digits.isascii() and digits.isdigit() else text
+
+
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
+
+
+def _order(cell: Any) -> tuple[int, float, str]:
+    return (0, float(cell), "") if _is_number(cell) else (1, 0.0, repr(cell))
+
+
+def _order_row(row: Sequence[Any]) -> list[tuple[int, float, str]]:
+    return [_order(cell) for cell in row]
+
+
+def _write(row: Sequence[Any]) -> str:
+    return shorten(format_value([*row]))
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -1,0 +1,307 @@
+"""Asks the questions, and judges the answers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Literal
+from uuid import uuid4
+
+from copilot_runtime.api.adapter import Adapter, ChatRequest
+from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.events import Events, RunFailed
+from copilot_runtime.api.messages import TextMessage, new_id
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.extensions.analyst.agent import AnalystAgent
+from copilot_runtime.extensions.analyst.analyst import Analyst
+from copilot_runtime.extensions.analyst.evaluation.answer import AnswerRecord, AnswerTable
+from copilot_runtime.extensions.analyst.evaluation.comparison import compare_tables
+from copilot_runtime.extensions.analyst.evaluation.definition import (
+    EvaluationQuestion,
+    QuestionPlace,
+)
+from copilot_runtime.extensions.analyst.results import Table
+from copilot_runtime.extensions.analyst.tools.values import to_plain
+from copilot_runtime.extensions.scenarios.script import ScriptPlayer
+
+MOST_ROWS = 500
+"""Rows of a reference: more than that no page gets."""
+
+Verdict = Literal["correct", "wrong", "refused", "clarified", "error", "skipped"]
+"""`refused` and `clarified` stand for honest answers where rows were expected: better than wrong
+ones, and not what was asked for."""
+
+Ask = Callable[[EvaluationQuestion], Awaitable[AnswerRecord]]
+RunReference = Callable[[EvaluationQuestion], Awaitable[Table]]
+
+_TRUST = ("free_sql", "derived", "verified")
+
+
+@dataclass(slots=True, kw_only=True)
+class Evaluation:
+    """What came of one question."""
+
+    place: QuestionPlace
+    verdict: Verdict
+    reason: str = ""
+    """Why it did not pass."""
+    answer: AnswerRecord = field(default_factory=AnswerRecord)
+    seconds: float = 0.0
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether the answer is what was expected."""
+        return self.verdict == "correct"
+
+
+@dataclass(slots=True)
+class EvaluationReport:
+    """What came of all questions."""
+
+    results: Sequence[Evaluation]
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether all that were asked are correct."""
+        return all(one.verdict in ("correct", "skipped") for one in self.results)
+
+    def count(self, verdict: Verdict) -> int:
+        """Return how many questions came out so."""
+        return sum(one.verdict == verdict for one in self.results)
+
+
+async def evaluate_questions(
+    places: Sequence[QuestionPlace],
+    *,
+    ask: Ask,
+    run_reference: RunReference,
+    timeout: float = 120.0,
+    parallel: int = 1,
+    on_result: Callable[[Evaluation], None] | None = None,
+) -> EvaluationReport:
+    """Ask all questions, and compare the answers with the references.
+
+    Args:
+        places: The questions.
+        ask: Returns the answer of an analyst, such as `build_ask` makes it.
+        run_reference: Runs the reference SQL as the question's user.
+        timeout: Seconds for each question.
+        parallel: How many are asked at a time.
+        on_result: Called when one is over.
+    """
+    limit = asyncio.Semaphore(max(1, parallel))
+
+    async def evaluate(place: QuestionPlace) -> Evaluation:
+        async with limit:
+            result = await _evaluate(place, ask, run_reference, timeout)
+        if on_result is not None:
+            on_result(result)
+        return result
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(evaluate(place)) for place in places]
+    return EvaluationReport([task.result() for task in tasks])
+
+
+def build_ask(build_agent: Callable[[Adapter | None], Agent]) -> Ask:
+    """Return what asks an agent.
+
+    `build_agent` gets the scripted model of a question, or None for the agent's own.
+    """
+
+    async def ask(question: EvaluationQuestion) -> AnswerRecord:
+        model = ScriptModel(question) if question.script else None
+        agent = build_agent(model)
+        record = AnswerRecord()
+        properties = {"dataset_label": question.dataset, "agent_name": question.agent_name}
+        run = RunInput(
+            thread_id=str(uuid4()),
+            run_id=str(uuid4()),
+            messages=[TextMessage(id=new_id(), role="user", content=question.question)],
+            properties={name: value for name, value in properties.items() if value},
+            user=question.user or None,
+        )
+        async with aclosing(agent.run(run)) as events:
+            async for event in events:
+                if isinstance(event, RunFailed):
+                    record.error = event.error.message
+                record.add(event)
+        if model is not None and model.player.complaint:
+            record.error = model.player.complaint
+        return record
+
+    return ask
+
+
+def build_reference(analyst: Analyst) -> RunReference:
+    """Return what runs the reference SQL of a question on the data of an analyst."""
+
+    async def run(question: EvaluationQuestion) -> Table:
+        await analyst.open()
+        scope = await analyst.build_scope(
+            Caller(user=question.user or None), question.agent_name or None
+        )
+        query = analyst.guard_sql(question.sql, scope)
+        return await analyst.engine.run(query, limit=MOST_ROWS + 1)
+
+    return run
+
+
+async def evaluate_analyst(
+    analyst: Analyst,
+    adapter: Adapter,
+    places: Sequence[QuestionPlace],
+    *,
+    timeout: float = 120.0,
+    parallel: int = 1,
+    on_result: Callable[[Evaluation], None] | None = None,
+) -> EvaluationReport:
+    """Ask an analyst all questions with its model, or with theirs, and compare the answers."""
+    return await evaluate_questions(
+        places,
+        ask=build_ask(lambda model: AnalystAgent(analyst, model or adapter)),
+        run_reference=build_reference(analyst),
+        timeout=timeout,
+        parallel=parallel,
+        on_result=on_result,
+    )
+
+
+class ScriptModel(Adapter):
+    """A model with the answers that a question has in its file."""
+
+    def __init__(self, question: EvaluationQuestion) -> None:
+        self.player = ScriptPlayer()
+        self.player.extend(question.script)
+
+    async def stream(self, request: ChatRequest) -> Events:
+        """Yield the next answer."""
+        for event in self.player.play(request):
+            yield event
+
+
+async def _evaluate(
+    place: QuestionPlace, ask: Ask, run_reference: RunReference, timeout: float
+) -> Evaluation:
+    question = place.question
+    if question.skip:
+        return Evaluation(place=place, verdict="skipped", reason=question.skip)
+    started = perf_counter()
+    answer = AnswerRecord()
+    try:
+        async with asyncio.timeout(timeout):
+            reference = await _read_reference(question, run_reference)
+            answer = await ask(question)
+    except TimeoutError:
+        verdict, reason = "error", f"no answer within {timeout:g} s"
+    except CopilotError as error:
+        verdict, reason = "error", error.message
+    except Exception as error:  # an agent may raise anything, and the other questions go on
+        verdict, reason = "error", f"{type(error).__name__}: {error}"
+    else:
+        verdict, reason = judge_answer(question, reference, answer)
+    return Evaluation(
+        place=place,
+        verdict=verdict,
+        reason=reason,
+        answer=answer,
+        seconds=0.0 if question.script else perf_counter() - started,
+    )
+
+
+async def _read_reference(
+    question: EvaluationQuestion, run_reference: RunReference
+) -> AnswerTable | None:
+    if question.expect != "rows":
+        return None
+    try:
+        table = await run_reference(question)
+    except CopilotError as error:
+        raise CopilotError(f"The reference SQL failed: {error.message}") from error
+    if table.is_truncated or len(table.rows) > MOST_ROWS:
+        raise CopilotError(f"The reference SQL returns more than {MOST_ROWS} rows: aggregate.")
+    return AnswerTable(
+        columns=[column.name for column in table.columns],
+        rows=[[to_plain(cell) for cell in row] for row in table.rows],
+    )
+
+
+def judge_answer(
+    question: EvaluationQuestion, reference: AnswerTable | None, answer: AnswerRecord
+) -> tuple[Verdict, str]:
+    """Return whether an answer is right, and why it is not."""
+    if answer.error:
+        return "error", answer.error
+    match question.expect:
+        case "refusal":
+            verdict, reason = _judge_refusal(answer)
+        case "clarification":
+            verdict, reason = _judge_clarification(answer)
+        case "rows":
+            verdict, reason = _judge_rows(question, reference, answer)
+    if verdict != "correct":
+        return verdict, reason
+    text = answer.text.casefold()
+    for phrase in question.contains:
+        if phrase.casefold() not in text:
+            return "wrong", f"the text does not say {phrase!r}"
+    for banned in question.excludes:
+        if banned.casefold() in text:
+            return "wrong", f"the text says {banned!r}"
+    return "correct", ""
+
+
+def _judge_refusal(answer: AnswerRecord) -> tuple[Verdict, str]:
+    if answer.is_refusal:
+        return "correct", ""
+    if answer.clarification:
+        return "clarified", f"expected a refusal, found a question: {answer.clarification}"
+    return "wrong", "expected that it says that the data cannot tell, found an answer"
+
+
+def _judge_clarification(answer: AnswerRecord) -> tuple[Verdict, str]:
+    if answer.clarification:
+        return "correct", ""
+    if answer.is_refusal:
+        return "refused", "expected a question back, found a refusal"
+    return "wrong", "expected a question back, found an answer"
+
+
+def _judge_rows(
+    question: EvaluationQuestion, reference: AnswerTable | None, answer: AnswerRecord
+) -> tuple[Verdict, str]:
+    assert reference is not None
+    differences: list[str] = []
+    for table in reversed(answer.tables):
+        difference = compare_tables(
+            reference.columns,
+            reference.rows,
+            table.columns,
+            table.rows,
+            is_ordered=question.ordered,
+            tolerance=question.tolerance,
+            may_have_more=question.extra_columns,
+        )
+        if difference is None:
+            return _judge_trust(question, answer)
+        differences.append(difference)
+    if not reference.rows and not answer.tables and not answer.has_chart:
+        return "correct", ""  # a page shows no table without rows
+    if answer.clarification:
+        return "clarified", f"asked back: {answer.clarification}"
+    if answer.is_refusal:
+        return "refused", "said that the data cannot tell"
+    return "wrong", differences[0] if differences else "the answer has no rows"
+
+
+def _judge_trust(question: EvaluationQuestion, answer: AnswerRecord) -> tuple[Verdict, str]:
+    level = question.trust
+    if level is None:
+        return "correct", ""
+    has = _TRUST.index(answer.trust) if answer.trust in _TRUST else -1
+    if has >= _TRUST.index(level):
+        return "correct", ""
+    return "wrong", f"expected an answer that is {level}, found {answer.trust or 'no mark'}"

@@ -1,0 +1,63 @@
+"""Whose data, charts, files and memory a request is about. The only place that decides.
+
+Everything belongs to a scope: that of who asks, as `authenticate` knows them. For all others it
+does not exist.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from copilot_runtime.api.agent import Agents
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.errors import AgentNotFound
+from copilot_runtime.extensions.analyst.agent import AnalystAgent
+from copilot_runtime.extensions.analyst.analyst import Analyst
+from copilot_runtime.extensions.analyst.scope import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Viewer:
+    """Who asks which analyst."""
+
+    name: str
+    """What clients call the agent."""
+    agent: AnalystAgent
+    scope: Scope
+    caller: Caller
+
+    @property
+    def analyst(self) -> Analyst:
+        """The data."""
+        return self.agent.analyst
+
+
+class AnalystAccess:
+    """Finds the analyst that a request is about, and whose rows its sender may see."""
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+
+    async def identify(
+        self, caller: Caller, name: str = "", agent_name: str | None = None
+    ) -> Viewer:
+        """Return who asks: an analyst by its name, or else the first one.
+
+        Raises `AgentNotFound`. `agent_name` leaves only its rows.
+        """
+        agents = await self.find_agents(caller)
+        if not agents or (name and name not in agents):
+            raise AgentNotFound(name or "analyst", agents)
+        name = name or next(iter(agents))
+        agent = agents[name]
+        scope = await agent.analyst.build_scope(caller, agent_name)
+        return Viewer(name=name, agent=agent, scope=scope, caller=caller)
+
+    async def find_agents(self, caller: Caller) -> Mapping[str, AnalystAgent]:
+        """Return the analysts that are there for somebody, by name."""
+        agents = self._agents
+        every: Any = await call(agents, caller) if callable(agents) else agents
+        if not isinstance(every, Mapping):  # a run of an agent says what is wrong with it
+            return {}
+        return {name: one for name, one in every.items() if isinstance(one, AnalystAgent)}

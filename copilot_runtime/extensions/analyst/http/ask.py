@@ -1,0 +1,220 @@
+"""Questions to the analyst over its own routes: a run, and the events that its client gets."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.events import LAST, Events
+from copilot_runtime.api.messages import Message, TextMessage, new_id
+from copilot_runtime.api.run_input import Resume, RunInput
+from copilot_runtime.api.transcript import fold_thread
+from copilot_runtime.base.errors import NotFound
+from copilot_runtime.base.jsonvalue import JsonObject, as_objects, as_text
+from copilot_runtime.extensions.analyst.agent import AnalystAgent
+from copilot_runtime.extensions.analyst.http.access import Viewer
+from copilot_runtime.extensions.analyst.http.encode import Frame, StreamEncoder
+from copilot_runtime.extensions.analyst.spans import start_request_span
+from copilot_runtime.runtime.conversations import Conversations
+from copilot_runtime.runtime.run import Log
+from copilot_runtime.telemetry.span import Span
+from copilot_runtime.telemetry.telemetry import Telemetry
+from copilot_runtime.threads.store import ThreadKey
+from copilot_runtime.transports.body import BadRequest
+
+if TYPE_CHECKING:
+    from copilot_runtime.runtime.run import Run
+
+MOST_MESSAGE = 100_000
+"""Characters of a message that is read at all; the guard cuts it much shorter."""
+
+_FIELDS = frozenset(
+    {
+        *("message", "conversation_history", "dataset_label", "data_context", "agent_name"),
+        *("session_id", "user_id", "approval", "resumable", "dataset"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """The body of a question."""
+
+    message: str
+    history: Sequence[JsonObject] = ()
+    dataset_label: str = ""
+    data_context: JsonObject | None = None
+    agent_name: str | None = None
+    session_id: str = ""
+    approval: JsonObject | None = None
+    """The answer of a person: `id`, `approved`, `note`."""
+    is_resumable: bool = False
+    """Whether the answer goes on when the client has left, who may then come back for it."""
+
+
+def read_ask(body: Any) -> Ask:
+    """Return the question of a body. Raises `BadRequest`."""
+    if not isinstance(body, dict):
+        raise BadRequest("The request body is no JSON object.")
+    fields: JsonObject = body
+    message = fields.get("message")
+    approval = fields.get("approval")
+    if message is None and approval is not None:
+        message = ""
+    if not isinstance(message, str) or (not message and approval is None):
+        raise BadRequest("message is a text of at least one character.")
+    if approval is not None and not (
+        isinstance(approval, dict)
+        and isinstance(approval.get("id"), str)
+        and isinstance(approval.get("approved"), bool)
+    ):
+        raise BadRequest('approval is {"id": "…", "approved": true or false}.')
+    for name in ("dataset_label", "dataset", "agent_name", "session_id"):
+        if not isinstance(fields.get(name), str | None):
+            raise BadRequest(f"{name} is a text.")
+    for name, kind, noun in (
+        ("conversation_history", list, "list of messages"),
+        ("data_context", dict, "JSON object"),
+    ):
+        if not isinstance(fields.get(name), kind | None):
+            raise BadRequest(f"{name} is a {noun}.")
+    return Ask(
+        message="" if approval is not None else message[:MOST_MESSAGE],
+        history=as_objects(fields.get("conversation_history") or []),
+        dataset_label=fields.get("dataset_label") or fields.get("dataset") or "",
+        data_context=fields.get("data_context"),
+        agent_name=fields.get("agent_name") or None,
+        session_id=fields.get("session_id") or "",
+        approval=approval,
+        is_resumable=fields.get("resumable") is True,
+    )
+
+
+class _RequestAgent(Agent):
+    """The analyst for one request, whose span has those beside the agent's own below it."""
+
+    def __init__(self, agent: AnalystAgent, span: Span) -> None:
+        self._agent = agent
+        self._span = span
+
+    def check(self, run: RunInput) -> None:
+        self._agent.check(run)
+
+    def run(self, run: RunInput) -> Events:
+        """Yield what the analyst yields, and an event for each thought."""
+        return self._agent.answer(run, request_span=self._span, has_thought_events=True)
+
+
+class Answers:
+    """Answers that go on, or may be read again by those who asked."""
+
+    def __init__(self, runs: Conversations, telemetry: Telemetry) -> None:
+        self._runs = runs
+        self._telemetry = telemetry
+
+    async def start(self, ask: Ask, viewer: Viewer) -> "Run":
+        """Start the run of a question. Raises what forbids it to start."""
+        request = await self._build_run(ask, viewer)
+        caller = viewer.caller
+        span = start_request_span(
+            self._telemetry,
+            thread_id=request.thread_id,
+            user=caller.user,
+            parent=caller.parent,
+        )
+        if span.is_recording:
+            request = replace(request, parent=span.context)
+        run = self._runs.create(request)
+        run.ended.add_done_callback(lambda _: span.end())
+        try:
+            await self._runs.launch(run, _RequestAgent(viewer.agent, span))
+        except BaseException as error:
+            span.fail(error)
+            span.end()
+            raise
+        return run
+
+    async def follow(
+        self, log_id: str, log: Log, after: int = 0
+    ) -> AsyncGenerator[tuple[str, Frame], None]:
+        """Yield the frames of an answer behind a number, each with its id."""
+        encoder, number = StreamEncoder(), 0
+        async with aclosing(log) as batches:
+            async for _, events in batches:
+                for event in events:
+                    for frame in encoder.feed(event):
+                        number += 1
+                        if number > after:
+                            yield f"{log_id}:{number}", frame
+                    if isinstance(event, LAST):
+                        return
+
+    async def read(self, log_id: str) -> tuple[Frame, StreamEncoder]:
+        """Return the answer, or the error, once it is there."""
+        encoder = StreamEncoder()
+        async with aclosing(self._runs.follow(log_id)) as batches:
+            async for _, events in batches:
+                for event in events:
+                    for frame in encoder.feed(event):
+                        if frame.name in ("response", "error"):
+                            return frame, encoder
+        raise asyncio.CancelledError  # the log was dropped: nobody waits for it
+
+    async def find(self, last_id: str, user: str | None) -> tuple[str, Log, int]:
+        """Return the log and the number of an id that a client got. Raises `NotFound`."""
+        log_id, _, number = last_id.rpartition(":")
+        if number.isascii() and number.isdecimal() and len(number) <= 9:
+            with suppress(NotFound):
+                _, log = await self._runs.find_log(log_id, user)
+                return log_id, log, int(number)
+        raise NotFound("There is no such answer, or it is not kept any more. Ask again.")
+
+    async def _build_run(self, ask: Ask, viewer: Viewer) -> RunInput:
+        caller = viewer.caller
+        names = {"dataset_label": ask.dataset_label, "agent_name": ask.agent_name}
+        names["data_context"] = ask.data_context  # pyright: ignore[reportArgumentType]
+        messages = await self._find_messages(ask, caller.user)
+        if ask.message:
+            messages.append(TextMessage(id=new_id(), role="user", content=ask.message))
+        return RunInput(
+            thread_id=ask.session_id or new_id(),
+            run_id=new_id(),
+            log_id=uuid4().hex,
+            agent=viewer.name,
+            messages=messages,
+            properties=caller.merge_properties({k: v for k, v in names.items() if v}),
+            headers=caller.headers,
+            url=caller.url,
+            user=caller.user,
+            identity=caller.identity,
+            parent=caller.parent,
+            persist=bool(ask.session_id),
+            detached=True,
+            resume=_build_resume(ask),
+        )
+
+    async def _find_messages(self, ask: Ask, user: str | None) -> list[Message]:
+        """Return the conversation: that of the session, or else what the client sent."""
+        if ask.session_id:
+            stored = await self._runs.runs(ThreadKey.of(user, ask.session_id))
+            if stored:
+                return fold_thread(run.events for run in stored)
+        return [
+            TextMessage(
+                id=new_id(),
+                role="user" if entry.get("role") == "user" else "assistant",
+                content=as_text(entry.get("content")),
+            )
+            for entry in ask.history
+            if entry.get("role") in ("user", "assistant") and as_text(entry.get("content"))
+        ]
+
+
+def _build_resume(ask: Ask) -> Sequence[Resume]:
+    if ask.approval is None:
+        return ()
+    payload = {key: ask.approval[key] for key in ("approved", "note") if key in ask.approval}
+    return [Resume(value="", interrupt_id=ask.approval["id"], payload=payload)]

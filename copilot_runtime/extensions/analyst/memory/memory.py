@@ -1,0 +1,262 @@
+"""The analyst's memory: what worked for a table, recalled before and learnt after an answer."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from copilot_runtime.base.errors import CopilotError, NotFound
+from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.analyst.memory.entries import (
+    Entry,
+    TableMemory,
+    describe_entry,
+    read_memory,
+    write_memory,
+)
+from copilot_runtime.extensions.analyst.memory.privacy import strip_private
+from copilot_runtime.extensions.analyst.memory.store import MemoryKey, MemoryStore
+from copilot_runtime.extensions.analyst.memory.turn import Turn, extract_entries, extract_pattern
+from copilot_runtime.extensions.analyst.results import Column
+from copilot_runtime.telemetry.span import NO_SPAN, Span
+
+TIME_LIMIT = 5.0
+"""Seconds within which something is recorded, or not."""
+
+MOST_PENDING = 100
+"""Turns that are being recorded at once; of further ones nothing is learnt."""
+
+_GRACE = 1.0
+
+_BROKEN = ".broken"
+"""Ends the fingerprint in the key of a value that could not be read, and was set aside."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """An entry, and of which table it is."""
+
+    key: MemoryKey
+    entry: Entry
+
+    def describe(self) -> JsonObject:
+        """Return it as JSON, for its owner."""
+        return {
+            **describe_entry(self.entry),
+            "table": self.key.table,
+            "fingerprint": self.key.fingerprint,
+            "agent": self.key.agent,
+        }
+
+
+class AnalystMemory:
+    """What is remembered, each for its owner, table, schema of the table, and agent.
+
+    Args:
+        store: Where it is.
+        is_enabled: Whether anything is recalled and recorded. It can be listed in any case.
+        migrates: Whether a table that got more columns, and lost none, begins with what was
+            remembered of it before; else it begins with nothing.
+        time_limit: Seconds for one recording.
+        now: Returns the time, as text.
+    """
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        *,
+        is_enabled: bool = True,
+        migrates: bool = False,
+        time_limit: float = TIME_LIMIT,
+        now: Callable[[], str] = lambda: datetime.now(UTC).isoformat(timespec="seconds"),
+    ) -> None:
+        self.is_enabled = is_enabled
+        self._store = store
+        self._migrates = migrates
+        self._time_limit = time_limit
+        self._now = now
+        self._tasks: set[asyncio.Task[bool]] = set()
+
+    async def recall(self, key: MemoryKey, columns: Sequence[Column] = ()) -> TableMemory:
+        """Return what is remembered; nothing if the store fails.
+
+        `columns` are those that the table has now, for memories of fewer columns.
+        """
+        if not self.is_enabled:
+            return TableMemory()
+        try:
+            async with asyncio.timeout(self._time_limit):
+                values = await self._store.read(key.owner)
+        except (CopilotError, TimeoutError) as error:
+            logger.warning(
+                "The analyst's memory cannot be read: %s", str(error) or "it took too long."
+            )
+            return TableMemory()
+        return self._find(key, values, columns)
+
+    def start_recording(self, key: MemoryKey, turn: Turn, span: Span = NO_SPAN) -> None:
+        """Record a turn without waiting for it. Nothing that goes wrong is raised.
+
+        The span ends with it, with the status ERROR if it fails.
+        """
+        if not self.is_enabled or not turn.sql or len(self._tasks) >= MOST_PENDING:
+            span.end()
+            return
+        task = asyncio.create_task(self.record(key, turn, span))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def record(self, key: MemoryKey, turn: Turn, span: Span = NO_SPAN) -> bool:
+        """Record a turn, and return whether anything was. It raises nothing."""
+        if not self.is_enabled or not turn.sql:
+            span.end()
+            return False
+        try:
+            async with asyncio.timeout(self._time_limit):
+                uses = await asyncio.to_thread(extract_entries, turn, key.table)
+                await self._count(key, turn, uses)
+        except Exception as error:  # whatever a store raises: the answer has been given
+            logger.warning(
+                "The analyst's memory was not written: %s", str(error) or "it took too long."
+            )
+            span.fail(error)
+            return False
+        finally:
+            span.end()
+        return True
+
+    async def list(self, owner: str | None, table: str | None = None) -> Sequence[Memory]:
+        """Return all that is remembered for an owner, the most used first."""
+        values = await self._store.read(owner)
+        memories = [
+            Memory(key=key, entry=entry)
+            for key, text in values.items()
+            if table in (None, key.table) and not key.fingerprint.endswith(_BROKEN)
+            for entry in _read(key, text).entries
+        ]
+        return sorted(memories, key=lambda one: (one.key.table, -one.entry.hits, one.entry.text))
+
+    async def edit(
+        self,
+        owner: str | None,
+        id: str,
+        *,
+        text: str | None = None,
+        note: str | None = None,
+        is_pinned: bool | None = None,
+        is_good: bool | None = None,
+    ) -> Memory:
+        """Change an entry, and return it. What is None stays.
+
+        `is_good` is praise or blame. Raises `NotFound` for what this owner does not have.
+        """
+        found = await self._find_entry(owner, id)
+        entry = found.entry
+        names = None if entry.kind == "fix" else ()
+        if text is not None and (new := strip_private(text, names=names)):
+            entry = replace(entry, text=new)
+        if note is not None:
+            entry = replace(entry, note=strip_private(note, names=None))
+        if is_pinned is not None:
+            entry = replace(entry, is_pinned=is_pinned)
+
+        def change(memory: TableMemory) -> TableMemory:
+            memory = memory.put(entry)
+            return memory if is_good is None else memory.weigh([id], is_good)
+
+        await self._change(found.key, change)
+        return await self._find_entry(owner, id, found.key)
+
+    async def forget(
+        self, owner: str | None, id: str | None = None, *, table: str | None = None
+    ) -> int:
+        """Forget an entry, all of a table, or everything of an owner; return how many entries.
+
+        Raises `NotFound` for an entry that this owner does not have.
+        """
+        if id is not None:
+            found = await self._find_entry(owner, id)
+            await self._change(found.key, lambda memory: memory.drop(id))
+            return 1
+        memories = await self.list(owner, table)
+        for key in await self._store.read(owner):
+            if table is None or key.table == table:
+                await self._store.update(key, lambda _: None)
+        return len(memories)
+
+    async def rate(self, key: MemoryKey, sql: Sequence[str], is_good: bool) -> None:
+        """Weigh the patterns of SQL more after a thumb up, and less after a thumb down."""
+        patterns = {await asyncio.to_thread(extract_pattern, one) for one in sql}
+
+        def weigh(memory: TableMemory) -> TableMemory:
+            ids = [one.id for one in memory.select("pattern") if one.text in patterns]
+            return memory.weigh(ids, is_good)
+
+        await self._change(key, weigh)
+
+    async def aclose(self) -> None:
+        """Wait for what is being recorded, which has a time limit, and close the store."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._time_limit + _GRACE)
+        await self._store.aclose()
+
+    async def _count(self, key: MemoryKey, turn: Turn, uses: Sequence[Entry]) -> None:
+        schema = [(column.name, column.type) for column in turn.columns]
+        now = self._now()
+        start = await self.recall(key, turn.columns) if self._migrates else TableMemory()
+
+        def count(memory: TableMemory) -> TableMemory:
+            memory = memory if memory.entries else start
+            return replace(memory, schema=schema or memory.schema).count(uses, now)
+
+        await self._change(key, count)
+
+    async def _change(self, key: MemoryKey, change: Callable[[TableMemory], TableMemory]) -> None:
+        broken: dict[MemoryKey, str] = {}
+
+        def rewrite(text: str | None) -> str | None:
+            try:
+                memory = read_memory(text)
+            except ValueError:
+                broken[replace(key, fingerprint=f"{key.fingerprint}{_BROKEN}")] = text or ""
+                memory = TableMemory()
+            memory = change(memory)
+            return write_memory(memory) if memory.entries else None
+
+        await self._store.update(key, rewrite)
+        for aside, text in broken.items():
+            await self._store.update(aside, lambda _, text=text: text)
+
+    async def _find_entry(self, owner: str | None, id: str, key: MemoryKey | None = None) -> Memory:
+        for memory in await self.list(owner):
+            if memory.entry.id == id and key in (None, memory.key):
+                return memory
+        raise NotFound(f"There is no memory {id!r}.", hint="It may have been forgotten.")
+
+    def _find(
+        self, key: MemoryKey, values: Mapping[MemoryKey, str], columns: Sequence[Column]
+    ) -> TableMemory:
+        if (text := values.get(key)) is not None:
+            return _read(key, text)
+        now = {(column.name, column.type) for column in columns}
+        if not self._migrates or not now:
+            return TableMemory()
+        older = [
+            _read(other, text)
+            for other, text in values.items()
+            if (other.table, other.agent) == (key.table, key.agent)
+            and not other.fingerprint.endswith(_BROKEN)
+        ]
+        fitting = [one for one in older if one.schema and {*one.schema} < now]
+        return max(fitting, key=lambda one: len(one.schema), default=TableMemory())
+
+
+def _read(key: MemoryKey, text: str | None) -> TableMemory:
+    try:
+        return read_memory(text)
+    except ValueError as error:
+        logger.warning("What was remembered of %r is left out: %s.", key.table, error)
+        return TableMemory()

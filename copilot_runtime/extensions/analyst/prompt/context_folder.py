@@ -1,0 +1,133 @@
+"""The files with which an operator teaches the analyst, read again when one changes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.config.file_watcher import FileStates, FileWatcher, read_text
+from copilot_runtime.extensions.analyst.prompt.examples import (
+    CheckSql,
+    SqlExample,
+    check_examples,
+    parse_examples,
+)
+from copilot_runtime.extensions.analyst.prompt.hints import SchemaHints, parse_hints
+from copilot_runtime.extensions.analyst.prompt.skills import Skill, find_skill_files, load_skills
+from copilot_runtime.extensions.analyst.semantic.catalog import FILES as METRICS
+from copilot_runtime.extensions.analyst.semantic.catalog import MetricCatalog
+from copilot_runtime.extensions.analyst.semantic.definition import CatalogFile, parse_catalog
+
+HINTS = ("schema_hints.yaml", "schema_hints.yml")
+EXAMPLES = "sql_examples"
+SKILLS = "skills"
+
+_MOST_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextFiles:
+    """What the files of the operator say, and the skills that come with the runtime."""
+
+    skills: Mapping[str, Skill] = field(default_factory=dict[str, Skill])
+    examples: Sequence[SqlExample] = ()
+    hints: SchemaHints = field(default_factory=SchemaHints)
+    catalog: MetricCatalog = field(default_factory=MetricCatalog)
+
+    def __len__(self) -> int:
+        """Count skills, examples, metrics, and tables with hints."""
+        counts = (len(self.examples), len(self.hints.tables), len(self.catalog))
+        return len(self.skills) + sum(counts)
+
+
+class ContextFolder:
+    """Reads `schema_hints.yaml`, metrics, `sql_examples/*.yaml` and `skills/` in a folder.
+
+    Examples may also be in one file `sql_examples.yaml`.
+
+    None of them is required, nor is the folder. Skills may also lie in `skills` beside the folder's
+    parent, as in `custom/skills` for `custom/config`. A wrong skill is left out. Other mistakes are
+    an error when the server starts; later everything stays as it was, and the log names the line.
+    """
+
+    def __init__(self, path: Path | str, *, interval: float | None = None) -> None:
+        self.path = Path(path)
+        self.files = ContextFiles()
+        """What they said when they were last read."""
+        self._check: CheckSql | None = None
+        self._watcher: FileWatcher[ContextFiles] = FileWatcher(
+            self.path,
+            self._find_files,
+            self._read,
+            "hints, metrics, examples and skills",
+            interval=interval,
+        )
+
+    async def load(self, check: CheckSql | None = None) -> ContextFiles:
+        """Read all files now. Raises `ConfigurationFailed`, with all mistakes.
+
+        `check` guards and binds the SQL of examples, and raises for what is not to run.
+        """
+        self.files = self._read(self._watcher.look())
+        return await self.check(check)
+
+    async def refresh(self, check: CheckSql | None = None) -> ContextFiles:
+        """Return what the files say, which are read again if one has changed.
+
+        Without `check`, the one of last time counts.
+        """
+        files = await self._watcher.refresh()
+        if files is not None:
+            self.files = files
+            await self.check(check)
+        return self.files
+
+    async def check(self, check: CheckSql | None = None) -> ContextFiles:
+        """Find the examples whose SQL no longer fits the data: also after data have changed."""
+        self._check = check or self._check
+        if self._check is not None and self.files.examples:
+            files = self.files
+            examples = await check_examples(files.examples, self._check)
+            if self.files is files:
+                self.files = replace(files, examples=examples)
+        return self.files
+
+    def _find_files(self) -> Sequence[Path]:
+        hints = [self.path / name for name in HINTS if (self.path / name).is_file()]
+        folder = self.path / EXAMPLES
+        names = ("*.yaml", "*.yml")
+        examples = [file for name in names for file in sorted(folder.glob(name))]
+        beside = find_skill_files(self.path.parent / SKILLS) if self.path.name == "config" else []
+        metrics = [self.path / name for name in METRICS]
+        single = [*metrics, self.path / f"{EXAMPLES}.yaml", self.path / f"{EXAMPLES}.yml"]
+        files = [*hints[:1], *single, *examples, *beside, *find_skill_files(self.path / SKILLS)]
+        return [file for file in files if file.is_file()]
+
+    def _read(self, states: FileStates) -> ContextFiles:
+        problems: list[str] = []
+        hints = SchemaHints()
+        examples: list[SqlExample] = []
+        skills: list[Path] = []
+        metrics: list[tuple[str, CatalogFile]] = []
+        for file, (_, size) in states.items():
+            try:
+                if file.suffix == ".md":
+                    skills.append(file)
+                elif size > _MOST_BYTES:
+                    problems.append(f"{file}:1: the file is larger than {_MOST_BYTES // 1024} kB.")
+                elif EXAMPLES in (file.parent.name, file.stem):
+                    examples += parse_examples(read_text(file), str(file))
+                elif file.name in METRICS:
+                    metrics.append((str(file), parse_catalog(read_text(file), str(file))))
+                else:
+                    hints = parse_hints(read_text(file), str(file))
+            except ConfigurationFailed as error:
+                problems.append(error.message)
+        if problems:
+            raise ConfigurationFailed("\n".join(problems))
+        return ContextFiles(
+            skills=load_skills(skills),
+            examples=examples,
+            hints=hints,
+            catalog=MetricCatalog.join(metrics),
+        )

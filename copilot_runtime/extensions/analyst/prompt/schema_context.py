@@ -1,0 +1,143 @@
+"""Describes the data to the model: the table as DDL with what its columns hold, and what is known.
+
+Everything in it was computed for one scope: another person's values are in nobody's prompt.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from copilot_runtime.extensions.analyst.prompt.ddl import render_ddl
+from copilot_runtime.extensions.analyst.prompt.hints import SchemaHints
+from copilot_runtime.extensions.analyst.prompt.identifiers import quote_name
+from copilot_runtime.extensions.analyst.prompt.sample_queries import list_sample_queries
+from copilot_runtime.extensions.analyst.prompt.untrusted import cut_lines, quote_block, quote_line
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.analyst.engine.metadata import TableMetadata
+
+MOST_METRIC_CHARS = 3_000
+MOST_MEMORY_CHARS = 1_000
+
+_MOST_HINT_CHARS = 6_000
+_MOST_OTHER_TABLES = 10
+_MOST_OTHER_COLUMNS = 30
+_MOST_OTHER_CHARS = 2_000
+_MOST_SQL = 1_500
+
+
+class _Name(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+
+
+class TableOutline(Protocol):
+    """Name and columns of a table that is not asked about: a `Dataset` has them."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def columns(self) -> Sequence[_Name]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaExtras:
+    """What goes into the schema besides the table; what is empty is left out."""
+
+    label: str = ""
+    """What people call the data set, such as `evaluation`."""
+    description: str = ""
+    others: Sequence[TableOutline] = ()
+    """Other tables that the same person may read."""
+    hints: SchemaHints | None = None
+    metric_notes: str = ""
+    """Lines about the metrics that the table has."""
+    memory: str = ""
+    """Lines, as `AnalystMemory.recall` returns them."""
+    monitoring_note: str = ""
+    agent_name: str | None = None
+    last_sql: str = ""
+    """SQL of the question before."""
+    examples: str = ""
+    """SQL, as `render_examples` returns it."""
+    user: str | None = None
+    """Whose questions they are; None if that is nobody's business."""
+    today: str = ""
+
+
+_NOTHING = SchemaExtras()
+
+
+def build_schema_context(table: "TableMetadata", extras: SchemaExtras = _NOTHING) -> str:
+    """Return the block `<schema>` of a prompt.
+
+    What stays the same from question to question comes first, so that a provider can cache it.
+    """
+    sections = [
+        render_ddl(table, label=extras.label, hints=extras.hints),
+        quote_line(extras.description, 300) and f"-- About: {quote_line(extras.description, 300)}",
+        _title("Sample queries", list_sample_queries(table)),
+        _title(
+            "Other tables (secondary: only if the question needs them)", _list_others(extras.others)
+        ),
+        _title("Schema hints", _list_hints(table, extras.hints)),
+        _title("Metric catalog", _fit(extras.metric_notes, MOST_METRIC_CHARS)),
+        _title("Memory of earlier questions", _fit(extras.memory, MOST_MEMORY_CHARS)),
+        _title("Monitoring", quote_line(extras.monitoring_note, 500)),
+        _title("Agent filter", _describe_agent(extras)),
+        _title("SQL of the question before", _fit(extras.last_sql, _MOST_SQL)),
+        _title("Examples of SQL", quote_block(extras.examples)),
+        _title("Now", _describe_now(extras)),
+    ]
+    body = "\n\n".join(section for section in sections if section)
+    return f"<schema>\n{body}\n</schema>"
+
+
+def _title(title: str, body: str) -> str:
+    return f"## {title}\n{body}" if body else ""
+
+
+def _fit(text: str, limit: int) -> str:
+    return cut_lines(quote_block(text), limit)
+
+
+def _list_hints(table: "TableMetadata", hints: SchemaHints | None) -> str:
+    if hints is None:
+        return ""
+    names = [column.name for column in table.columns]
+    return cut_lines(hints.render(table.name, names), _MOST_HINT_CHARS)
+
+
+def _list_others(tables: Sequence[TableOutline]) -> str:
+    lines: list[str] = []
+    for table in tables[:_MOST_OTHER_TABLES]:
+        columns = [
+            f"{quote_line(quote_name(column.name))} {quote_line(column.type)}"
+            for column in table.columns[:_MOST_OTHER_COLUMNS]
+        ]
+        if (more := len(table.columns) - _MOST_OTHER_COLUMNS) > 0:
+            columns.append(f"+{more} more")
+        lines.append(f"- {quote_line(quote_name(table.name))}({', '.join(columns)})")
+    body = cut_lines("\n".join(lines), _MOST_OTHER_CHARS)
+    left_out = len(tables) - len(body.splitlines())
+    more_tables = f"- +{left_out} more tables" if left_out > 0 else ""
+    return "\n".join(part for part in (body, more_tables) if part)
+
+
+def _describe_agent(extras: SchemaExtras) -> str:
+    if extras.agent_name is None:
+        return ""
+    name = quote_line(extras.agent_name)
+    about = extras.hints.render_agent(extras.agent_name) if extras.hints else ""
+    text = f"Only rows with source_name = '{name}' are read; every tool does that by itself."
+    return f"{text}\n{about}" if about else text
+
+
+def _describe_now(extras: SchemaExtras) -> str:
+    parts = [
+        f"Today: {quote_line(extras.today)}" if extras.today else "",
+        f"Current user: {quote_line(extras.user)}" if extras.user else "",
+    ]
+    return "\n".join(part for part in parts if part)

@@ -1,0 +1,209 @@
+"""Skills: instructions in `SKILL.md` files for one kind of question, chosen by its words."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.config.file_watcher import read_text
+from copilot_runtime.config.yaml_model import parse_yaml_model
+from copilot_runtime.extensions.analyst.prompt.triggers import find_triggers, fold
+from copilot_runtime.extensions.analyst.prompt.untrusted import quote_attribute, quote_block
+from copilot_runtime.extensions.assistants.definition import split_front_matter
+
+BUILTIN = Path(__file__).parent / "builtin"
+"""The folder of the skills that come with the runtime."""
+
+MOST_SKILLS = 3
+"""Skills of one request, by default."""
+
+MOST_CHARS = 12_000
+"""Characters of all skills of one request."""
+
+CONTEXT = 3
+"""Entries of the conversation in which triggers count, too: the last ones."""
+
+_MOST_BYTES = 256 * 1024
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skill:
+    """Instructions, and the words of questions for which they are meant."""
+
+    name: str
+    body: str = ""
+    description: str = ""
+    version: str = "1.0"
+    priority: int = 0
+    triggers: Sequence[str] = ()
+    """Without any, it counts for every question, after those with a trigger that was found."""
+    source: str = ""
+
+
+class _Fields(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    name: str
+    description: str = ""
+    version: str = "1.0"
+    priority: int = 0
+    triggers: Any = ()
+
+    @field_validator("version", mode="before")
+    @classmethod
+    def _read_number(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, int | float) else value
+
+    @field_validator("name")
+    @classmethod
+    def _require_name(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("it is empty")
+        return value.strip()
+
+
+def parse_skill(text: str, source: str = "SKILL.md") -> Skill | None:
+    """Return the skill of a file; None, with a line in the log, for what is none."""
+    front_matter, body = split_front_matter(text)
+    if front_matter is None:
+        return _skip(source, "it has no front matter: fields between two lines ---")
+    try:
+        fields = parse_yaml_model(_Fields, front_matter, source, first_line=2)
+    except ConfigurationFailed as error:
+        return _skip(source, error.message)
+    body = body.replace("\r\n", "\n").strip()
+    if not body:
+        return _skip(source, "it has no instructions below its front matter")
+    if len(body) > MOST_CHARS:
+        logger.warning(
+            "The skill %r (%s) has more than %d characters: it is never used.",
+            fields.name,
+            source,
+            MOST_CHARS,
+        )
+    return Skill(
+        name=fields.name,
+        body=body,
+        description=fields.description,
+        version=fields.version,
+        priority=fields.priority,
+        triggers=_read_triggers(fields.triggers, fields.name, source),
+        source=source,
+    )
+
+
+def load_skills(custom: Iterable[Path] = (), *, builtin: Path = BUILTIN) -> Mapping[str, Skill]:
+    """Return the skills that come with the runtime, and those of files that replace them by name.
+
+    `custom` are files, as `find_skill_files` returns them.
+    """
+    return merge_skills(_read_files(find_skill_files(builtin)), _read_files(custom))
+
+
+def merge_skills(*layers: Iterable[Skill]) -> Mapping[str, Skill]:
+    """Return skills by name: those of a later layer replace those of an earlier one."""
+    skills: dict[str, Skill] = {}
+    for layer in layers:
+        names: dict[str, Skill] = {}
+        for skill in layer:
+            if (other := names.get(skill.name)) is not None:
+                logger.warning(
+                    "Two skills are called %r: %s is left out.", skill.name, skill.source
+                )
+                skill = other
+            names[skill.name] = skill
+        skills.update(names)
+    return skills
+
+
+def find_skill_files(folder: Path) -> Sequence[Path]:
+    """Return `SKILL.md` of each folder in a folder, and Markdown files that lie in it."""
+    if not folder.is_dir():
+        return []
+    return [*sorted(folder.glob("*/SKILL.md")), *sorted(folder.glob("*.md"))]
+
+
+def select_skills(
+    message: str,
+    context: Sequence[str],
+    skills: Iterable[Skill],
+    limit: int = MOST_SKILLS,
+) -> Sequence[Skill]:
+    """Return the skills for a question, at most `limit`.
+
+    A trigger in the message counts two, one in the last entries of the conversation one. Equal ones
+    are ordered by their priority, then by name. Skills without triggers come after the others.
+    """
+    recent = [*context][-CONTEXT:]
+    ranks: list[tuple[int, int, int, str, Skill]] = []
+    for skill in skills:
+        score = 2 * len(find_triggers(skill.triggers, [message]))
+        score += len(find_triggers(skill.triggers, recent))
+        if score or not skill.triggers:
+            ranks.append((not skill.triggers, -score, -skill.priority, skill.name, skill))
+    return [rank[-1] for rank in sorted(ranks, key=lambda rank: rank[:-1])][: max(0, limit)]
+
+
+def render_skills(skills: Iterable[Skill], limit: int = MOST_CHARS) -> str:
+    """Return the block of skills for a prompt, without the ones that pass `limit` characters."""
+    blocks: list[str] = []
+    size = len("<skills>\n</skills>")
+    for skill in skills:
+        name = quote_attribute(skill.name)
+        block = f'<skill name="{name}">\n{quote_block(skill.body)}\n</skill>\n'
+        size += len(block)
+        if size > limit:
+            break
+        blocks.append(block)
+    return f"<skills>\n{''.join(blocks)}</skills>" if blocks else ""
+
+
+def _read_files(files: Iterable[Path]) -> Sequence[Skill]:
+    skills: list[Skill] = []
+    for file in files:
+        try:
+            if file.stat().st_size > _MOST_BYTES:
+                _skip(str(file), f"it is larger than {_MOST_BYTES // 1024} kB")
+                continue
+            skill = parse_skill(read_text(file), str(file))
+        except ConfigurationFailed as error:
+            _skip(str(file), error.message)
+            continue
+        except OSError as error:  # it has gone since it was found
+            _skip(str(file), error.strerror or str(error))
+            continue
+        if skill is not None:
+            skills.append(skill)
+    return skills
+
+
+def _read_triggers(value: Any, name: str, source: str) -> Sequence[str]:
+    if value is None or value == ():
+        return ()
+    if not isinstance(value, list):
+        logger.warning(
+            "The triggers of the skill %r (%s) are no list, so they are left out and it is used "
+            "for every question: write 'triggers: [chart, plot]'.",
+            name,
+            source,
+        )
+        return ()
+    texts = [item for item in value if isinstance(item, str) and fold(item)]
+    if len(texts) < len(value):
+        logger.warning(
+            "Some triggers of the skill %r (%s) are no texts and are left out: write words such as "
+            "yes, on and 2024 in quotes.",
+            name,
+            source,
+        )
+    return tuple(dict.fromkeys(texts))
+
+
+def _skip(source: str, reason: str) -> None:
+    logger.warning("The skill in %s is left out: %s.", source, reason.rstrip("."))

@@ -1,0 +1,92 @@
+"""What SQL of each scope may read: its tables, and of these the rows that filters leave."""
+
+from collections.abc import Sequence
+
+from copilot_runtime.extensions.analyst.engine.datasets import Dataset, quote_name
+from copilot_runtime.extensions.analyst.engine.engine import Engine
+from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.sql.functions import list_safe_functions
+from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery, guard_sql
+from copilot_runtime.extensions.analyst.sql.row_filters import RowFilters
+from copilot_runtime.extensions.analyst.sql.rules import GuardRules, TableRule
+
+_MOST_RULES = 256
+"""Scopes whose rules are kept."""
+
+
+class ScopeRules:
+    """Builds the rules of scopes, again whenever their data sets are others."""
+
+    def __init__(self, engine: Engine, filters: RowFilters) -> None:
+        self._engine = engine
+        self._filters = filters
+        self._rules: dict[str, tuple[object, GuardRules]] = {}
+        self._gaps: dict[str, tuple[str, str | None]] = {}
+
+    def build(self, scope: Scope) -> GuardRules:
+        """Return what SQL of a scope may read now."""
+        engine = self._engine
+        datasets = engine.list_datasets(scope)
+        state = tuple((one.name, one.physical, one.version) for one in datasets)
+        entry = self._rules.get(scope.key)
+        if entry is not None and entry[0] == state:
+            return entry[1]
+        rules = GuardRules(
+            tables={one.name: self._build_table(one) for one in datasets},
+            functions=list_safe_functions(engine.functions),
+            filter_tables={
+                one.name: one.physical for one in engine.datasets.values() if not one.is_saved
+            },
+        )
+        self._rules.pop(scope.key, None)
+        self._rules[scope.key] = (state, rules)
+        while len(self._rules) > _MOST_RULES:
+            del self._rules[next(iter(self._rules))]
+        return rules
+
+    def find_gap(self, dataset: Dataset) -> str | None:
+        """Return why nobody may read a data set: its row filters cannot hold. None if they can.
+
+        What somebody saved are rows that they could see. What is for operators alone needs no
+        filter of all others.
+        """
+        if dataset.is_saved or self._is_for_all_operators(dataset):
+            return None
+        return self._find_gap(dataset)
+
+    def list_open(self) -> Sequence[str]:
+        """Return the data sets that no filter stands around, if there are filters for others."""
+        if not self._filters.filters:
+            return []
+        return [
+            one.name
+            for one in self._engine.datasets.values()
+            if not (one.is_saved or one.for_operators)
+            and self._filters.find(one.name, one.columns) is None
+        ]
+
+    def guard(self, sql: str, scope: Scope) -> GuardedQuery:
+        """Return the query of a text for a scope. Raises `SqlRefused`."""
+        return guard_sql(sql, self.build(scope), scope)
+
+    def relate(self, dataset: Dataset, scope: Scope) -> str:
+        """Return the rows of a data set that a scope may see, as they stand in FROM."""
+        return f"({self.guard(f'SELECT * FROM {quote_name(dataset.name)}', scope).sql})"
+
+    def _build_table(self, dataset: Dataset) -> TableRule:
+        condition = None
+        if not dataset.is_saved and self._find_gap(dataset) is None:
+            condition = self._filters.find(dataset.name, dataset.columns)
+        elif self.find_gap(dataset) is not None:
+            condition = "FALSE"
+        return TableRule(physical=dataset.physical, columns=dataset.columns, row_filter=condition)
+
+    def _is_for_all_operators(self, dataset: Dataset) -> bool:
+        return dataset.for_operators and dataset.name.lower() not in self._filters.filters
+
+    def _find_gap(self, dataset: Dataset) -> str | None:
+        version, gap = self._gaps.get(dataset.name, ("", None))
+        if version != dataset.version:
+            gap = self._filters.find_gap(dataset.name, dataset.columns, dataset.first_types)
+            self._gaps[dataset.name] = (dataset.version, gap)
+        return gap

@@ -1,0 +1,173 @@
+"""What the tools work with for one question: data, whose rows, thoughts and findings."""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from copilot_runtime.base.errors import NotFound
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.extensions.analyst.results import Findings, Fix, ToolResult
+from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.extensions.analyst.thoughts import ThoughtStream
+from copilot_runtime.telemetry.span import NO_SPAN, Span
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr
+
+    from copilot_runtime.extensions.analyst.charts.store import ChartStore
+    from copilot_runtime.extensions.analyst.downloads import Downloads
+    from copilot_runtime.extensions.analyst.engine.datasets import Dataset
+    from copilot_runtime.extensions.analyst.engine.engine import Engine
+    from copilot_runtime.extensions.analyst.semantic.catalog import MetricCatalog
+    from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery
+    from copilot_runtime.extensions.analyst.sql.rules import GuardRules
+
+_MOST_CACHED = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """What all questions share."""
+
+    engine: "Engine"
+    build_rules: "Callable[[Scope], GuardRules]"
+    """Returns what SQL may read, for a scope, now: a data set may have been saved meanwhile."""
+    downloads: "Downloads"
+    charts: "ChartStore"
+    recall_memory: "Callable[[Dataset, Scope], Awaitable[str]] | None" = None
+    """Returns all that is remembered of a data set for a scope, as text; empty for nothing."""
+    catalog: "MetricCatalog | None" = None
+    """The metrics that an operator defined: what computes one of them is verified."""
+    describe_metrics: "Callable[[Dataset, str | None], str] | None" = None
+    """Returns the metrics of a data set, or one of them, as text; empty for none."""
+    find_synonyms: Callable[[str], Mapping[str, str]] = lambda _: {}
+    """Returns what people call the columns of a table: the word in lower case, then the column."""
+    kpi_table: str = "kpi_data"
+    allow_save: bool = True
+    approve_saves: bool = True
+    approval_rows: int = 10_000
+    query_timeout: float = 30.0
+
+
+class ResultCache:
+    """Results of tools by what they were computed from. Errors are not kept."""
+
+    def __init__(self, most: int = _MOST_CACHED) -> None:
+        self._results: OrderedDict[str, ToolResult] = OrderedDict()
+        self._most = most
+
+    def get(self, key: str) -> ToolResult | None:
+        """Return a result, or None."""
+        return self._results.get(key)
+
+    def put(self, key: str, result: ToolResult) -> None:
+        """Keep a result; of too many, the oldest is dropped."""
+        if result.is_error or result.approval is not None:
+            return
+        self._results[key] = result
+        while len(self._results) > self._most:
+            self._results.popitem(last=False)
+
+
+Decision = Literal["approved", "declined"]
+
+
+@dataclass(kw_only=True)
+class Session:
+    """One question of one caller."""
+
+    services: Services
+    scope: Scope
+    dataset: str = ""
+    """The name of the table that the question is about."""
+    question: str = ""
+    """What the person asked."""
+    thoughts: ThoughtStream = field(default_factory=ThoughtStream)
+    span: Span = field(default=NO_SPAN, repr=False)
+    findings: Findings = field(default_factory=Findings)
+    cache: ResultCache = field(default_factory=ResultCache, repr=False)
+    last_sql: str | None = None
+    """What ran last, also in an earlier turn."""
+    turn_sql: list[str] = field(default_factory=list[str])
+    """What the model wrote for this question, and what ran without a failure."""
+    sql_tables: dict[str, Sequence[str]] = field(default_factory=dict[str, "Sequence[str]"])
+    """The data sets that this SQL reads."""
+    failed_sql: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """SQL that was refused or failed, and why."""
+    fixes: list[Fix] = field(default_factory=list[Fix])
+    _decisions: dict[str, tuple[Decision, str]] = field(
+        default_factory=dict[str, tuple[Decision, str]]
+    )
+
+    @property
+    def sql_executed(self) -> bool:
+        """Whether SQL of the model ran for this question."""
+        return bool(self.turn_sql)
+
+    @property
+    def rules(self) -> "GuardRules":
+        """What SQL of this caller may read."""
+        return self.services.build_rules(self.scope)
+
+    def guard(self, query: "str | Expr") -> "GuardedQuery":
+        """Return what of SQL, or of a tree, may run for this caller. Raises `SqlRefused`."""
+        from copilot_runtime.extensions.analyst.sql.guard import guard_sql, guard_tree
+
+        if isinstance(query, str):
+            return guard_sql(query, self.rules, self.scope)
+        return guard_tree(query, self.rules, self.scope)
+
+    def list_datasets(self) -> "Sequence[Dataset]":
+        """Return the data sets that this caller may see."""
+        return self.services.engine.list_datasets(self.scope)
+
+    def find_dataset(self, name: str | None = None) -> "Dataset":
+        """Return a data set by its name, at first that of the question. Raises `NotFound`."""
+        target = name or self.dataset
+        datasets = self.list_datasets()
+        for one in datasets:
+            if one.name.lower() == target.lower():
+                return one
+        names = ", ".join(one.name for one in datasets) or "none"
+        raise NotFound(
+            f"There is no data set named {target[:100]!r}. Available data sets: {names[:1000]}."
+        )
+
+    def approve(self, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Let a call happen that a person has said yes to."""
+        self._decisions[build_call_key(tool, arguments)] = ("approved", "")
+
+    def decline(self, tool: str, arguments: Mapping[str, Any], note: str = "") -> None:
+        """Keep a call from happening that a person has said no to."""
+        self._decisions[build_call_key(tool, arguments)] = ("declined", note)
+
+    def forget_decision(self, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Drop what a person decided: a yes counts for one call."""
+        self._decisions.pop(build_call_key(tool, arguments), None)
+
+    def is_approved(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a person has said yes to a call."""
+        return self._decisions.get(build_call_key(tool, arguments), ("", ""))[0] == "approved"
+
+    def find_decline(self, tool: str, arguments: Mapping[str, Any]) -> str | None:
+        """Return the note of a person who has said no to a call; None if nobody has."""
+        decision, note = self._decisions.get(build_call_key(tool, arguments), ("", ""))
+        return note if decision == "declined" else None
+
+
+def build_call_key(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Return one text for calls that are equal: the tool and its arguments in canonical JSON."""
+    return f"{tool}:{_to_canonical(arguments)}"
+
+
+def _to_canonical(value: Any) -> str:
+    return dumps(_sort(value)).decode()
+
+
+def _sort(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _sort(value[key]) for key in sorted(value, key=str)}
+    if isinstance(value, list | tuple):
+        return [_sort(item) for item in value]
+    return value

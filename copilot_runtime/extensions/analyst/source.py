@@ -1,0 +1,69 @@
+"""The tools of analysts for MCP clients, for programs and, where they are shared, other agents."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from copilot_runtime.api.action import Action, ActionContext, ActionSource
+from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.extensions.analyst.agent import AnalystAgent
+from copilot_runtime.extensions.analyst.analyst import Analyst
+from copilot_runtime.extensions.analyst.question import read_question
+from copilot_runtime.extensions.analyst.tools.call import call_tool, render_output
+from copilot_runtime.extensions.analyst.tools.registry import TOOLS
+
+
+class AnalystTools(ActionSource):
+    """Offers the tools of the first analyst: each call sees what its caller may see.
+
+    Args:
+        agents: The analysts, by name.
+        share: Whether chats and other agents get them, beside programs that call one tool.
+    """
+
+    def __init__(self, agents: Mapping[str, Agent], *, share: bool) -> None:
+        self._names = frozenset(agents)
+        self._analyst = next(
+            (one.analyst for one in agents.values() if isinstance(one, AnalystAgent)), None
+        )
+        self._share = share
+
+    async def actions(self, run: RunInput) -> Sequence[Action]:
+        """Return the tools for a run; none for one of an analyst, which has its own."""
+        if self._analyst is None or run.agent in self._names:
+            return ()
+        if not self._share and run.request_type != "Action":
+            return ()
+        return [
+            Action(
+                name=tool.name,
+                description=tool.description,
+                parameters=tool.parameters,
+                run=partial(_call, self._analyst, run, tool.name),
+                timeout=self._analyst.tool_timeout,
+                is_idempotent=tool.effect == "none",
+            )
+            for name, tool in TOOLS.items()
+            if name in self._analyst.active_tools
+        ]
+
+
+async def _call(
+    analyst: Analyst,
+    run: RunInput,
+    name: str,
+    arguments: Mapping[str, Any],
+    context: ActionContext,
+) -> str:
+    """Run one call for the caller of a run, and learn of it."""
+    question = read_question(run)
+    if not question.dataset_label and isinstance(label := arguments.get("dataset"), str):
+        question = replace(question, dataset_label=label[:200])
+    scope = await analyst.build_scope(run.caller, question.agent_name)
+    session = await analyst.open_session(
+        scope, question=question, message=question.message, span=context.span
+    )
+    result = await call_tool(session, name, arguments)
+    return render_output(result)

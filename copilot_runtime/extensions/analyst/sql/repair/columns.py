@@ -1,0 +1,157 @@
+"""Repairs columns: misspelt ones, values in double quotes, wrong aliases, and ambiguous ones."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+
+from copilot_runtime.extensions.analyst.engine.errors import QueryFailed
+from copilot_runtime.extensions.analyst.sql.repair.context import (
+    Candidate,
+    RepairContext,
+    build_identifier,
+    edit,
+    find_columns,
+    find_select,
+    find_source,
+    list_sources,
+    to_sql,
+)
+from copilot_runtime.extensions.analyst.sql.repair.literals import propose_literal
+from copilot_runtime.extensions.analyst.sql.repair.names import find_name
+from copilot_runtime.extensions.analyst.sql.repair.sentences import build_fix
+
+_QUALIFIER = re.compile(r'Referenced table "((?:[^"]|"")+)" not found')
+_TABLE = re.compile(r'Table "((?:[^"]|"")+)" does not have a column named')
+_CHOICE = re.compile(r"""(['"])((?:(?!\1).)+)\1""")
+
+
+def repair_column(
+    tree: exp.Expr, failure: QueryFailed, context: RepairContext
+) -> Iterator[Candidate]:
+    """Yield what a column that was not found may stand for, the likeliest first."""
+    name = failure.name or ""
+    columns = [it for it in find_columns(tree, name) if find_source(it, context) is None]
+    if (match := _TABLE.search(failure.message)) is not None:
+        columns = [it for it in columns if it.table.casefold() == match[1].casefold()] or columns
+    if not columns:
+        return
+    quoted = [it for it in columns if it.this.quoted and not it.table]
+    for column in quoted:
+        yield from propose_literal(tree, column, context)
+    for column in columns:
+        names = _list_names(column, failure.candidates, context)
+        found = find_name(column.name, names, context.synonyms)
+        if found is None:
+            continue
+        wrong = {to_sql(it) for it in columns if it.table == column.table}
+        repaired = edit(
+            tree,
+            lambda node, wrong=wrong: isinstance(node, exp.Column) and to_sql(node) in wrong,
+            lambda node, name=found.name: _rename(node, name),
+        )
+        if repaired is not None:
+            fix = build_fix("column", column.name, found.name, found.how)
+            yield Candidate(tree=repaired, fix=fix)
+            break
+    for column in columns:
+        if not column.table and not column.this.quoted:
+            yield from propose_literal(tree, column, context)
+
+
+def repair_qualifier(
+    tree: exp.Expr, failure: QueryFailed, context: RepairContext
+) -> Iterator[Candidate]:
+    """Yield the alias that a name before a column was meant to be."""
+    match = _QUALIFIER.search(failure.message)
+    if match is None:
+        return
+    wrong = match[1].casefold()
+    for column in list(tree.find_all(exp.Column)):
+        select = find_select(column)
+        if column.table.casefold() != wrong or select is None:
+            continue
+        sources = list_sources(select, context)
+        names = {source.table.casefold(): it for it, source in sources.items() if source.table}
+        having = [
+            alias
+            for alias, source in sources.items()
+            if any(it.name.casefold() == column.name.casefold() for it in source.columns)
+        ]
+        close = find_name(wrong, sources)
+        alias = names.get(wrong) or (close.name if close else None)
+        alias = alias or (having[0] if len(sources) == len(having) == 1 else None)
+        if alias is None or alias == wrong:
+            continue
+        repaired = edit(
+            tree,
+            lambda node: isinstance(node, exp.Column) and node.table.casefold() == wrong,
+            lambda node, alias=alias: _qualify(node, alias),
+        )
+        if repaired is not None:
+            yield Candidate(tree=repaired, fix=build_fix("table", match[1], alias, "alias"))
+            return
+
+
+def repair_ambiguous(
+    tree: exp.Expr, failure: QueryFailed, context: RepairContext
+) -> Iterator[Candidate]:
+    """Yield the tree with a column's table before it: the first that DuckDB offers."""
+    match = re.search(r'column name "((?:[^"]|"")+)"', failure.message)
+    name = failure.name or (match[1] if match else "")
+    _, _, rest = failure.message.partition("(use:")
+    offers = [found[2] for found in _CHOICE.finditer(rest)] or list(failure.candidates)
+    aliases = [offer.split(".")[-2].strip('"') for offer in offers if "." in offer]
+    for column in find_columns(tree, name):
+        select = find_select(column)
+        if column.table or select is None:
+            continue
+        sources = list_sources(select, context)
+        owners = [it for it in aliases if it.casefold() in sources] or [
+            alias
+            for alias, source in sources.items()
+            if any(one.name.casefold() == name.casefold() for one in source.columns)
+        ]
+        if not owners:
+            continue
+        repaired = edit(
+            tree,
+            lambda node: isinstance(node, exp.Column) and _is_bare(node, name),
+            lambda node, alias=owners[0]: _qualify(node, alias),
+        )
+        if repaired is not None:
+            after = f"{owners[0]}.{column.name}"
+            yield Candidate(tree=repaired, fix=build_fix("ambiguous", column.name, after))
+            return
+
+
+def _list_names(
+    column: exp.Column, candidates: Sequence[str], context: RepairContext
+) -> Sequence[str]:
+    """Return what a column could be: columns of its sources, aliases, and the engine's offers."""
+    select = find_select(column)
+    names: list[str] = []
+    while select is not None:
+        for alias, source in list_sources(select, context).items():
+            if column.table.casefold() in ("", alias):
+                names += [one.name for one in source.columns]
+        if not column.table:
+            names += [it.alias for it in select.expressions if isinstance(it, exp.Alias)]
+        select = select.find_ancestor(exp.Select)
+    return [*names, *(one.rpartition(".")[2] for one in candidates)]
+
+
+def _rename(node: exp.Expr, name: str) -> exp.Expr:
+    copy = node.copy()
+    copy.set("this", build_identifier(name))
+    return copy
+
+
+def _qualify(node: exp.Expr, alias: str) -> exp.Expr:
+    copy = node.copy()
+    copy.set("table", build_identifier(alias))
+    return copy
+
+
+def _is_bare(column: exp.Column, name: str) -> bool:
+    return not column.table and column.name.casefold() == name.casefold()

@@ -1,0 +1,298 @@
+"""Runs SQL, and repairs it where it fails."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import Any, Protocol, TypeVar
+
+from sqlglot import exp
+
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, QueryTimedOut
+from copilot_runtime.extensions.analyst.results import Fix, Table
+from copilot_runtime.extensions.analyst.sql.refusal import SqlRefused
+from copilot_runtime.extensions.analyst.sql.repair.context import (
+    Candidate,
+    RepairContext,
+    list_texts,
+    to_sql,
+)
+from copilot_runtime.extensions.analyst.sql.repair.dialects import parse, to_duckdb
+from copilot_runtime.extensions.analyst.sql.repair.nulls import build_null_counts
+from copilot_runtime.extensions.analyst.sql.repair.repair import is_repairable, repair_sql
+from copilot_runtime.extensions.analyst.sql.repair.syntax import strip_fence
+from copilot_runtime.telemetry.span import NO_SPAN, Span, trace_block
+
+MOST_ATTEMPTS = 3
+"""How often a statement and its repairs are run."""
+
+_MOST_EXPLAINS = 40
+"""Candidates that one repair may bind."""
+_SEARCH_SECONDS = 2.0
+"""How long one repair is looked for."""
+_MOST_FIXES = 6
+"""Mistakes that one repair may mend."""
+_PROBE_SECONDS = 5.0
+_MOST_COLUMNS = 50
+
+Query = TypeVar("Query")
+
+
+class QueryEngine(Protocol[Query]):  # pyright: ignore[reportInvalidTypeVarUse]  # as it is used here
+    """What runs guarded queries."""
+
+    async def run(
+        self, query: Query, /, *, limit: int, timeout: float | None = None, span: Span = NO_SPAN
+    ) -> Table:
+        """Return the rows; raise `QueryFailed` or `QueryTimedOut`."""
+        ...
+
+    async def explain(self, query: Query, /) -> None:
+        """Bind it without running it; raise `QueryFailed`."""
+        ...
+
+
+@dataclass(kw_only=True)
+class RepairOutcome:
+    """What came of a statement: rows, or the failure that no repair mended."""
+
+    sql: str
+    """What ran last."""
+    query: Any = None
+    """`sql` after the guard; None if that refused it."""
+    table: Table | None = None
+    failure: CopilotError | None = None
+    fixes: Sequence[Fix] = ()
+    """What was mended, in order; those of a failure, too."""
+    attempts: int = 0
+    available_columns: Sequence[str] = ()
+    repairs: list[tuple[str, Sequence[Fix]]] = field(
+        default_factory=list[tuple[str, Sequence[Fix]]]
+    )
+    """The error and its fixes, for each repair: for memory."""
+
+    def describe_error(self) -> JsonObject:
+        """Return the failure as tools tell it."""
+        assert self.failure is not None
+        values: dict[str, Any] = {
+            "error": describe_failure(self.failure),
+            "sql_attempted": self.sql,
+        }
+        if self.available_columns:
+            values["available_columns"] = [*self.available_columns]
+        if self.fixes:
+            values["fixes_tried"] = [fix.description for fix in self.fixes]
+        return values
+
+
+async def run_with_repair(
+    sql: str,
+    *,
+    guard: Callable[[str], Query],
+    engine: QueryEngine[Query],
+    context: RepairContext,
+    limit: int,
+    timeout: float | None = None,
+    open_span: Callable[[Query, int], Span] | None = None,
+    on_repair: Callable[[int, Sequence[Fix]], None] | None = None,
+) -> RepairOutcome:
+    """Run SQL; where it fails by a mistake, repair it and run it again, at most three times.
+
+    Args:
+        sql: What to run.
+        guard: Refuses SQL, or returns what the engine may run. Each repair passes it, too.
+        engine: Runs it.
+        context: The names and types that there are.
+        limit: The most rows.
+        timeout: Seconds for each attempt.
+        open_span: Begins the span of an attempt, from 1.
+        on_repair: Called before a repair runs, with its number and its fixes.
+
+    Raises:
+        CopilotError: What the guard refuses for other reasons than a mistake, and a time limit.
+    """
+    outcome = RepairOutcome(sql=strip_fence(sql))
+    original = parse(outcome.sql)
+    while outcome.attempts < MOST_ATTEMPTS:
+        outcome.attempts += 1
+        try:
+            outcome.query = None
+            _refuse_loss(outcome.sql)
+            outcome.query = query = guard(outcome.sql)
+            span = open_span(query, outcome.attempts) if open_span else NO_SPAN
+            with trace_block(span):
+                outcome.table = await engine.run(query, limit=limit, timeout=timeout, span=span)
+            outcome.failure = None
+            break
+        except QueryTimedOut:
+            raise
+        except CopilotError as error:
+            if not is_repairable(error):
+                raise
+            outcome.failure = error
+        if outcome.attempts == MOST_ATTEMPTS:
+            break
+        search = _Search(guard, engine, context)
+        found = await search.find(outcome.sql, outcome.failure)
+        if found is None:
+            break
+        outcome.sql, fixes = found
+        outcome.fixes = [*outcome.fixes, *fixes]
+        outcome.repairs.append((outcome.failure.message, fixes))
+        if on_repair is not None:
+            on_repair(outcome.attempts, fixes)
+    if outcome.failure is not None:
+        outcome.available_columns = _list_available(outcome.sql, context)
+    elif any(fix.kind == "type" for fix in outcome.fixes):
+        counts = await _count_nulls(original, outcome.sql, guard, engine)
+        outcome.fixes = [_add_nulls(fix, counts) for fix in outcome.fixes]
+    return outcome
+
+
+def describe_failure(error: CopilotError) -> str:
+    """Return a failure in a sentence, with what to do."""
+    text = " ".join(error.message.partition("\n\tCandidate functions:")[0].split())
+    text = text if text.endswith((".", "!", "?")) else f"{text}."
+    hint = error.hint or (_HINTS.get(error.kind) if isinstance(error, QueryFailed) else None)
+    return f"{text} {hint}" if hint else text
+
+
+_HINTS: Mapping[str, str] = {
+    "column_not_found": "Use a column of the schema. Text needs 'single quotes'.",
+    "table_not_found": "Use a table of the schema.",
+    "function_not_found": "Use a function that DuckDB has.",
+    "type_mismatch": "Convert the values with TRY_CAST, or compare with a value of their type.",
+    "syntax": "Write one SELECT statement in the dialect of DuckDB.",
+    "group_by_missing": "Add the column to GROUP BY, or put it into an aggregate.",
+    "ambiguous": "Write the table or its alias before the column.",
+}
+
+
+class _Search:
+    """Looks for a repair that the guard allows and that binds; it may need several fixes."""
+
+    def __init__(
+        self, guard: Callable[[str], Any], engine: QueryEngine[Any], context: RepairContext
+    ) -> None:
+        self._guard = guard
+        self._engine = engine
+        self._context = context
+        self._seen: set[str] = set()
+        self._end = monotonic() + _SEARCH_SECONDS
+
+    async def find(
+        self, sql: str, error: CopilotError, fixes: Sequence[Fix] = ()
+    ) -> tuple[str, Sequence[Fix]] | None:
+        """Return repaired SQL and what was mended."""
+        if len(fixes) >= _MOST_FIXES:
+            return None
+        self._seen.add(sql)
+        later: list[tuple[str, CopilotError, Sequence[Fix]]] = []
+        for candidate in repair_sql(sql, error, self._context):
+            text = to_sql(candidate.tree)
+            if len(self._seen) >= _MOST_EXPLAINS or monotonic() > self._end:
+                return None
+            if text in self._seen:
+                continue
+            if not _keeps_texts(sql, candidate):
+                continue
+            self._seen.add(text)
+            failure = await self._bind(text)
+            if isinstance(failure, CopilotError) and not is_repairable(failure):
+                continue
+            if not await self._is_confirmed(candidate):
+                continue
+            if failure is None:
+                return text, [*fixes, candidate.fix]
+            if not (candidate.fix.kind == "syntax" and _is_syntax(failure)):
+                later.append((text, failure, [*fixes, candidate.fix]))
+        for text, failure, more in later:
+            if found := await self.find(text, failure, more):
+                return found
+        return None
+
+    async def _bind(self, sql: str) -> CopilotError | None:
+        """Return why SQL cannot run; None if it can."""
+        try:
+            await self._engine.explain(self._guard(sql))
+        except CopilotError as error:
+            return error
+        return None
+
+    async def _is_confirmed(self, candidate: Candidate) -> bool:
+        """Return whether the data are as a candidate assumes."""
+        if candidate.probe is None:
+            return True
+        try:
+            query = self._guard(to_sql(candidate.probe))
+            table = await self._engine.run(query, limit=1, timeout=_PROBE_SECONDS)
+        except CopilotError:
+            return False
+        return bool(table.rows)
+
+
+def _is_syntax(error: CopilotError) -> bool:
+    """Return whether SQL cannot be read: what was changed in its text did not help."""
+    if isinstance(error, SqlRefused):
+        return error.reason == "parse_error"
+    return error.kind == "syntax"
+
+
+def _refuse_loss(sql: str) -> None:
+    """Raise `QueryFailed` for SQL of which DuckDB's form would leave out an argument."""
+    tree = parse(sql)
+    if tree is not None and to_duckdb(tree) is None:
+        raise QueryFailed("DuckDB has no such form of a function.", kind="function_not_found")
+
+
+def _keeps_texts(sql: str, candidate: Candidate) -> bool:
+    """Return whether all texts of SQL are in a candidate; dialects may write formats otherwise."""
+    tree = parse(sql)
+    if tree is None or candidate.fix.kind in ("function", "syntax"):
+        return True
+    return not list_texts(tree) - list_texts(candidate.tree)
+
+
+async def _count_nulls(
+    before: exp.Expr | None,
+    sql: str,
+    guard: Callable[[str], Any],
+    engine: QueryEngine[Any],
+) -> Mapping[str, int]:
+    """Return how many values each TRY_CAST of a repair made NULL."""
+    after = parse(sql)
+    counts: dict[str, int] = {}
+    if before is None or after is None:
+        return counts
+    for text, query in build_null_counts(before, after):
+        try:
+            table = await engine.run(guard(to_sql(query)), limit=1, timeout=_PROBE_SECONDS)
+        except CopilotError:
+            continue
+        if table.rows:
+            counts[text] = int(table.rows[0][0])
+    return counts
+
+
+def _add_nulls(fix: Fix, counts: Mapping[str, int]) -> Fix:
+    """Return a fix with the values that it made NULL; other casts of its column count, too."""
+    if fix.kind != "type" or fix.after not in counts:
+        return fix
+    return replace(fix, nulls=counts[fix.after])
+
+
+def _list_available(sql: str, context: RepairContext) -> Sequence[str]:
+    """Return the columns of the tables of a statement, or of the current one."""
+    tree = parse(sql)
+    names = [table.name for table in tree.find_all(exp.Table)] if tree is not None else []
+    tables = list(dict.fromkeys(it for name in names if (it := context.find_table(name))))
+    tables = tables or ([context.dataset] if context.dataset in context.tables else [])
+    several = len(tables) > 1
+    found = [
+        f"{table}.{column.name}" if several else column.name
+        for table in tables
+        if table is not None
+        for column in context.list_columns(table)
+    ]
+    return found[:_MOST_COLUMNS]

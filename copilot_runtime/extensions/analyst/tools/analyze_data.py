@@ -1,0 +1,363 @@
+"""The tool that aggregates: by group, over time, or the distribution of numbers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.analyst.checks import check_result
+from copilot_runtime.extensions.analyst.results import Column, Table, ToolResult
+from copilot_runtime.extensions.analyst.semantic.compile import Grain
+from copilot_runtime.extensions.analyst.semantic.definition import parse_expression
+from copilot_runtime.extensions.analyst.tools.columns import (
+    find_column,
+    is_numeric,
+    is_score,
+    is_time,
+    list_measures,
+)
+from copilot_runtime.extensions.analyst.tools.filters import Filters, build_conditions
+from copilot_runtime.extensions.analyst.tools.metrics import analyze_metric, find_metric
+from copilot_runtime.extensions.analyst.tools.model_sql import build_repair_context
+from copilot_runtime.extensions.analyst.tools.plot_data import Names
+from copilot_runtime.extensions.analyst.tools.queries import (
+    as_name,
+    build_lineage,
+    build_literal,
+    call,
+    name_column,
+    run_tree,
+    select,
+    to_number,
+)
+from copilot_runtime.extensions.analyst.tools.tool import (
+    AnalystTool,
+    Arguments,
+    Field,
+    ToolFailed,
+    alias,
+)
+from copilot_runtime.extensions.analyst.tools.values import list_records, to_plain
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.analyst.engine.datasets import Dataset
+    from copilot_runtime.extensions.analyst.semantic.catalog import Metric
+    from copilot_runtime.extensions.analyst.session import Session
+
+MOST_COLUMNS = 8
+MOST_GROUPS = 500
+MOST_GROUP_COLUMNS = 4
+
+LOW, HIGH = 0.5, 0.8
+"""Averages of scores that are worth a sentence."""
+
+_AGGREGATIONS: Mapping[str, Callable[[exp.Expr], exp.Expr]] = {
+    "count": lambda value: call("count", value),
+    "sum": lambda value: call("sum", value),
+    "avg": lambda value: call("avg", value),
+    "min": lambda value: call("min", value),
+    "max": lambda value: call("max", value),
+    "median": lambda value: call("median", value),
+    "stddev": lambda value: call("stddev_samp", value),
+}
+_QUANTILES = {"min": 0.0, "q25": 0.25, "median": 0.5, "q75": 0.75, "max": 1.0}
+_SYNONYMS = {
+    "mean": "avg",
+    "average": "avg",
+    "total": "sum",
+    "std": "stddev",
+    "stdev": "stddev",
+    "minimum": "min",
+    "maximum": "max",
+    "quantile": "quantiles",
+    "percentiles": "quantiles",
+    "distinct": "count_distinct",
+    "unique": "count_distinct",
+    "standard deviation": "stddev",
+}
+AGGREGATIONS = (*_AGGREGATIONS, "quantiles", "count_distinct")
+
+
+class AnalyzeArguments(Arguments):
+    """What `analyze_data` takes."""
+
+    group_by: Names = Field(
+        default_factory=list[str],
+        description="The column to group by; several are separated by commas.",
+        validation_alias=alias("group_by", "group_column", "groupby"),
+    )
+    metric: Names = Field(
+        default_factory=list[str],
+        description="The column that is aggregated, or a metric of the catalogue.",
+        validation_alias=alias("metric", "metrics", "metric_column", "column", "columns"),
+    )
+    aggregation: str = Field(
+        default="",
+        description=f"One of {', '.join(AGGREGATIONS)}. By default avg, or count without a metric.",
+        validation_alias=alias("aggregation", "agg", "aggregate"),
+    )
+    filters: Filters = Field(
+        default_factory=dict[str, object],
+        description='Conditions by column: a value, a list, or operators like {"gte": 3}.',
+    )
+    time_grain: Grain | None = Field(
+        default=None,
+        description="How dates of group_by are grouped: hour, day, week, month, quarter or year.",
+    )
+    limit: int = Field(default=50, description="Groups to return, at most 500.")
+    table: str | None = Field(
+        default=None, description="Another data set than the one of the question."
+    )
+
+
+async def analyze_data(session: "Session", arguments: AnalyzeArguments) -> ToolResult:
+    """Aggregate by groups, or describe how numbers are distributed."""
+    metric = find_metric(session, arguments.metric[0]) if len(arguments.metric) == 1 else None
+    if metric is not None and computes_as(metric, arguments.aggregation):
+        return await analyze_metric(
+            session,
+            metric,
+            group_by=arguments.group_by,
+            filters=arguments.filters,
+            grain=arguments.time_grain,
+            limit=arguments.limit,
+        )
+    dataset = session.find_dataset(arguments.table)
+    if metric is not None and not any(
+        one.name.casefold() == metric.name.casefold() for one in dataset.columns
+    ):
+        raise ToolFailed(
+            f"The metric {metric.name!r} is computed as it is defined, not as "
+            f"{arguments.aggregation[:40]!r} of something.",
+            hint="Leave the aggregation out, or name a column.",
+        )
+    if arguments.group_by or arguments.aggregation:
+        return await _aggregate(session, dataset, arguments)
+    return await _describe(session, dataset, arguments)
+
+
+def parse_aggregation(name: str, *, has_metric: bool) -> str:
+    """Return the name of an aggregation. Raises `ToolFailed`."""
+    target = name.strip().lower() or ("avg" if has_metric else "count")
+    target = _SYNONYMS.get(target, target)
+    if target not in AGGREGATIONS:
+        raise ToolFailed(
+            f"There is no aggregation {name[:40]!r}.", hint=f"Use {', '.join(AGGREGATIONS)}."
+        )
+    return target
+
+
+def computes_as(metric: "Metric", aggregation: str) -> bool:
+    """Return whether an aggregation is the one by which a metric is defined, or none."""
+    if not aggregation.strip():
+        return True
+    target = parse_aggregation(aggregation, has_metric=True)
+    kind = _ROOTS.get(target)
+    text = metric.definition.sql
+    return kind is not None and text is not None and isinstance(parse_expression(text), kind)
+
+
+_ROOTS: Mapping[str, type[exp.Expr]] = {
+    "count": exp.Count,
+    "sum": exp.Sum,
+    "avg": exp.Avg,
+    "min": exp.Min,
+    "max": exp.Max,
+    "median": exp.Median,
+}
+
+
+def build_aggregates(aggregation: str, column: Column) -> Mapping[str, exp.Expr]:
+    """Return aggregates of a column by the names of their results."""
+    if aggregation == "quantiles":
+        return {
+            f"{column.name}_{name}": call(
+                "quantile_cont", to_number(column), build_literal(fraction)
+            )
+            for name, fraction in _QUANTILES.items()
+        }
+    if aggregation == "count_distinct":
+        return {
+            f"{column.name}_distinct": exp.Count(
+                this=exp.Distinct(expressions=[name_column(column.name)])
+            )
+        }
+    is_comparable = aggregation in ("min", "max") and (is_time(column) or is_numeric(column))
+    is_plain = aggregation == "count" or is_comparable
+    value = name_column(column.name) if is_plain else to_number(column)
+    return {f"{column.name}_{aggregation}": _AGGREGATIONS[aggregation](value)}
+
+
+async def _aggregate(
+    session: "Session", dataset: "Dataset", arguments: AnalyzeArguments
+) -> ToolResult:
+    synonyms = session.services.find_synonyms(dataset.name)
+    columns = dataset.columns
+    names = [name for name in arguments.metric[:MOST_COLUMNS] if name != "*"]
+    metrics = [find_column(name, columns, synonyms) for name in names]
+    aggregation = parse_aggregation(arguments.aggregation, has_metric=bool(metrics))
+    groups = [
+        find_column(name, columns, synonyms) for name in arguments.group_by[:MOST_GROUP_COLUMNS]
+    ]
+    if not metrics and aggregation not in ("count",):
+        metrics = list_measures([one for one in columns if one not in groups])[:MOST_COLUMNS]
+        if not metrics:
+            raise ToolFailed(f"{dataset.name} has no numeric column to aggregate.")
+    aggregates: dict[str, exp.Expr] = {}
+    for metric in metrics:
+        aggregates |= build_aggregates(aggregation, metric)
+    keys = [build_group(group, arguments.time_grain) for group in groups]
+    items = [as_name(key, group.name) for key, group in zip(keys, groups, strict=True)]
+    items += [as_name(value, name) for name, value in aggregates.items()]
+    items.append(as_name(exp.Count(this=exp.Star()), "row_count"))
+    conditions = build_conditions(arguments.filters, columns, synonyms)
+    tree = select(items, dataset.name, conditions)
+    if keys:
+        tree = tree.group_by(*[key.copy() for key in keys])
+        tree = tree.order_by(*_build_order(groups, aggregates, arguments.time_grain))
+    table, query = await run_tree(session, tree, limit=MOST_GROUPS)
+    checks = await check_result(query.tree, table, context=build_repair_context(session))
+    lineage = await build_lineage(session, [query], checks=checks)
+    records = list_records(table, max(1, min(arguments.limit, MOST_GROUPS)))
+    output: JsonObject = {
+        "table": dataset.name,
+        "group_by": [group.name for group in groups],
+        "aggregation": aggregation,
+        "metric": [metric.name for metric in metrics],
+        "groups": len(table.rows),
+        "returned": len(records),
+        "truncated": table.is_truncated or len(table.rows) > len(records),
+        "data": records,
+    }
+    if checks:
+        output["warnings"] = list(checks)
+    by = ", ".join(group.name for group in groups) or dataset.name
+    subject = ", ".join(metric.name for metric in metrics) or "rows"
+    return ToolResult(
+        output=output, title=f"{aggregation} of {subject} by {by}", table=table, lineage=lineage
+    )
+
+
+def build_group(column: Column, grain: Grain | None) -> exp.Expr:
+    """Return what is grouped by: of a time, its hour, day, week, month, quarter or year."""
+    named = name_column(column.name)
+    if grain is None or not is_time(column):
+        return named
+    return call("date_trunc", build_literal(grain), named)
+
+
+def _build_order(
+    groups: Sequence[Column], aggregates: Mapping[str, exp.Expr], grain: Grain | None
+) -> list[exp.Expr]:
+    """Return an order: along time, else the largest first, and always the same."""
+    names = [name_column(group.name) for group in groups]
+    if any(is_time(group) for group in groups) or grain:
+        return [exp.Ordered(this=name, nulls_first=False) for name in names]
+    first = next(iter(aggregates), "row_count")
+    largest = exp.Ordered(this=name_column(first), desc=True, nulls_first=False)
+    return [largest, *(exp.Ordered(this=name, nulls_first=False) for name in names)]
+
+
+_STATISTICS: Mapping[str, Callable[[exp.Expr], exp.Expr]] = {
+    "count": lambda value: call("count", value),
+    "avg": lambda value: call("avg", value),
+    "std": lambda value: call("stddev_samp", value),
+    "min": lambda value: call("min", value),
+    "q25": lambda value: call("quantile_cont", value, build_literal(0.25)),
+    "median": lambda value: call("quantile_cont", value, build_literal(0.5)),
+    "q75": lambda value: call("quantile_cont", value, build_literal(0.75)),
+    "max": lambda value: call("max", value),
+}
+
+
+async def _describe(
+    session: "Session", dataset: "Dataset", arguments: AnalyzeArguments
+) -> ToolResult:
+    synonyms = session.services.find_synonyms(dataset.name)
+    named = [find_column(name, dataset.columns, synonyms) for name in arguments.metric]
+    columns = (named or list_measures(dataset.columns))[:MOST_COLUMNS]
+    if not columns:
+        raise ToolFailed(
+            f"{dataset.name} has no numeric column.", hint="Group by a column to count its rows."
+        )
+    items = [
+        as_name(build(to_number(column)), f"{index}_{name}")
+        for index, column in enumerate(columns)
+        for name, build in _STATISTICS.items()
+    ]
+    items += [
+        as_name(call("count", name_column(column.name)), f"{index}_filled")
+        for index, column in enumerate(columns)
+    ]
+    conditions = build_conditions(arguments.filters, dataset.columns, synonyms)
+    table, query = await run_tree(session, select(items, dataset.name, conditions), limit=1)
+    values = dict(zip((one.name for one in table.columns), table.rows[0], strict=True))
+    distributions = {
+        column.name: {name: _round(values[f"{index}_{name}"]) for name in _STATISTICS}
+        for index, column in enumerate(columns)
+    }
+    checks = [
+        f"{lost:,} values of {column.name} are no numbers and were left out."
+        for index, column in enumerate(columns)
+        if (lost := values[f"{index}_filled"] - values[f"{index}_count"])
+    ]
+    output: JsonObject = {
+        "table": dataset.name,
+        "distributions": distributions,
+        "columns_analyzed": [column.name for column in columns],
+        "insights": list_insights(distributions),
+    }
+    if checks:
+        output["warnings"] = checks
+    return ToolResult(
+        output=output,
+        title=f"Distribution of {', '.join(column.name for column in columns)}",
+        table=_build_table(distributions),
+        lineage=await build_lineage(session, [query], checks=checks),
+    )
+
+
+def list_insights(distributions: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return sentences on scores that are low or high."""
+    insights: list[str] = []
+    for name, numbers in distributions.items():
+        average, least, most = numbers["avg"], numbers["min"], numbers["max"]
+        if average is None or least is None or most is None or not 0 <= least <= most <= 1:
+            continue
+        if not is_score(name):
+            continue
+        if average < LOW:
+            insights.append(f"{name} is low: {average:.3f} on average.")
+        elif average >= HIGH:
+            insights.append(f"{name} is high: {average:.3f} on average.")
+    return insights
+
+
+def _build_table(distributions: Mapping[str, Mapping[str, Any]]) -> Table:
+    rows = [[name, *numbers.values()] for name, numbers in distributions.items()]
+    columns = [Column("column", "VARCHAR"), *(Column(name, "DOUBLE") for name in _STATISTICS)]
+    return Table(columns=columns, rows=rows, total_rows=len(rows))
+
+
+def _round(value: Any) -> Any:
+    plain = to_plain(value)
+    return round(plain, 6) if isinstance(plain, float) else plain
+
+
+ANALYZE_DATA = AnalystTool(
+    name="analyze_data",
+    description=(
+        "Aggregates: counts, sums, averages, medians or quantiles of a column by one or several "
+        "columns, also over time. Without group_by, it describes how numbers are distributed."
+    ),
+    arguments=AnalyzeArguments,
+    run=analyze_data,
+    describe_call=lambda arguments: _describe_call(arguments),
+)
+
+
+def _describe_call(arguments: AnalyzeArguments) -> str:
+    subject = ", ".join(arguments.metric) or "the data"
+    by = f" by {', '.join(arguments.group_by)}" if arguments.group_by else ""
+    return f"Analyzing {subject}{by}"[:200]

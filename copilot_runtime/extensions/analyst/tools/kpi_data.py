@@ -1,0 +1,102 @@
+"""The tool that reads the table of key figures."""
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.analyst.results import ToolResult
+from copilot_runtime.extensions.analyst.tools.filters import Filters, build_conditions
+from copilot_runtime.extensions.analyst.tools.queries import (
+    as_name,
+    build_lineage,
+    run_tree,
+    select,
+)
+from copilot_runtime.extensions.analyst.tools.tool import (
+    AnalystTool,
+    Arguments,
+    Field,
+    ToolFailed,
+    alias,
+)
+from copilot_runtime.extensions.analyst.tools.values import list_records
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.analyst.engine.datasets import Dataset
+    from copilot_runtime.extensions.analyst.session import Session
+
+MOST_RECORDS = 100
+
+
+class KpiArguments(Arguments):
+    """What `query_kpi_data` takes."""
+
+    filters: Filters = Field(
+        default_factory=dict[str, object],
+        description='Conditions by column: a value, a list, or operators like {"gte": 3}.',
+    )
+    category: str | None = Field(
+        default=None,
+        description="A text that the category contains.",
+        validation_alias=alias("category", "filter_category"),
+    )
+    limit: int = Field(default=50, description="Rows to return, at most 100.")
+
+
+async def query_kpi_data(session: "Session", arguments: KpiArguments) -> ToolResult:
+    """Return rows of the table of key figures."""
+    dataset = _find_kpi_dataset(session)
+    synonyms = session.services.find_synonyms(dataset.name)
+    filters = dict(arguments.filters)
+    if arguments.category:
+        filters["kpi_category"] = {"contains": arguments.category}
+    conditions = build_conditions(filters, dataset.columns, synonyms)
+    limit = max(1, min(arguments.limit, MOST_RECORDS))
+    table, query = await run_tree(
+        session, select([exp.Star()], dataset.name, conditions), limit=MOST_RECORDS
+    )
+    total = len(table.rows)
+    if table.is_truncated:
+        count = as_name(exp.Count(this=exp.Star()), "total")
+        counted, _ = await run_tree(session, select([count], dataset.name, conditions))
+        total = int(counted.rows[0][0])
+    records = list_records(table, limit)
+    output: JsonObject = {
+        "table": dataset.name,
+        "total": total,
+        "returned": len(records),
+        "truncated": total > len(records),
+        "records": records,
+    }
+    return ToolResult(
+        output=output,
+        title=f"{total:,} key figures",
+        table=table,
+        lineage=await build_lineage(session, [query]),
+    )
+
+
+def _find_kpi_dataset(session: "Session") -> "Dataset":
+    datasets = session.list_datasets()
+    target = session.services.kpi_table.lower()
+    exact = [one for one in datasets if one.name.lower() == target]
+    similar = [one for one in datasets if "kpi" in one.name.lower().split("_")]
+    for dataset in (*exact, *similar):
+        return dataset
+    raise ToolFailed(
+        "There is no table of key figures.",
+        hint="Answer from the other data sets, or say that no KPI data is loaded.",
+    )
+
+
+QUERY_KPI_DATA = AnalystTool(
+    name="query_kpi_data",
+    description=(
+        "Reads the table of key business figures (KPIs), by category or any other column. Use it "
+        "for questions about KPIs and targets."
+    ),
+    arguments=KpiArguments,
+    run=query_kpi_data,
+    describe_call=lambda _: "Reading key figures",
+)

@@ -1,0 +1,402 @@
+"""The tool that looks for patterns: correlations, outliers and trends, computed in SQL."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.analyst.results import Column, Table, ToolResult
+from copilot_runtime.extensions.analyst.tools.columns import find_column, is_time, list_measures
+from copilot_runtime.extensions.analyst.tools.filters import Filters, build_conditions
+from copilot_runtime.extensions.analyst.tools.plot_data import Names
+from copilot_runtime.extensions.analyst.tools.queries import (
+    as_name,
+    build_lineage,
+    build_literal,
+    call,
+    name_column,
+    run_tree,
+    select,
+    to_number,
+)
+from copilot_runtime.extensions.analyst.tools.tool import (
+    AnalystTool,
+    Arguments,
+    Field,
+    ToolFailed,
+    alias,
+)
+from copilot_runtime.extensions.analyst.tools.values import list_records, to_plain
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.analyst.engine.datasets import Dataset
+    from copilot_runtime.extensions.analyst.session import Session
+    from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery
+
+MOST_COLUMNS = 10
+MOST_PAIRS = 20
+FEWEST_PAIRS = 3
+"""Pairs that a model gets, even if none of them is correlated."""
+
+MOST_OUTLIERS = 5
+"""Examples of outliers of one column."""
+
+FENCE = 1.5
+"""Times the interquartile range, beyond which a value is an outlier (Tukey)."""
+
+Z_LIMIT = 3.0
+
+_WORDS = ((0.1, "none"), (0.3, "weak"), (0.5, "moderate"), (0.7, "strong"))
+_SECONDS_PER_DAY = 86_400
+_SYNONYMS = {
+    "correlation": "correlations",
+    "outlier": "outliers",
+    "anomalies": "outliers",
+    "anomaly": "outliers",
+    "trend": "trends",
+    "time": "trends",
+    "": "all",
+    "general": "all",
+}
+
+
+class PatternArguments(Arguments):
+    """What `analyze_patterns` takes."""
+
+    analysis_type: str = Field(
+        default="all",
+        description="correlations, outliers, trends or all.",
+        validation_alias=alias("analysis_type", "type", "pattern_type"),
+    )
+    columns: Names = Field(
+        default_factory=list[str],
+        description="The numeric columns; by default up to 10.",
+        validation_alias=alias("columns", "metrics", "metric_columns"),
+    )
+    filters: Filters = Field(
+        default_factory=dict[str, object],
+        description='Conditions by column: a value, a list, or operators like {"gte": 3}.',
+    )
+    time_column: str | None = Field(
+        default=None, description="The column with the time, for trends."
+    )
+    table: str | None = Field(
+        default=None, description="Another data set than the one of the question."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Search:
+    """Where patterns are looked for."""
+
+    session: "Session"
+    dataset: "Dataset"
+    columns: Sequence[Column]
+    conditions: Sequence[exp.Expr]
+    time: Column | None
+
+    def select(self, items: Sequence[exp.Expr]) -> exp.Select:
+        return select(items, self.dataset.name, [one.copy() for one in self.conditions])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pattern:
+    """What was found, with a row for each of it."""
+
+    output: Any
+    rows: Sequence[tuple[str, str, float | None, str]]
+    queries: "Sequence[GuardedQuery]"
+
+
+async def analyze_patterns(session: "Session", arguments: PatternArguments) -> ToolResult:
+    """Look for one kind of patterns, or for all."""
+    dataset = session.find_dataset(arguments.table)
+    synonyms = session.services.find_synonyms(dataset.name)
+    target = arguments.analysis_type.strip().lower()
+    target = _SYNONYMS.get(target, target)
+    if target not in (*_SEARCHES, "all"):
+        raise ToolFailed(
+            f"There is no analysis {arguments.analysis_type[:40]!r}.",
+            hint=f"Use {', '.join(_SEARCHES)} or all.",
+        )
+    named = [find_column(name, dataset.columns, synonyms) for name in arguments.columns]
+    columns = (named or list_measures(dataset.columns))[:MOST_COLUMNS]
+    if not columns:
+        raise ToolFailed(f"{dataset.name} has no numeric column to look for patterns in.")
+    if arguments.time_column:
+        time = find_column(arguments.time_column, dataset.columns, synonyms)
+    else:
+        time = next(filter(is_time, dataset.columns), None)
+    search = _Search(
+        session=session,
+        dataset=dataset,
+        columns=columns,
+        conditions=build_conditions(arguments.filters, dataset.columns, synonyms),
+        time=time,
+    )
+    output: JsonObject = {"table": dataset.name, "columns": [one.name for one in columns]}
+    rows: list[tuple[str, str, float | None, str]] = []
+    queries: list[GuardedQuery] = []
+    for name, find in _SEARCHES.items():
+        if target == name or (target == "all" and (name != "trends" or time is not None)):
+            pattern = await find(search)
+            output[name] = pattern.output
+            rows += pattern.rows
+            queries += pattern.queries
+    kinds = ["VARCHAR", "VARCHAR", "DOUBLE", "VARCHAR"]
+    names = ["pattern", "column", "value", "meaning"]
+    table = Table(
+        columns=[Column(name, kind) for name, kind in zip(names, kinds, strict=True)],
+        rows=rows,
+        total_rows=len(rows),
+    )
+    return ToolResult(
+        output=output,
+        title=f"Patterns of {dataset.name}: {target}",
+        table=table,
+        lineage=await build_lineage(session, queries),
+    )
+
+
+async def find_correlations(search: _Search) -> _Pattern:
+    """Return Pearson's correlation of each pair of columns, the strongest first."""
+    pairs = list(combinations(search.columns, 2))
+    if not pairs:
+        raise ToolFailed("Correlations need two numeric columns.")
+    items: list[exp.Expr] = []
+    for index, (a, b) in enumerate(pairs):
+        numbers = to_number(a), to_number(b)
+        items += [
+            as_name(call("corr", *numbers), f"corr_{index}"),
+            as_name(call("regr_count", *(one.copy() for one in numbers)), f"count_{index}"),
+        ]
+    values, query = await _read_one(search, items)
+    found: list[JsonObject] = [
+        {
+            "a": a.name,
+            "b": b.name,
+            "correlation": _round(values[f"corr_{index}"]),
+            "count": values[f"count_{index}"],
+            "strength": name_strength(_to_float(values[f"corr_{index}"])),
+        }
+        for index, (a, b) in enumerate(pairs)
+    ]
+    found = [one for one in found if one["correlation"] is not None]
+    found.sort(key=lambda one: -abs(one["correlation"]))
+    rows = [
+        ("correlation", f"{one['a']} / {one['b']}", one["correlation"], str(one["strength"]))
+        for one in found
+    ]
+    clear = [one for one in found if one["strength"] != "none"]
+    selection = clear[:MOST_PAIRS] if len(clear) > FEWEST_PAIRS else found[:FEWEST_PAIRS]
+    return _Pattern(output=selection, rows=rows, queries=[query])
+
+
+def name_strength(correlation: float | None) -> str:
+    """Return how strong a correlation is, in a word, with its direction."""
+    size = abs(correlation or 0)
+    word = next((word for limit, word in _WORDS if size < limit), "very strong")
+    if word == "none" or correlation is None:
+        return "none"
+    return f"{word} {'positive' if correlation > 0 else 'negative'}"
+
+
+async def find_outliers(search: _Search) -> _Pattern:
+    """Count values beyond Tukey's fences, and beyond three standard deviations; name extremes."""
+    items: list[exp.Expr] = []
+    for index, column in enumerate(search.columns):
+        for name, build in _FENCES.items():
+            items.append(as_name(build(to_number(column)), f"{name}_{index}"))
+    values, query = await _read_one(search, items)
+    fences = [_read_fences(values, index) for index in range(len(search.columns))]
+    items = []
+    for index, (column, fence) in enumerate(zip(search.columns, fences, strict=True)):
+        if fence is not None:
+            low, high, z_low, z_high = fence
+            items += [
+                as_name(_count_beyond(to_number(column), low, high), f"iqr_{index}"),
+                as_name(_count_beyond(to_number(column), z_low, z_high), f"z_{index}"),
+            ]
+    if not items:
+        return _Pattern(output=[], rows=[], queries=[query])
+    counts, counting = await _read_one(search, items)
+    queries = [query, counting]
+    found: list[JsonObject] = []
+    for index, (column, fence) in enumerate(zip(search.columns, fences, strict=True)):
+        if fence is None:
+            continue
+        low, high, _, _ = fence
+        one: JsonObject = {
+            "column": column.name,
+            "count": values[f"count_{index}"],
+            "outliers_iqr": counts[f"iqr_{index}"],
+            "outliers_z": counts[f"z_{index}"],
+            "low_fence": _round(low),
+            "high_fence": _round(high),
+        }
+        if one["outliers_iqr"]:
+            one["extremes"], query = await _list_extremes(search, column, low, high)
+            queries.append(query)
+        found.append(one)
+    rows = [
+        (
+            "outliers",
+            str(one["column"]),
+            float(one["outliers_iqr"]),
+            f"outside {one['low_fence']} to {one['high_fence']}",
+        )
+        for one in found
+    ]
+    return _Pattern(output=found, rows=rows, queries=queries)
+
+
+_FENCES: Mapping[str, Callable[[exp.Expr], exp.Expr]] = {
+    "count": lambda value: call("count", value),
+    "q1": lambda value: call("quantile_cont", value, build_literal(0.25)),
+    "q3": lambda value: call("quantile_cont", value, build_literal(0.75)),
+    "avg": lambda value: call("avg", value),
+    "std": lambda value: call("stddev_samp", value),
+}
+
+
+def _read_fences(values: Mapping[str, Any], index: int) -> tuple[float, float, float, float] | None:
+    q1, q3, average, deviation = (
+        _to_float(values[f"{name}_{index}"]) for name in ("q1", "q3", "avg", "std")
+    )
+    if q1 is None or q3 is None or average is None:
+        return None
+    reach, spread = FENCE * (q3 - q1), Z_LIMIT * (deviation or 0)
+    z_low, z_high = average - spread, average + spread
+    if not reach:  # most values are equal: all others would be outliers
+        return z_low, z_high, z_low, z_high
+    return q1 - reach, q3 + reach, z_low, z_high
+
+
+def _count_beyond(value: exp.Expr, low: float, high: float) -> exp.Expr:
+    is_beyond = _build_beyond(value, low, high)
+    return call("count_if", is_beyond)
+
+
+def _build_beyond(value: exp.Expr, low: float, high: float) -> exp.Expr:
+    return exp.or_(
+        exp.LT(this=value, expression=build_literal(low)),
+        exp.GT(this=value.copy(), expression=build_literal(high)),
+    )
+
+
+async def _list_extremes(
+    search: _Search, column: Column, low: float, high: float
+) -> "tuple[list[JsonObject], GuardedQuery]":
+    """Return the rows farthest out."""
+    number = to_number(column)
+    middle = build_literal((low + high) / 2)
+    distance = exp.Abs(this=exp.Paren(this=exp.Sub(this=number.copy(), expression=middle)))
+    labels = [one for one in search.dataset.columns if one != column][:2]
+    items = [name_column(one.name) for one in (*labels, column)]
+    tree = search.select(items).where(_build_beyond(number, low, high))
+    tree = tree.order_by(exp.Ordered(this=distance, desc=True)).limit(MOST_OUTLIERS)
+    table, query = await run_tree(search.session, tree, limit=MOST_OUTLIERS)
+    return list_records(table), query
+
+
+async def find_trends(search: _Search) -> _Pattern:
+    """Fit a line through each column over time, and describe it per day and as a whole."""
+    if search.time is None:
+        raise ToolFailed(
+            f"{search.dataset.name} has no column with a time.",
+            hint="Name one as time_column, or look for correlations or outliers.",
+        )
+    time = exp.TryCast(this=name_column(search.time.name), to=exp.DataType.build("TIMESTAMP"))
+    days = exp.Div(this=call("epoch", time), expression=build_literal(_SECONDS_PER_DAY))
+    items = [
+        as_name(call("min", name_column(search.time.name)), "first"),
+        as_name(call("max", name_column(search.time.name)), "last"),
+    ]
+    for index, column in enumerate(search.columns):
+        for name in ("regr_slope", "regr_r2", "regr_count", "regr_avgy"):
+            items.append(as_name(call(name, to_number(column), days.copy()), f"{name}_{index}"))
+    values, query = await _read_one(search, items)
+    span = _count_days(values["first"], values["last"])
+    found: list[JsonObject] = []
+    for index, column in enumerate(search.columns):
+        slope = _to_float(values[f"regr_slope_{index}"])
+        if slope is None:
+            continue
+        fit, average = (_to_float(values[f"{name}_{index}"]) for name in ("regr_r2", "regr_avgy"))
+        change = slope * span
+        one: JsonObject = {
+            "column": column.name,
+            "slope_per_day": _round(slope),
+            "change": _round(change),
+            "r_squared": _round(fit),
+            "count": values[f"regr_count_{index}"],
+            "direction": name_direction(change, fit, average),
+        }
+        found.append(one)
+    found.sort(key=lambda one: -(one["r_squared"] or 0))
+    rows = [
+        ("trend", str(one["column"]), one["slope_per_day"], str(one["direction"])) for one in found
+    ]
+    output: JsonObject = {
+        "time_column": search.time.name,
+        "first": to_plain(values["first"]),
+        "last": to_plain(values["last"]),
+        "trends": found,
+    }
+    return _Pattern(output=output, rows=rows, queries=[query])
+
+
+def name_direction(change: float, fit: float | None, average: float | None) -> str:
+    """Return `rising`, `falling` or `flat`; a line that explains next to nothing is flat."""
+    is_small = bool(average) and abs(change) < 0.01 * abs(average or 0)
+    if (fit or 0) < 0.01 or is_small or not change:
+        return "flat"
+    return "rising" if change > 0 else "falling"
+
+
+def _count_days(first: Any, last: Any) -> float:
+    if first is None or last is None:
+        return 0.0
+    try:
+        return (last - first).total_seconds() / _SECONDS_PER_DAY
+    except (TypeError, AttributeError):  # a text that holds times
+        return 0.0
+
+
+async def _read_one(
+    search: _Search, items: Sequence[exp.Expr]
+) -> "tuple[Mapping[str, Any], GuardedQuery]":
+    """Return the only row of an aggregate by the names of its columns."""
+    table, query = await run_tree(search.session, search.select(items), limit=1)
+    return dict(zip((one.name for one in table.columns), table.rows[0], strict=True)), query
+
+
+def _to_float(value: Any) -> float | None:
+    plain = to_plain(value)
+    return float(plain) if isinstance(plain, int | float) else None
+
+
+def _round(value: Any) -> float | None:
+    number = _to_float(value)
+    return None if number is None else float(f"{number:.6g}")
+
+
+_SEARCHES: Mapping[str, Callable[[_Search], Awaitable[_Pattern]]] = {
+    "correlations": find_correlations,
+    "outliers": find_outliers,
+    "trends": find_trends,
+}
+
+ANALYZE_PATTERNS = AnalystTool(
+    name="analyze_patterns",
+    description=(
+        "Looks for patterns in numbers: which columns go together (correlations), which values "
+        "stand out (outliers), and what rises or falls over time (trends)."
+    ),
+    arguments=PatternArguments,
+    run=analyze_patterns,
+    describe_call=lambda arguments: f"Looking for patterns: {arguments.analysis_type}"[:200],
+)

@@ -1,0 +1,165 @@
+"""The tool that looks records up: by a value, a text, a minimum or a maximum."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from copilot_runtime.base.jsonvalue import JsonObject, drop_none
+from copilot_runtime.extensions.analyst.results import Column, ToolResult
+from copilot_runtime.extensions.analyst.tools.columns import find_column, is_id, is_text
+from copilot_runtime.extensions.analyst.tools.filters import (
+    Filters,
+    build_conditions,
+    build_contains,
+)
+from copilot_runtime.extensions.analyst.tools.queries import (
+    as_name,
+    build_lineage,
+    limit_rows,
+    name_column,
+    run_tree,
+    select,
+)
+from copilot_runtime.extensions.analyst.tools.tool import AnalystTool, Arguments, Field, alias
+from copilot_runtime.extensions.analyst.tools.values import list_records
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.analyst.session import Session
+    from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery
+
+MOST_RECORDS = 50
+MOST_ID_COLUMNS = 3
+MOST_TEXT_COLUMNS = 8
+"""Columns in which a text is searched."""
+
+
+class QueryArguments(Arguments):
+    """What `query_data` takes."""
+
+    filter_column: str | None = Field(default=None, description="Column to filter by.")
+    filter_value: str | int | float | bool | None = Field(
+        default=None, description="Text that its value contains, whatever the case."
+    )
+    find_min_column: str | None = Field(
+        default=None,
+        description="Return the record with the smallest value of this column.",
+        validation_alias=alias("find_min_column", "min_column"),
+    )
+    find_max_column: str | None = Field(
+        default=None,
+        description="Return the record with the largest value of this column.",
+        validation_alias=alias("find_max_column", "max_column"),
+    )
+    search_text: str | None = Field(
+        default=None,
+        description="Text to search for in columns with ids and texts.",
+        validation_alias=alias("search_text", "search", "query"),
+    )
+    limit: int = Field(default=20, description="Records to return, at most 50.")
+    filters: Filters = Field(
+        default_factory=dict[str, object],
+        description='More conditions by column: a value, a list, or operators like {"gte": 3}.',
+    )
+    table: str | None = Field(
+        default=None, description="Another data set than the one of the question."
+    )
+
+
+async def query_data(session: "Session", arguments: QueryArguments) -> ToolResult:
+    """Return the records that match, and the one with the least or the most of something."""
+    dataset = session.find_dataset(arguments.table)
+    synonyms = session.services.find_synonyms(dataset.name)
+    columns = dataset.columns
+    conditions = build_conditions(arguments.filters, columns, synonyms)
+    output: JsonObject = {}
+    if arguments.filter_column:
+        column = find_column(arguments.filter_column, columns, synonyms)
+        output["resolved_column"] = column.name
+        if arguments.filter_value is not None:
+            conditions.append(build_contains(column, _to_words(arguments.filter_value)))
+    if arguments.search_text:
+        searched = list_search_columns(columns, arguments.search_text)
+        output["searched_columns"] = [column.name for column in searched]
+        found = [build_contains(column, arguments.search_text) for column in searched]
+        conditions.append(exp.or_(*found) if found else exp.false())
+    queries: list[GuardedQuery] = []
+    for key, name in (
+        ("min_record", arguments.find_min_column),
+        ("max_record", arguments.find_max_column),
+    ):
+        if name:
+            column = find_column(name, columns, synonyms)
+            output[f"{key}_column"] = column.name
+            tree = _select_extreme(dataset.name, column, conditions, is_max=key == "max_record")
+            table, query = await run_tree(session, tree, limit=1)
+            output[key] = next(iter(list_records(table)), None)
+            queries.append(query)
+    limit = max(1, min(arguments.limit, MOST_RECORDS))
+    if queries and not conditions:  # nobody asked for the other records
+        limit = 0
+    rows, query = await run_tree(session, select([exp.Star()], dataset.name, conditions))
+    total = len(rows.rows)
+    if rows.is_truncated:
+        count = as_name(exp.Count(this=exp.Star()), "total")
+        counted, _ = await run_tree(session, select([count], dataset.name, conditions))
+        total = int(counted.rows[0][0])
+    records = list_records(rows, limit)
+    counts = {"total_matching": total, "returned": len(records), "truncated": total > len(records)}
+    return ToolResult(
+        output=drop_none({**counts, **output, "records": records}),
+        title=f"{total:,} records of {dataset.name} match",
+        table=limit_rows(rows, 500),
+        lineage=await build_lineage(session, [query, *queries]),
+    )
+
+
+def list_search_columns(columns: Sequence[Column], text: str) -> list[Column]:
+    """Return the columns that a text is searched in: those called like ids, and for words texts."""
+    is_number = text.strip().isdecimal()
+    named = [one for one in columns if is_id(one.name) and (is_number or is_text(one))]
+    texts = [one for one in columns if is_text(one) and one not in named]
+    found = named[:MOST_ID_COLUMNS]
+    return found if is_number and found else [*found, *texts[:MOST_TEXT_COLUMNS]]
+
+
+def _select_extreme(
+    table: str, column: Column, conditions: Sequence[exp.Expr], *, is_max: bool
+) -> exp.Select:
+    has_value = exp.Not(this=exp.Is(this=name_column(column.name), expression=exp.Null()))
+    order = exp.Ordered(this=name_column(column.name), desc=is_max, nulls_first=False)
+    query = select([exp.Star()], table, [*[one.copy() for one in conditions], has_value])
+    return query.order_by(order).limit(1)
+
+
+def _to_words(value: object) -> str:
+    """Return a value as DuckDB writes it: 3.0 for a whole number finds no 3."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+QUERY_DATA = AnalystTool(
+    name="query_data",
+    description=(
+        "Looks records up: those whose column contains a value, those that contain a text, or the "
+        "one with the smallest or largest value. Use it for single records, not for aggregates."
+    ),
+    arguments=QueryArguments,
+    run=query_data,
+    describe_call=lambda arguments: _describe_call(arguments),
+)
+
+
+def _describe_call(arguments: QueryArguments) -> str:
+    parts = [
+        f"{arguments.filter_column} contains {arguments.filter_value!r}"[:120]
+        if arguments.filter_column
+        else "",
+        f"search {arguments.search_text!r}"[:80] if arguments.search_text else "",
+        f"least {arguments.find_min_column}" if arguments.find_min_column else "",
+        f"most {arguments.find_max_column}" if arguments.find_max_column else "",
+    ]
+    return "Looking up records" + "".join(f": {part}" for part in parts if part)

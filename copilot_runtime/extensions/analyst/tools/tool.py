@@ -1,0 +1,96 @@
+"""What a tool is: a name, arguments that pydantic checks, and a function over a session."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+
+from copilot_runtime.actions.simplify import simplify
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.analyst.results import ToolResult
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.analyst.session import Session
+
+Effect = Literal["none", "output", "write"]
+"""What a tool does besides answering: nothing, it makes a chart or a file, or it keeps data."""
+
+_MOST_PROBLEMS = 5
+
+
+class Arguments(BaseModel):
+    """The base of the arguments of tools. What a model adds besides is left out."""
+
+    model_config = ConfigDict(extra="ignore", populate_by_name=True, str_max_length=100_000)
+
+
+class ToolFailed(CopilotError):
+    """A tool cannot do what a model wants; the message and the hint are for the model."""
+
+    code = "MISUSE"
+    status_code = 400
+    severity = "warning"
+    is_hint_public = True
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, details: JsonObject | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.details: JsonObject = details or {}
+        """More for the model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalystTool:
+    """Something the analyst can do."""
+
+    name: str
+    description: str
+    """When to use it, and how: for models."""
+    arguments: type[Arguments]
+    run: "Callable[[Session, Any], Awaitable[ToolResult]]"
+    describe_call: Callable[[Any], str]
+    """Returns what a call does, as a thought."""
+    effect: Effect = "none"
+    is_cached: bool = True
+    is_sql_writing: bool = False
+    """Whether the model writes SQL for it."""
+
+    @cached_property
+    def parameters(self) -> Mapping[str, Any]:
+        """The JSON schema of the arguments, as models take it."""
+        return simplify(self.arguments.model_json_schema(by_alias=False))
+
+    def parse_arguments(self, arguments: Mapping[str, Any]) -> Arguments:
+        """Return checked arguments. Null counts as left out. Raises `ToolFailed`."""
+        values = {key: value for key, value in arguments.items() if value is not None}
+        try:
+            return self.arguments.model_validate(values)
+        except ValidationError as error:
+            problems = [_describe_problem(item) for item in error.errors(include_url=False)]
+            names = ", ".join(self.arguments.model_fields)
+            raise ToolFailed(
+                f"Invalid arguments of {self.name}: {'; '.join(problems[:_MOST_PROBLEMS])}.",
+                hint=f"Known arguments: {names}.",
+            ) from error
+
+
+def _describe_problem(problem: Any) -> str:
+    place = ".".join(map(str, cast("tuple[Any, ...]", problem["loc"])))
+    return f"{place}: {problem['msg']}" if place else str(problem["msg"])
+
+
+def alias(name: str, *others: str) -> Any:
+    """Return other names of an argument, which models know from similar tools."""
+    return AliasChoices(name, *others)
+
+
+def dump_arguments(arguments: Arguments) -> JsonObject:
+    """Return checked arguments as JSON: equal for calls that mean the same."""
+    return arguments.model_dump(mode="json")
+
+
+__all__ = ["AnalystTool", "Arguments", "Effect", "Field", "ToolFailed", "alias", "dump_arguments"]

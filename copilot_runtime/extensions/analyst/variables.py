@@ -1,0 +1,53 @@
+"""Variables of others that say what the data analyst does, by the names that AXIS has for them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.extensions.tracing.variables import Override
+
+ENABLED = "COPILOT_ENABLED"
+MEMORY_ENABLED = "COPILOT_MEMORY_ENABLED"
+MODEL = "LLM_MODEL_NAME"
+ANALYST_VARIABLES = (ENABLED, MEMORY_ENABLED)
+"""Those with the prefix of our own."""
+
+DEFAULT_NAME = "analyst"
+
+_SWITCHES = {
+    **dict.fromkeys(("true", "1", "yes", "on"), True),
+    **dict.fromkeys(("false", "0", "no", "off"), False),
+}
+
+
+def read_analyst_variables(section: Any, environ: Mapping[str, str]) -> Iterator[Override]:
+    """Yield what they set in the section `analyst`, which is as the file and our variables say.
+
+    `COPILOT_ENABLED` switches off, or names the agent where there is data. The model of
+    `LLM_MODEL_NAME` counts where the settings name none.
+    """
+    values = cast("Mapping[str, Any]", section) if isinstance(section, Mapping) else {}
+    name = values.get("name") or ""
+    if (is_enabled := _read_switch(ENABLED, environ)) is not None:
+        if is_enabled and not name and values.get("data"):
+            name = DEFAULT_NAME
+            yield Override("name", name, ENABLED)
+        elif not is_enabled and name:
+            name = ""
+            yield Override("name", "", ENABLED)
+    if (remembers := _read_switch(MEMORY_ENABLED, environ)) is not None:
+        yield Override("memory_enabled", remembers, MEMORY_ENABLED)
+    if name and not values.get("model") and (model := environ.get(MODEL, "").strip()):
+        yield Override("model", model, MODEL)
+
+
+def _read_switch(variable: str, environ: Mapping[str, str]) -> bool | None:
+    """Return what a variable says; None if it is not set. Raises `ConfigurationFailed`."""
+    text = environ.get(variable, "").strip().lower()
+    if not text:
+        return None
+    if text not in _SWITCHES:
+        raise ConfigurationFailed(
+            f"The environment variable {variable} is {text!r}.", hint="It is true or false."
+        )
+    return _SWITCHES[text]

@@ -1,0 +1,233 @@
+"""What a page gets of a question besides its text: thoughts, tables, charts, downloads, answers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from copilot_runtime.api.events import (
+    Activity,
+    AgentState,
+    Custom,
+    Event,
+    ReasoningContent,
+    ReasoningEnd,
+    ReasoningStart,
+)
+from copilot_runtime.api.messages import new_id
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.jsonvalue import JsonObject, as_object, drop_none
+from copilot_runtime.extensions.analyst.clarification import Clarification
+from copilot_runtime.extensions.analyst.results import (
+    Chart,
+    Download,
+    Findings,
+    Lineage,
+    ToolResult,
+)
+from copilot_runtime.extensions.analyst.thoughts import Thought
+from copilot_runtime.extensions.analyst.tools.values import describe_table
+
+THOUGHTS = "analyst-thoughts"
+CHART = "analyst-chart"
+TABLE = "analyst-table"
+DOWNLOAD = "analyst-download"
+ANSWER = "analyst-answer"
+QUESTION = "analyst-question"
+"""The types of activities."""
+
+THOUGHT = "thought"
+"""The name of the custom event of one thought, which the analyst's own streams are made of."""
+
+MOST_THOUGHTS = 50
+"""The last thoughts, which an activity and a state have."""
+
+_TEXT_THOUGHTS = ("reasoning", "planning")
+
+
+class View:
+    """Turns thoughts and results of one question into events, and keeps the state they make.
+
+    With `has_thought_events`, each thought is an event of its own as well.
+    """
+
+    def __init__(self, run: RunInput, *, has_thought_events: bool = False) -> None:
+        self._run = run
+        self._has_thought_events = has_thought_events
+        self._thoughts: list[JsonObject] = []
+        self._count = 0
+        self._id = f"thoughts-{new_id()}"
+        self._is_done = False
+        self._state: JsonObject = {
+            **as_object(run.agent_input.state),
+            **dict.fromkeys(("chart", "table", "download", "answer", "question")),
+            "status": "thinking",
+            "thoughts": [],
+        }
+
+    def show_thoughts(self, thoughts: Sequence[Thought], *, as_text: bool = False) -> list[Event]:
+        """Return the events of further thoughts.
+
+        With `as_text`, which is for before the answer, they are reasoning too.
+        """
+        if not thoughts:
+            return []
+        described = [thought.describe() for thought in thoughts]
+        self._thoughts = [*self._thoughts, *described][-MOST_THOUGHTS:]
+        self._count += len(thoughts)
+        events: list[Event] = []
+        if self._has_thought_events:
+            events += [Custom(name=THOUGHT, value=one) for one in described]
+        events += [self._draw_thoughts(), self.set_state(thoughts=self._thoughts)]
+        if as_text:
+            texts = [one.content for one in thoughts if one.type in _TEXT_THOUGHTS]
+            events += _show_reasoning("\n\n".join(texts))
+        return events
+
+    def show_result(self, result: ToolResult) -> list[Event]:
+        """Return the events of what a tool found."""
+        events: list[Event] = []
+        if result.table is not None and result.chart is None and result.table.rows:
+            sql = result.lineage.sql if result.lineage else ""
+            content = describe_table(result.title, result.table, sql)
+            content["text"] = write_table(content)
+            events += [_show(TABLE, content), self.set_state(table=content)]
+        if result.chart is not None:
+            content = describe_chart(result.chart)
+            events += [_show(CHART, content), self.set_state(chart=content)]
+        if result.download is not None:
+            content = describe_download(result.download)
+            events += [_show(DOWNLOAD, content), self.set_state(download=content)]
+        return events
+
+    def show_question(self, question: Clarification) -> list[Event]:
+        """Return the events of a question back to the person."""
+        content: JsonObject = {"question": question.question, "options": [*question.options]}
+        return [_show(QUESTION, content), self.set_state(question=content)]
+
+    def show_answer(self, findings: Findings) -> list[Event]:
+        """Return the events of how far an answer can be trusted, and where its numbers are from."""
+        content = describe_answer(findings)
+        return [] if content is None else [_show(ANSWER, content), self.set_state(answer=content)]
+
+    def finish(self, status: str) -> list[Event]:
+        """Return the last events: `status` is `done`, `waiting`, `blocked` or `failed`."""
+        self._is_done = True
+        state = self.set_state(status=status, is_running=False)
+        return [self._draw_thoughts(), state] if self._count else [state]
+
+    def set_state(self, *, is_running: bool = True, **changes: Any) -> AgentState:
+        """Return the state with changes."""
+        self._state = {**self._state, **changes}
+        run = self._run
+        return AgentState(
+            agent=run.agent_name,
+            state=self._state,
+            node=str(self._state["status"]),
+            thread_id=run.thread_id,
+            run_id=run.run_id,
+            active=is_running,
+            running=is_running,
+        )
+
+    def _draw_thoughts(self) -> Activity:
+        content = {
+            "thoughts": self._thoughts,
+            "is_done": self._is_done,
+            "count": self._count,
+        }
+        return Activity(message_id=self._id, activity_type=THOUGHTS, content=content)
+
+
+def describe_chart(chart: Chart) -> JsonObject:
+    """Return a chart as pages draw it."""
+    url = f"analyst/charts/{chart.id}.png"
+    return {
+        "id": chart.id,
+        "title": chart.title,
+        "plotly": chart.plotly,
+        "vega_lite": chart.vega_lite,
+        "png_url": url,
+        "text": f"![{chart.title}]({url})",
+    }
+
+
+def describe_download(download: Download) -> JsonObject:
+    """Return a download as pages link to it."""
+    return {
+        "id": download.id,
+        "filename": download.filename,
+        "format": download.format,
+        "row_count": download.row_count,
+        "columns": [*download.columns],
+        "expires_at": download.expires_at,
+        "url": download.url,
+        "text": f"[{download.filename}]({download.url}) ({download.row_count:,} rows)",
+    }
+
+
+def describe_answer(findings: Findings) -> JsonObject | None:
+    """Return the trust and the lineage of an answer; None for one without data."""
+    if findings.trust is None:
+        return None
+    return {"trust": findings.trust, "lineage": [*map(describe_lineage, findings.lineage)]}
+
+
+def describe_lineage(lineage: Lineage) -> JsonObject:
+    """Return where the numbers of one result come from."""
+    return {
+        "trust": lineage.trust,
+        "sql": lineage.sql,
+        "tables": [*lineage.tables],
+        "columns": [*lineage.columns],
+        "filters": [*lineage.filters],
+        "metrics": [*lineage.metrics],
+        "rows_scanned": lineage.rows_scanned,
+        "checks": [*lineage.checks],
+        "fixes": [
+            drop_none(
+                {
+                    "kind": fix.kind,
+                    "before": fix.before,
+                    "after": fix.after,
+                    "description": fix.description,
+                    "nulls": fix.nulls,
+                }
+            )
+            for fix in lineage.fixes
+        ],
+    }
+
+
+_TEXT_ROWS = 10
+
+
+def write_table(table: JsonObject) -> str:
+    """Return the first rows of an `analyst-table` as Markdown."""
+    names = [_write_cell(column["name"]) for column in table["columns"]]
+    rows: Sequence[Sequence[Any]] = table["rows"]
+    lines = [
+        f"| {' | '.join(names)} |",
+        f"|{'---|' * len(names)}",
+        *(f"| {' | '.join(map(_write_cell, row))} |" for row in rows[:_TEXT_ROWS]),
+    ]
+    return "\n".join(lines)
+
+
+def _write_cell(value: Any) -> str:
+    text = "" if value is None else " ".join(str(value).split())
+    text = text if len(text) <= 80 else text[:79] + "…"
+    return text.replace("|", "\\|")
+
+
+def _show(kind: str, content: JsonObject) -> Activity:
+    return Activity(message_id=f"{kind}-{new_id()}", activity_type=kind, content=content)
+
+
+def _show_reasoning(text: str) -> list[Event]:
+    if not text:
+        return []
+    id = new_id()
+    return [
+        ReasoningStart(message_id=id),
+        ReasoningContent(message_id=id, content=text),
+        ReasoningEnd(message_id=id),
+    ]

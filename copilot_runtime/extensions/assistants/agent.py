@@ -1,0 +1,398 @@
+"""Runs assistants: the one a conversation is with, and those that it gives work to."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.api.action import Action, ActionContext
+from copilot_runtime.api.adapter import Adapter
+from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.current_run import CURRENT_RUN
+from copilot_runtime.api.events import (
+    Event,
+    Events,
+    Interrupt,
+    RunFinished,
+    TextMessageContent,
+    TextMessageStart,
+    Usage,
+)
+from copilot_runtime.api.messages import (
+    ActionExecutionMessage,
+    ImageMessage,
+    Message,
+    ResultMessage,
+    TextMessage,
+    new_id,
+)
+from copilot_runtime.api.retrieval import FileReader, Passage, Retriever
+from copilot_runtime.api.run_input import Parameters, RunInput
+from copilot_runtime.api.transcript import fold_messages
+from copilot_runtime.base.errors import AgentNotFound, CopilotError, LimitExceeded, Misuse
+from copilot_runtime.extensions.assistants.definition import AssistantDefinition
+from copilot_runtime.extensions.assistants.delegation import (
+    LIST_HANDOFFS,
+    LIST_SUB_AGENTS,
+    PROMPT_PREFIX,
+    RUN_HANDOFF,
+    RUN_SUB_AGENT,
+    build_handoff,
+    build_lists,
+    build_sub_agents,
+    follow_handoffs,
+    read_switch,
+)
+from copilot_runtime.extensions.assistants.folder import AssistantFolder
+from copilot_runtime.extensions.assistants.limits import CallLimiter
+from copilot_runtime.extensions.assistants.sub_agents import show_sub_agents
+from copilot_runtime.extensions.assistants.template import render_template
+from copilot_runtime.extensions.assistants.window import BudgetWindow
+from copilot_runtime.extensions.knowledge.memory.window import find_rules
+from copilot_runtime.telemetry.genai import start_agent_span
+from copilot_runtime.telemetry.span import trace_block
+
+_MAX_HANDOFFS = 8
+"""Hand-offs in one run."""
+
+_MAX_DEPTH = 3
+"""Sub-agents below each other."""
+
+_DELEGATION = {RUN_HANDOFF, RUN_SUB_AGENT, LIST_HANDOFFS, LIST_SUB_AGENTS}
+
+_GO_ON = "Go on exactly where your answer was cut off."
+
+logger = logging.getLogger(__name__)
+
+
+class _Scope(NamedTuple):
+    """What the assistants of one run have in common."""
+
+    definitions: Mapping[str, AssistantDefinition]
+    """Those of its beginning: a file that changes meanwhile counts in the next run."""
+    limiter: CallLimiter
+
+
+class AssistantAgent(Agent):
+    """An assistant of a folder, as an agent.
+
+    A conversation that begins with it may go on with another one: who answers is read off the
+    conversation, where the last hand-off stands.
+
+    Args:
+        name: The assistant that conversations begin with.
+        folder: Where its file and those of the others are.
+        adapter: Requests the models.
+        parameters: Those of the models, where neither page nor file say otherwise.
+        action_timeout: Seconds that a tool may take.
+        retriever: Finds passages for each question.
+        files: Takes in files that are attached to questions.
+        window_rules: How the window of an assistant with a budget is filled: a name of `RULES`.
+    """
+
+    executes_actions = True
+
+    def __init__(
+        self,
+        name: str,
+        folder: AssistantFolder,
+        adapter: Adapter,
+        *,
+        parameters: Parameters | None = None,
+        action_timeout: float = 60.0,
+        retriever: Retriever | None = None,
+        files: FileReader | None = None,
+        window_rules: str = "newest",
+    ) -> None:
+        find_rules(window_rules)
+        self.name = name
+        self.folder = folder
+        self.adapter = adapter
+        self.parameters = parameters
+        self.action_timeout = action_timeout
+        self.retriever = retriever
+        self.files = files
+        self.window_rules = window_rules
+        self._missing: set[tuple[str, str]] = set()
+        """Tools that assistants name and that were not there: each is logged once."""
+
+    @property
+    def description(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  # it may change
+        """What the assistant is for."""
+        definition = self.folder.definitions.get(self.name)
+        return "" if definition is None else definition.description or definition.summary
+
+    @property
+    def profile(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  # it may change
+        """All that its file says of what it is for."""
+        definition = self.folder.definitions.get(self.name)
+        return "" if definition is None else definition.profile
+
+    @property
+    def is_replayable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  # it may change
+        """Whether it goes on from a conversation: what sub-agents have called is in none.
+
+        Those count whom it may ask itself, and whom others may that it can hand over to.
+        """
+        definitions = self.folder.definitions
+        definition = definitions.get(self.name)
+        if definition is not None and definition.idempotent:
+            return True
+        team = _list_successors(self.name, definitions)
+        return not any(_list_sub_agents(one, definitions) for one in team)
+
+    def check(self, run: RunInput) -> None:
+        """Raise the errors of the adapter that need no request."""
+        self.adapter.check(run)
+
+    async def run(self, run: RunInput) -> Events:
+        """Yield the answer of whom the conversation is with; after a hand-off, the next one's.
+
+        Raises `Misuse` for a conversation in which no user says anything, `AgentNotFound` for an
+        assistant whose file is gone, and what `DirectAgent` raises.
+        """
+        if not any(_asks(message) for message in run.messages):
+            raise Misuse("No user message found in request")
+        if (slot := CURRENT_RUN.get(None)) is not None:
+            slot.traces_tools = True  # all that it calls has spans of its own
+        await self.folder.refresh()
+        definitions = await self.folder.select(run.user)
+        definition = _find(definitions, self.name)
+        limiter = CallLimiter(definition.max_calls, definition.max_parallel, self.action_timeout)
+        async with aclosing(self._converse(run, self.name, _Scope(definitions, limiter))) as events:
+            async for event in events:
+                yield event
+
+    async def _converse(self, run: RunInput, name: str, scope: _Scope, depth: int = 0) -> Events:
+        """Answer a conversation that began with `name`, until nobody hands it over any more."""
+        handoffs = continuations = 0
+        while True:
+            current, messages = follow_handoffs(run.messages, name, scope.definitions)
+            definition = _find(scope.definitions, current)
+            turn: list[Event] = []
+            answer = self._answer(replace(run, messages=messages), definition, scope, depth)
+            async with aclosing(answer) as events:
+                async for event in events:
+                    turn.append(event)
+                    if not isinstance(event, RunFinished):
+                        yield event
+            new = fold_messages(turn)
+            if run.is_v1 or _waits_for_somebody(turn, new):
+                return  # a client of v1 sends the result of the hand-off itself
+            if any(isinstance(one, ResultMessage) and read_switch(one) for one in new):
+                handoffs += 1
+                if handoffs > _MAX_HANDOFFS:
+                    raise LimitExceeded(
+                        f"The assistants handed over {handoffs} times in one run.",
+                        hint="Look at their prompts: they send the conversation in a circle.",
+                    )
+            elif _is_cut(turn) and continuations < definition.continuations:
+                continuations += 1
+                new.append(TextMessage(id=new_id(), role="user", content=_GO_ON))
+            else:
+                return
+            # a tool that the page insists on has been called, or is not for the next assistant
+            parameters = replace(run.parameters, tool_choice=None, tool_choice_name=None)
+            run = replace(run, messages=[*run.messages, *new], parameters=parameters, resume=())
+
+    async def _answer(
+        self, run: RunInput, definition: AssistantDefinition, scope: _Scope, depth: int
+    ) -> Events:
+        """Yield the answer of one assistant, with the beginnings and ends of its sub-agents."""
+        sub_agents = {} if depth >= _MAX_DEPTH else _list_sub_agents(definition, scope.definitions)
+        usage: dict[str, list[Usage]] = {}
+
+        async def ask(other: AssistantDefinition, prompt: str, context: ActionContext) -> str:
+            counts = usage.setdefault(context.call_id, [])
+            return await self._ask(run, other, prompt, context, counts, scope, depth + 1)
+
+        limiter = scope.limiter
+        delegation = [
+            *build_handoff(definition, run.thread_id),
+            *build_sub_agents(sub_agents, ask, self.action_timeout),
+            *build_lists(definition, sub_agents),
+        ]
+        actions = [
+            *map(limiter.limit, _select_actions(run.actions, definition)),
+            *(limiter.limit(action, takes_slot=False) for action in delegation),
+        ]
+        self._report_missing(definition, actions)
+        agent = self._build_agent(definition, actions, scope, depth)
+        events = agent.run(replace(run, actions=actions))
+        if sub_agents:
+            events = show_sub_agents(events, sub_agents, usage)
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    async def _ask(
+        self,
+        run: RunInput,
+        definition: AssistantDefinition,
+        prompt: str,
+        context: ActionContext,
+        counts: list[Usage],
+        scope: _Scope,
+        depth: int,
+    ) -> str:
+        """Return the answer of a sub-agent, which sees nothing of the conversation.
+
+        `counts` gets the tokens that it uses.
+        """
+        span = start_agent_span(context.span, definition.name, description=definition.description)
+        sub_run = replace(
+            run,
+            agent=definition.name,
+            run_id=new_id(),
+            log_id="",
+            messages=[TextMessage(id=new_id(), role="user", content=prompt)],
+            actions=[one for one in run.actions if one.run is not None and not one.is_drawing],
+            parameters=Parameters(),  # those of the page are for its own answer
+            extensions={},
+            resume=(),
+            follow_up="server",
+            persist=False,
+            span=span,
+        )
+        pieces: list[str] = []
+        with trace_block(span):
+            async with aclosing(self._converse(sub_run, definition.name, scope, depth)) as events:
+                async for event in events:
+                    match event:
+                        case TextMessageStart():
+                            pieces.clear()  # the last text is the answer
+                        case TextMessageContent(content=content):
+                            pieces.append(content)
+                        case Usage():
+                            counts.append(event)
+                        case _:
+                            pass
+        if not (answer := "".join(pieces).strip()):
+            raise CopilotError(f"The sub-agent {definition.name!r} has not said anything.")
+        return answer
+
+    def _build_agent(
+        self,
+        definition: AssistantDefinition,
+        actions: Sequence[Action],
+        scope: _Scope,
+        depth: int,
+    ) -> DirectAgent:
+        parameters = self.parameters or Parameters()
+        if definition.model:
+            parameters = replace(parameters, model=definition.model)
+
+        def write_instructions(run: RunInput) -> str:
+            values = {
+                "assistant": definition.model_dump(exclude={"body", "body_line"}),
+                "user": run.user or "",
+                "now": datetime.now(UTC),
+                "properties": run.properties,
+                "context": [{"description": c.description, "value": c.value} for c in run.context],
+                "tools": [{"name": a.name, "description": a.description} for a in actions],
+                "handoffs": [handoff.model_dump() for handoff in definition.handoffs],
+                "agents": {name: one.summary for name, one in scope.definitions.items()},
+            }
+            source = f"{definition.name}.agent.md"
+            return render_template(definition.body, source, values, definition.body_line)
+
+        window = None
+        if definition.budget:
+            window = BudgetWindow(definition.budget, rules=self.window_rules, name=definition.name)
+        return DirectAgent(
+            self.adapter,
+            instructions=write_instructions,
+            parameters=parameters,
+            max_turns=definition.max_turns,
+            action_timeout=self.action_timeout,
+            retriever=_QuestionRetriever(self.retriever) if self.retriever else None,
+            files=None if depth else self.files,
+            window=window,
+        )
+
+    def _report_missing(self, definition: AssistantDefinition, actions: Sequence[Action]) -> None:
+        """Log each tool that an assistant names and that is not there, once."""
+        names = {action.name for action in actions}
+        for name in definition.tools or ():
+            key = definition.name, name
+            if name.isidentifier() and name not in names | _DELEGATION and key not in self._missing:
+                self._missing.add(key)
+                logger.warning(
+                    "The assistant %r names a tool that is not there: %s.", definition.name, name
+                )
+
+
+class _QuestionRetriever:
+    """Finds passages for what a person asked: what assistants tell each other asks nothing."""
+
+    def __init__(self, retriever: Retriever) -> None:
+        self._retriever = retriever
+
+    async def retrieve(self, run: RunInput) -> Sequence[Passage]:
+        messages = [one for one in run.messages if not one.id.startswith(PROMPT_PREFIX)]
+        return await self._retriever.retrieve(replace(run, messages=messages))
+
+
+def _asks(message: Message) -> bool:
+    return isinstance(message, TextMessage | ImageMessage) and message.role == "user"
+
+
+def _find(definitions: Mapping[str, AssistantDefinition], name: str) -> AssistantDefinition:
+    try:
+        return definitions[name]
+    except KeyError:
+        raise AgentNotFound(name, definitions) from None
+
+
+def _list_sub_agents(
+    definition: AssistantDefinition, definitions: Mapping[str, AssistantDefinition]
+) -> Mapping[str, AssistantDefinition]:
+    """Return whom an assistant may give work to."""
+    if not _allows(definition, RUN_SUB_AGENT):
+        return {}
+    return {name: one for name, one in definitions.items() if one.infer and name != definition.name}
+
+
+def _list_successors(
+    name: str, definitions: Mapping[str, AssistantDefinition]
+) -> Sequence[AssistantDefinition]:
+    """Return an assistant and all that may answer after it, by hand-offs."""
+    team: dict[str, AssistantDefinition] = {}
+    names = [name]
+    while names:
+        definition = definitions.get(name := names.pop())
+        if definition is not None and name not in team:
+            team[name] = definition
+            names.extend(handoff.agent for handoff in definition.handoffs)
+    return [*team.values()]
+
+
+def _waits_for_somebody(turn: Sequence[Event], new: Sequence[Message]) -> bool:
+    """Return whether the browser has to act, or a person to answer, before anything else."""
+    calls = {one.id for one in new if isinstance(one, ActionExecutionMessage)}
+    calls -= {one.call_id for one in new if isinstance(one, ResultMessage)}
+    return bool(calls) or any(isinstance(event, Interrupt) for event in turn)
+
+
+def _is_cut(turn: Sequence[Event]) -> bool:
+    """Return whether the model's last answer ended at its limit."""
+    reasons = [event.stop_reason for event in turn if isinstance(event, Usage)]
+    return bool(reasons) and reasons[-1] == "length"
+
+
+def _select_actions(actions: Sequence[Action], definition: AssistantDefinition) -> Sequence[Action]:
+    """Return the actions that an assistant may call: those of the page are always among them."""
+    return [
+        action
+        for action in actions
+        if action.name not in _DELEGATION
+        and (action.in_browser or action.is_drawing or _allows(definition, action.name))
+    ]
+
+
+def _allows(definition: AssistantDefinition, name: str) -> bool:
+    return definition.tools is None or any(fnmatchcase(name, one) for one in definition.tools)

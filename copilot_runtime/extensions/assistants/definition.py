@@ -1,0 +1,216 @@
+"""Reads an assistant from its file: front matter in YAML, and instructions below it."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+)
+
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.base.jsonvalue import JsonObject, drop_none
+from copilot_runtime.config.yaml_model import parse_yaml_model
+from copilot_runtime.extensions.knowledge.resource_types import describe
+
+SUFFIX = ".agent.md"
+
+MAX_SIZE = 256 * 1024
+"""Bytes of the largest file."""
+
+_FENCE = re.compile(r"---[ \t]*\r?\n")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+
+
+AGENT_PREFIX = "common.Agent."
+"""Before the name of an assistant in its identifier. Names are taken with and without it."""
+
+
+def strip_prefix(name: str) -> str:
+    """Return the name of an assistant without what stands before it in its identifier."""
+    while name.startswith(AGENT_PREFIX):
+        name = name.removeprefix(AGENT_PREFIX)
+    return name
+
+
+def _strip_name(value: Any) -> Any:
+    return strip_prefix(value.strip()) if isinstance(value, str) else value
+
+
+def _split(value: Any) -> Any:
+    """Read `a, b` as a list."""
+    return (
+        [part.strip() for part in value.split(",") if part.strip()]
+        if isinstance(value, str)
+        else value
+    )
+
+
+Name = Annotated[
+    str, BeforeValidator(_strip_name), StringConstraints(pattern=f"^{_NAME}$", max_length=64)
+]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=20_000)]
+Pattern = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_*?\[\]!-]{1,100}$")]
+Patterns = Annotated[tuple[Pattern, ...], BeforeValidator(_split)]
+
+
+class HandOff(BaseModel):
+    """Another assistant that may take over, and what it is told then."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    label: Annotated[Text, Field(min_length=1)]
+    agent: Name
+    prompt: Text = ""
+
+
+class AssistantDefinition(BaseModel):
+    """An assistant as its operator wrote it.
+
+    `purpose`, `instructions`, `applicability` and `evaluation` describe it to whoever looks for
+    an assistant: they are compared with those of a task.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Name
+    description: Text = ""
+    purpose: Text = ""
+    instructions: Text = ""
+    applicability: Text = ""
+    evaluation: Text = ""
+    model: str = ""
+    """The model that answers; empty, that of the server."""
+    tools: Patterns | None = None
+    """Names of the server's tools that it may call, `*` in them as in a shell; None: all."""
+    handoffs: tuple[HandOff, ...] = ()
+    infer: bool = True
+    """Whether other assistants may call it as a sub-agent."""
+    budget: Annotated[int, Field(gt=0)] | None = None
+    """Tokens of one request to the model; None: as many as the model reads."""
+    max_turns: Annotated[int, Field(gt=0, le=1000)] = 20
+    """How often it may call tools before it answers."""
+    max_calls: Annotated[int, Field(gt=0, le=10_000)] = 200
+    """How many calls of tools there may be in one run, those of its sub-agents among them."""
+    max_parallel: Annotated[int, Field(gt=0, le=256)] = 16
+    """How many tools may run at the same time; further ones wait."""
+    continuations: Annotated[int, Field(ge=0, le=100)] = 0
+    """How often it is asked to go on when an answer was cut at the model's limit."""
+    idempotent: bool = False
+    """Whether a task of it that was interrupted may be done again from its beginning."""
+    body: str = ""
+    """Its instructions as the model reads them: a template."""
+    body_line: int = 1
+    """The line of its file in which they begin."""
+
+    @field_validator("handoffs")
+    @classmethod
+    def _refuse_equal_labels(cls, handoffs: tuple[HandOff, ...]) -> tuple[HandOff, ...]:
+        labels = [handoff.label for handoff in handoffs]
+        if twice := {label for label in labels if labels.count(label) > 1}:
+            raise ValueError(f"two hand-offs have the label {min(twice)!r}")
+        return handoffs
+
+    @property
+    def profile(self) -> str:
+        """All that describes it, without titles: these would make unlike texts alike."""
+        own = (self.purpose, self.instructions, self.applicability, self.evaluation)
+        return "\n\n".join(text for text in (self.description, *own) if text)
+
+    @property
+    def summary(self) -> str:
+        """What it is for, as one text."""
+        return describe(self.model_dump()) or self.description
+
+    def describe_resource(self) -> JsonObject:
+        """Return what it is as a resource: all but its instructions to the model."""
+        fields = self.model_dump(
+            include={"purpose", "instructions", "applicability", "evaluation", "description"}
+        )
+        return drop_none(
+            {
+                **fields,
+                "content": self.summary,
+                "title": self.name,
+                "model": self.model or None,
+                "tools": None if self.tools is None else [*self.tools],
+                "handoffs": [handoff.agent for handoff in self.handoffs],
+                "infer": self.infer,
+            }
+        )
+
+
+def split_front_matter(text: str) -> tuple[str | None, str]:
+    """Return what stands between two lines `---` at the beginning of a text, and the rest.
+
+    Without both lines, there is no front matter: None, and the whole text.
+    """
+    text = text.removeprefix("\ufeff")
+    opening = _FENCE.match(text)
+    if opening is None:
+        return None, text
+    closing = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE).search(text, opening.end())
+    if closing is None:
+        return None, text
+    return text[opening.end() : closing.start()], text[closing.end() :]
+
+
+def parse_assistant(text: str, source: str) -> AssistantDefinition:
+    """Return the assistant of a file. Its name is that of the file, if it says none.
+
+    Raises `ConfigurationFailed` with the line of each mistake.
+    """
+    if len(text) > MAX_SIZE:
+        raise ConfigurationFailed(f"{source}:1: the file is larger than {MAX_SIZE // 1024} kB.")
+    front_matter, body = split_front_matter(text)
+    if front_matter is None and text.lstrip("\ufeff").startswith("---"):
+        raise ConfigurationFailed(
+            f"{source}:1: the front matter has no end.",
+            hint="Write a line --- below its last field.",
+        )
+    named = parse_yaml_model(_NameOnly, front_matter or "", source, first_line=2).name
+    definition = parse_yaml_model(
+        AssistantDefinition,
+        front_matter or "",
+        source,
+        first_line=2,
+        extra={
+            "body": body,
+            "body_line": text.count("\n") - body.count("\n") + 1,
+            "name": named or _name_file(source),
+        },
+    )
+    if not definition.body.strip():
+        raise ConfigurationFailed(
+            f"{source}:{1 + text.count(chr(10))}: the assistant has no instructions.",
+            hint="Write them below the front matter.",
+        )
+    return definition
+
+
+class _NameOnly(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    name: str = ""
+
+
+def _name_file(source: str) -> str:
+    return re.split(r"[\\/]", source)[-1].removesuffix(SUFFIX)
+
+
+def check_references(definitions: Sequence[AssistantDefinition]) -> None:
+    """Raise `ConfigurationFailed` for a hand-off to an assistant that is not there."""
+    names = {definition.name for definition in definitions}
+    for definition in definitions:
+        for handoff in definition.handoffs:
+            if handoff.agent not in names:
+                raise ConfigurationFailed(
+                    f"The assistant {definition.name!r} hands off to {handoff.agent!r}, which is "
+                    "not there.",
+                    hint=f"There are: {', '.join(sorted(names))}.",
+                )

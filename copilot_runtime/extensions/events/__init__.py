@@ -1,0 +1,38 @@
+"""What happens to resources: followed while it happens, and read again from a log."""
+
+from copilot_runtime.extensions.events.event import (
+    MOST_RESOURCES,
+    DetailType,
+    EventFilter,
+    ResourceEvent,
+    decode_event,
+    encode_event,
+)
+from copilot_runtime.extensions.events.hub import ResourceEvents, Subscription
+from copilot_runtime.extensions.events.log import (
+    START,
+    CursorGone,
+    EventLog,
+    EventPage,
+    MemoryEventLog,
+    NoEventLog,
+)
+from copilot_runtime.extensions.events.sqlite import SqliteEventLog
+
+__all__ = [
+    "MOST_RESOURCES",
+    "START",
+    "CursorGone",
+    "DetailType",
+    "EventFilter",
+    "EventLog",
+    "EventPage",
+    "MemoryEventLog",
+    "NoEventLog",
+    "ResourceEvent",
+    "ResourceEvents",
+    "SqliteEventLog",
+    "Subscription",
+    "decode_event",
+    "encode_event",
+]

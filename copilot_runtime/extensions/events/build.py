@@ -1,0 +1,91 @@
+"""Builds what tells others that something happened."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from copilot_runtime.agents.coerce import AgentsLike
+from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.app.agents import has_plans
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.runtime.run import RunListener
+from copilot_runtime.runtime.thread_changes import ThreadChanges
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.events import ResourceEvents
+    from copilot_runtime.extensions.events.http.access import EventAccess
+    from copilot_runtime.extensions.events.publisher import EventPublisher
+    from copilot_runtime.extensions.knowledge import Knowledge
+
+_MOST_EVENTS_IN_MEMORY = 10_000
+
+
+def build_events(
+    settings: Settings, knowledge: "Knowledge | None", agents: AgentsLike | None = None
+) -> "ResourceEvents | None":
+    """Return what publishes events, if they are kept: that of knowledge, if there is some."""
+    store = settings.events.store
+    programs = agents.values() if isinstance(agents, Mapping) else ()
+    plans = bool(settings.planner.name) or any(map(has_plans, programs))
+    store = store or ("memory" if knowledge or plans else "none")
+    if store == "none":
+        return None
+    from copilot_runtime.extensions.events import MemoryEventLog, ResourceEvents, SqliteEventLog
+
+    events = ResourceEvents() if knowledge is None else knowledge.events
+    if events.log is None:
+        kind, _, path = store.partition(":")
+        limits = settings.events
+        events.log = (
+            SqliteEventLog(path, max_events=limits.max_events, max_bytes=limits.max_bytes)
+            if kind == "sqlite"
+            else MemoryEventLog(
+                min(limits.max_events, _MOST_EVENTS_IN_MEMORY), max_bytes=limits.max_bytes
+            )
+        )
+    return events
+
+
+def build_publisher(events: "ResourceEvents | None") -> "EventPublisher | None":
+    """Return what publishes events for code that does not wait, if they are kept."""
+    if events is None:
+        return None
+    from copilot_runtime.extensions.events.publisher import EventPublisher
+
+    return EventPublisher(events)
+
+
+def build_run_listener(publisher: "EventPublisher | None", changes: ThreadChanges) -> RunListener:
+    """Return what tells that runs begin and end: readers of threads, and events if any are kept."""
+    if publisher is None:
+        return changes.note_run
+    from copilot_runtime.runtime.run_events import RunEvents
+
+    publish = RunEvents(publisher)
+
+    def tell(run: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
+        publish(run, event)
+        changes.note_run(run, event)
+
+    return tell
+
+
+def build_event_access(
+    settings: Settings, events: "ResourceEvents | None", knowledge: "Knowledge | None"
+) -> "EventAccess | None":
+    """Return what has events for those who may see them, if any are kept."""
+    if events is None:
+        return None
+    from copilot_runtime.extensions.events import MemoryEventLog
+    from copilot_runtime.extensions.events.http.access import EventAccess
+    from copilot_runtime.extensions.events.http.quota import PublishQuota
+    from copilot_runtime.extensions.knowledge.policies import OWNERS_ONLY
+
+    max_events = settings.events.max_events
+    if isinstance(events.log, MemoryEventLog):
+        max_events = min(max_events, _MOST_EVENTS_IN_MEMORY)
+    return EventAccess(
+        events,
+        OWNERS_ONLY.access if knowledge is None else knowledge.access,
+        PublishQuota(max_events, settings.events.max_bytes),
+    )

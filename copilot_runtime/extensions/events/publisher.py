@@ -1,0 +1,59 @@
+"""Publishes the events of code that does not wait: of runs and of plans."""
+
+import asyncio
+import logging
+
+from copilot_runtime.base.concurrency import retrieve_exception
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.extensions.events.event import ResourceEvent
+from copilot_runtime.extensions.events.hub import ResourceEvents
+
+logger = logging.getLogger(__name__)
+
+_MOST_WAITING = 10_000
+_AT_ONCE = 100
+
+
+class EventPublisher:
+    """Publishes events in their order, in the background: those that come meanwhile together."""
+
+    def __init__(self, events: ResourceEvents) -> None:
+        self.events = events
+        self._waiting: list[ResourceEvent] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def publish_soon(self, event: ResourceEvent) -> None:
+        """Take an event, which is published as soon as those before it are.
+
+        What cannot be published is logged, and so is what is too much.
+        """
+        if len(self._waiting) >= _MOST_WAITING:
+            logger.error("An event is lost: %d others wait to be kept.", _MOST_WAITING)
+            return
+        try:
+            event.check()
+        except CopilotError as error:  # by itself, not together with those that are well
+            logger.error("An event is lost: %s", error.message)
+            return
+        self._waiting.append(event)
+        if self._task is None:
+            self._task = asyncio.create_task(self._publish(), name="publish events")
+            self._task.add_done_callback(retrieve_exception)
+
+    async def aclose(self) -> None:
+        """Publish what waits."""
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+
+    async def _publish(self) -> None:
+        try:
+            while batch := self._waiting[:_AT_ONCE]:
+                del self._waiting[:_AT_ONCE]
+                try:
+                    await self.events.publish(*batch)
+                except CopilotError as error:
+                    logger.error("%d events are lost: %s", len(batch), error.message)
+                except Exception:  # nobody awaits this task
+                    logger.exception("%d events are lost.", len(batch))
+        finally:
+            self._task = None

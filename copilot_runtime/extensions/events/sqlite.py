@@ -1,0 +1,300 @@
+"""A log of events in a file of SQLite: for one machine, with any number of processes."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
+from functools import partial
+from math import ceil
+from pathlib import Path
+from typing import TypeVar
+
+from copilot_runtime.api.bus import START, Cursor
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, StoreFailed
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.database.private_file import create_private_file
+from copilot_runtime.database.sqlite.file import Durability, build_later_error
+from copilot_runtime.database.sqlite.workers import Readers, Writer
+from copilot_runtime.extensions.events.event import (
+    EventFilter,
+    ResourceEvent,
+    decode_event,
+    encode_event,
+)
+from copilot_runtime.extensions.events.log import (
+    EVERYTHING,
+    MOST_BYTES,
+    POLL_SECONDS,
+    EventLog,
+    EventPage,
+    Notifier,
+    Span,
+    make_cursor,
+    make_log_id,
+    parse_cursor,
+)
+
+T = TypeVar("T")
+
+APPLICATION = 0x436F7045
+"""The `application_id` of our files: `CopE`."""
+
+SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE log (id TEXT NOT NULL, floor INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE events (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    source TEXT NOT NULL,
+    type TEXT NOT NULL,
+    data BLOB NOT NULL
+)
+"""
+_PATIENCE = 5.0
+"""Seconds to wait for another process that holds the file."""
+
+_MOST_EXAMINED = 5_000
+"""Rows that one page looks at."""
+
+_PUBLIC = "The events cannot be used."
+
+
+class SqliteEventLog(EventLog):
+    """The newest events in one file, which is made when it is first needed, with its folder.
+
+    Args:
+        path: The file.
+        max_events: How many are kept.
+        max_bytes: How much of the file is in use at most: the oldest events go first.
+        durability: `NORMAL` loses nothing when a process dies, `FULL` nothing when the machine
+            loses its power.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        max_events: int = 100_000,
+        max_bytes: int = MOST_BYTES,
+        durability: Durability = "NORMAL",
+    ) -> None:
+        self.path = Path(path)
+        self.max_events = max_events
+        self.max_bytes = max_bytes
+        self.durability: Durability = durability
+        self._id = ""
+        self._writer: Writer | None = None
+        self._readers: Readers | None = None
+        self._opening = asyncio.Lock()
+        self._notifier = Notifier()
+
+    async def append(self, *events: ResourceEvent) -> Sequence[ResourceEvent]:
+        writer, _ = await self._open()
+        rows = [
+            (event.id, event.source, event.detail_type, dumps(encode_event(event)))
+            for event in events
+        ]
+
+        def insert(connection: sqlite3.Connection) -> list[int | None]:
+            numbers = [_insert(connection, row) for row in rows]
+            _delete_old(connection, self.max_events, self.max_bytes)
+            return numbers
+
+        numbers = await self._call(writer.do(insert))
+        self._notifier.notify()
+        return [
+            replace(event, cursor=make_cursor(self._id, number))
+            for event, number in zip(events, numbers, strict=True)
+            if number is not None
+        ]
+
+    async def read(
+        self, after: Cursor = START, filter: EventFilter = EVERYTHING, limit: int = 100
+    ) -> EventPage:
+        _, readers = await self._open()
+        query, values = _build_query(filter)
+
+        def select(connection: sqlite3.Connection) -> EventPage:
+            span = _read_span(connection)
+            number = parse_cursor(after, self._id, span)
+            found: list[ResourceEvent] = []
+            rows = connection.execute(query, (number, *values))
+            for examined, (number, data) in enumerate(rows, 1):
+                event = filter.match(decode_event(data, make_cursor(self._id, number)))
+                if event is not None:
+                    found.append(event)
+                if len(found) == limit or examined == _MOST_EXAMINED:
+                    break
+            else:
+                number = span.last
+            return EventPage(found, make_cursor(self._id, number), number == span.last)
+
+        return await self._call(readers.do(select))
+
+    async def find_end(self) -> Cursor:
+        _, readers = await self._open()
+        span = await self._call(readers.do(_read_span))
+        return make_cursor(self._id, span.last)
+
+    async def wait(self, after: Cursor) -> None:  # noqa: ARG002  # the next read finds it out
+        await self._notifier.wait(POLL_SECONDS)
+
+    async def aclose(self) -> None:
+        writer, readers = self._writer, self._readers
+        self._writer = self._readers = None
+        if writer is not None:
+            await writer.end()
+        if readers is not None:
+            await readers.end()
+
+    async def _open(self) -> tuple[Writer, Readers]:
+        async with self._opening:
+            if self._writer is None or self._readers is None:
+                writer = Writer(partial(open_event_file, self.path, self.durability))
+                try:
+                    await self._call(writer.ready())
+                    self._id = await self._call(writer.do(_read_id))
+                except BaseException:
+                    await writer.end()
+                    raise
+                self._writer, self._readers = writer, Readers(self.path)
+            return self._writer, self._readers
+
+    async def _call(self, work: Awaitable[T]) -> T:
+        try:
+            return await work
+        except (sqlite3.Error, OSError) as error:
+            raise _build_failure(self.path, error) from error
+
+
+def _insert(connection: sqlite3.Connection, row: tuple[str, str, str, bytes]) -> int | None:
+    """Store an event; return its number, or None if it is there already."""
+    found = connection.execute(
+        "INSERT INTO events (id, source, type, data) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT DO NOTHING RETURNING number",
+        row,
+    ).fetchall()
+    return found[0][0] if found else None
+
+
+def _delete_old(connection: sqlite3.Connection, max_events: int, max_bytes: int) -> None:
+    """Delete the oldest events, while there are too many or they are too large."""
+    floor, last = _read_span(connection)
+    _delete(connection, last - max_events)
+    floor = max(floor, last - max_events)
+    while floor < last and (size := _read_size(connection)) > max_bytes:
+        floor += ceil((last - floor) * (size - max_bytes) / size)
+        _delete(connection, floor)
+
+
+def _delete(connection: sqlite3.Connection, floor: int) -> None:
+    """Delete the events up to a number, and note it."""
+    if connection.execute("DELETE FROM events WHERE number <= ?", (floor,)).rowcount:
+        connection.execute("UPDATE log SET floor = max(floor, ?)", (floor,))
+
+
+def _read_size(connection: sqlite3.Connection) -> int:
+    """Return how many bytes of the file are in use. Pages of what is deleted are used again."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+    return (pages - free) * page_size
+
+
+def _read_span(connection: sqlite3.Connection) -> Span:
+    (floor,) = connection.execute("SELECT floor FROM log").fetchone()
+    (last,) = connection.execute("SELECT max(number) FROM events").fetchone()
+    return Span(floor, floor if last is None else last)
+
+
+def _read_id(connection: sqlite3.Connection) -> str:
+    (id,) = connection.execute("SELECT id FROM log").fetchone()
+    return id
+
+
+def _build_query(filter: EventFilter) -> tuple[str, Sequence[str]]:
+    """Return a query for the next rows behind a number, of the sources and types of a filter."""
+    columns = {"source": filter.sources, "type": filter.detail_types}
+    terms = "".join(
+        f" AND {column} IN ({', '.join('?' * len(names))})"
+        for column, names in columns.items()
+        if names
+    )
+    values = [name for names in columns.values() for name in names]
+    query = f"SELECT number, data FROM events WHERE number > ?{terms} "  # noqa: S608  # constants
+    return f"{query}ORDER BY number", values
+
+
+def open_event_file(path: Path, durability: Durability) -> sqlite3.Connection:
+    """Open a file for writing, made if need be.
+
+    Raises `ConfigurationFailed` for a file that is something else, or `sqlite3.Error` or `OSError`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    create_private_file(path)  # what people do is nobody else's
+    give_up = time.monotonic() + _PATIENCE
+    while True:
+        connection = sqlite3.connect(
+            path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+        )
+        try:
+            _prepare(connection, path, durability)
+            return connection
+        except sqlite3.OperationalError as error:
+            connection.close()
+            # two processes that open a new file at once get in each other's way, without waiting
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.02)
+        except BaseException:
+            connection.close()
+            raise
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, durability: Durability) -> None:
+    """Make the tables of a new file. Nothing is changed in one that is something else."""
+    connection.execute("BEGIN")  # as it is at one moment: another process may just make its tables
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.execute("ROLLBACK")
+    is_new = not (application or tables)
+    if application == APPLICATION and version > SCHEMA_VERSION:
+        raise build_later_error(path, public=_PUBLIC)
+    if not is_new and (application, version) != (APPLICATION, SCHEMA_VERSION):
+        raise ConfigurationFailed(
+            f"{str(path)!r} is no log of events of this version.",
+            hint="Name another file.",
+            public=_PUBLIC,
+        )
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA synchronous = {durability}")
+    if is_new:
+        _make_tables(connection)
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if not tables:  # else another process was first
+            for statement in _SCHEMA.split(";"):
+                connection.execute(statement)
+            connection.execute("INSERT INTO log (id) VALUES (?)", (make_log_id(),))
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    finally:
+        connection.execute("COMMIT")
+
+
+def _build_failure(path: Path, error: Exception) -> CopilotError:
+    if "not a database" in str(error):
+        return ConfigurationFailed(
+            f"{str(path)!r} is no log of events.", hint="Name another file.", public=_PUBLIC
+        )
+    return StoreFailed(
+        f"The events in {str(path)!r} cannot be used: {error}.",
+        hint="See whether the disk has room, and whether the server's user may write the file.",
+        public=_PUBLIC,
+    )

@@ -1,0 +1,268 @@
+"""Translates what the models of a graph stream: texts, reasoning and tool calls, each by its id."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from copilot_runtime.api.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionStart,
+    Event,
+    ReasoningContent,
+    ReasoningEnd,
+    ReasoningSignature,
+    ReasoningStart,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+    Usage,
+)
+from copilot_runtime.api.messages import new_id
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsonvalue import (
+    JsonObject,
+    as_count,
+    as_list,
+    as_object,
+    as_objects,
+    get_object,
+)
+from copilot_runtime.extensions.frameworks.langgraph.messages import (
+    extract_text,
+    parse_tool_calls,
+    unwrap_message,
+)
+
+
+@dataclass(slots=True)
+class _OpenMessage:
+    """The open parts of a message; `text_id` is None while no text is open."""
+
+    id: str
+    text_id: str | None = None
+    has_reasoning: bool = False
+    texts: int = 0
+    calls: dict[Any, str | None] = field(default_factory=dict[Any, str | None])
+    """Ids of the open calls by their index; None for a call that is not to be shown."""
+
+
+class MessageStream:
+    """The texts and calls of one run, from models or emitted by a node.
+
+    CopilotKit v1 (`is_v1`) has no words for reasoning and usage, and a text of it ends where a call
+    begins; a text after the call is a message of its own.
+    """
+
+    def __init__(self, *, is_v1: bool = False) -> None:
+        self.ids: set[str] = set()
+        """Ids of messages and calls that were emitted, or are not to be shown."""
+        self.manual_texts: set[str] = set()
+        """Texts that nodes emitted: the graph may put them into its state under another id."""
+        self._is_v1 = is_v1
+        self._open: dict[str, dict[str, _OpenMessage]] = {}  # by the model's run, and by their ids
+
+    def feed_chunk(self, event: Mapping[str, Any]) -> list[Event]:
+        """Return the events of a chunk of a model (`on_chat_model_stream`)."""
+        metadata = as_object(event.get("metadata"))
+        chunk = unwrap_message(as_object(event.get("data")).get("chunk"))
+        message = self._message(str(event.get("run_id")), chunk.get("id"))
+        events: list[Event] = []
+        self.ids.add(message.id)
+        if _read_filter(metadata, "emit-messages"):
+            content = chunk.get("content")
+            is_plain = isinstance(content, str) and not chunk.get("additional_kwargs")
+            if not is_plain and not self._is_v1:
+                events += _stream_reasoning(message, chunk)
+            events += _stream_text(message, extract_text(content))
+        if pieces := chunk.get("tool_call_chunks"):
+            for piece in as_objects(pieces):
+                events += self._stream_call(message, piece, metadata)
+        return events
+
+    def finish_model(self, event: Mapping[str, Any]) -> list[Event]:
+        """Return the ends of a model's open messages, and its usage (`on_chat_model_end`)."""
+        messages = self._open.pop(str(event.get("run_id")), {})
+        events = [event for message in messages.values() for event in _close(message)]
+        output = unwrap_message(get_object(event, "data").get("output"))
+        metadata = get_object(event, "metadata")
+        self._hide(output, metadata)
+        usage = output.get("usage_metadata")
+        if isinstance(usage, dict) and not self._is_v1:
+            events.append(_translate_usage(usage, output, metadata))
+        return events
+
+    def emit_message(self, message: JsonObject) -> list[Event]:
+        """Return the events of a message of the state that no model has streamed."""
+        id, events = message["id"], list[Event]()
+        text = extract_text(message.get("content"))
+        if id not in self.ids and text and text not in self.manual_texts:
+            events += self.emit_text(id, text)
+        self.ids.add(id)
+        for call in parse_tool_calls(message):
+            if call["id"] not in self.ids:
+                events += self.emit_call(call["id"], call["name"], dumps(call["args"]).decode(), id)
+        return events
+
+    def emit_text(self, id: str, text: str) -> list[Event]:
+        """Return the events of a whole text."""
+        self.ids.add(id)
+        return [
+            TextMessageStart(message_id=id),
+            *([TextMessageContent(message_id=id, content=text)] if text else []),
+            TextMessageEnd(message_id=id),
+        ]
+
+    def emit_call(
+        self, id: str, name: str, arguments: str, parent_id: str | None = None
+    ) -> list[Event]:
+        """Return the events of a whole call; `arguments` is JSON."""
+        self.ids |= {id, parent_id or id}
+        return [
+            ActionExecutionStart(call_id=id, name=name, parent_id=parent_id),
+            ActionExecutionArgs(call_id=id, delta=arguments),
+            ActionExecutionEnd(call_id=id),
+        ]
+
+    def close(self) -> list[Event]:
+        """Return the ends of everything that is open."""
+        messages = [message for open in self._open.values() for message in open.values()]
+        self._open.clear()
+        return [event for message in messages for event in _close(message)]
+
+    def _message(self, run_id: str, id: Any) -> _OpenMessage:
+        """Return the message of a chunk: without an id, the last one of the model's run."""
+        messages = self._open.setdefault(run_id, {})
+        # LangChain makes up an id for a chunk to which the provider has given none: in Python
+        # lc_run-, in JavaScript run-
+        prefixes = ("lc_run-", f"run-{run_id}")
+        is_nameless = not isinstance(id, str) or not id or id.startswith(prefixes)
+        if is_nameless and messages:
+            id = [*messages][-1]
+        elif not isinstance(id, str) or not id:
+            id = run_id
+        if id not in messages:
+            messages[id] = _OpenMessage(id)
+        return messages[id]
+
+    def _hide(self, output: JsonObject, metadata: JsonObject) -> None:
+        """Mark what is not to be shown of an answer that has not come in chunks."""
+        id = output.get("id")
+        if not _read_filter(metadata, "emit-messages") and isinstance(id, str):
+            self.ids.add(id)
+        filter = _read_filter(metadata, "emit-tool-calls")
+        self.ids |= {c["id"] for c in parse_tool_calls(output) if not _matches(c["name"], filter)}
+
+    def _stream_call(
+        self, message: _OpenMessage, piece: JsonObject, metadata: JsonObject
+    ) -> Iterable[Event]:
+        id, name, index = piece.get("id"), piece.get("name"), piece.get("index")
+        index = index if isinstance(index, int | str) else None
+        if isinstance(name, str) and name and (id or index not in message.calls):
+            id = id if isinstance(id, str) and id else new_id()
+            if id not in self.ids:
+                self.ids.add(id)
+                if (open_id := message.calls.get(index)) is not None:
+                    yield ActionExecutionEnd(call_id=open_id)
+                is_visible = _matches(name, _read_filter(metadata, "emit-tool-calls"))
+                message.calls[index] = id if is_visible else None
+                if is_visible:
+                    if self._is_v1:
+                        yield from _close_text(message)
+                    yield ActionExecutionStart(call_id=id, name=name, parent_id=message.id)
+        elif index is None and index not in message.calls and message.calls:
+            index = [*message.calls][-1]  # some number only the first chunk
+        delta, open_id = piece.get("args"), message.calls.get(index)
+        if isinstance(delta, str) and delta and open_id is not None:
+            yield ActionExecutionArgs(call_id=open_id, delta=delta)
+
+
+def _read_filter(metadata: Mapping[str, Any], name: str) -> Any:
+    """Return a node's filter for its model's answers, by CopilotKit's key or by AG-UI's."""
+    return metadata.get(f"copilotkit:{name}", metadata.get(name, True))
+
+
+def _matches(name: str, filter: Any) -> bool:
+    """Return whether a filter shows a call: it is a boolean, a name, or a list of names."""
+    return name in filter if isinstance(filter, list) else filter is True or name == filter
+
+
+def _stream_text(message: _OpenMessage, text: str) -> Iterable[Event]:
+    if not text:
+        return
+    if message.has_reasoning:
+        message.has_reasoning = False
+        yield ReasoningEnd(message_id=_reasoning_id(message))
+    if message.text_id is None:
+        message.text_id = message.id if message.texts == 0 else new_id()
+        message.texts += 1
+        yield TextMessageStart(message_id=message.text_id)
+    yield TextMessageContent(message_id=message.text_id, content=text)
+
+
+def _stream_reasoning(message: _OpenMessage, chunk: JsonObject) -> Iterable[Event]:
+    for thought, signature in _parse_reasoning(chunk):
+        if not message.has_reasoning and message.text_id is None:
+            message.has_reasoning = True
+            yield ReasoningStart(message_id=_reasoning_id(message))
+        if thought and message.has_reasoning:
+            yield ReasoningContent(message_id=_reasoning_id(message), content=thought)
+        if signature and message.has_reasoning:
+            yield ReasoningSignature(entity_id=_reasoning_id(message), value=signature)
+
+
+def _close(message: _OpenMessage) -> Iterable[Event]:
+    if message.has_reasoning:
+        yield ReasoningEnd(message_id=_reasoning_id(message))
+    for id in message.calls.values():
+        if id is not None:
+            yield ActionExecutionEnd(call_id=id)
+    yield from _close_text(message)
+
+
+def _close_text(message: _OpenMessage) -> Iterable[Event]:
+    if message.text_id is not None:
+        yield TextMessageEnd(message_id=message.text_id)
+        message.text_id = None
+
+
+def _reasoning_id(message: _OpenMessage) -> str:
+    return f"thought-{message.id}"
+
+
+def _parse_reasoning(chunk: JsonObject) -> Iterable[tuple[str, str]]:
+    """Yield thoughts and their signatures, in the many forms that LangChain passes on."""
+    for block in as_list(chunk.get("content")):
+        match block:
+            case {"type": "thinking"}:
+                yield str(block.get("thinking") or ""), str(block.get("signature") or "")
+            case {"type": "reasoning_content", "reasoning_content": {**inner}}:
+                yield str(inner.get("text") or ""), str(inner.get("signature") or "")
+            case {"type": "reasoning", "reasoning": str(thought)}:
+                yield thought, ""
+            case {"type": "reasoning", "summary": [*parts]}:
+                yield "".join(str(part.get("text") or "") for part in as_objects(parts)), ""
+            case _:
+                pass
+    further = get_object(chunk, "additional_kwargs")
+    if isinstance(thought := further.get("reasoning_content"), str) and thought:
+        yield thought, ""
+    for part in as_objects(get_object(further, "reasoning").get("summary")):
+        yield str(part.get("text") or ""), ""
+
+
+def _translate_usage(usage: JsonObject, output: JsonObject, metadata: JsonObject) -> Usage:
+    response = get_object(output, "response_metadata")
+    input = get_object(usage, "input_token_details")
+    model = metadata.get("ls_model_name") or response.get("model_name") or response.get("model")
+    reason = response.get("finish_reason") or response.get("stop_reason")
+    return Usage(
+        model=str(model or ""),
+        provider=str(metadata.get("ls_provider") or ""),
+        input_tokens=as_count(usage.get("input_tokens")),
+        output_tokens=as_count(usage.get("output_tokens")),
+        cached_tokens=as_count(input.get("cache_read")),
+        cache_write_tokens=as_count(input.get("cache_creation")),
+        reasoning_tokens=as_count(get_object(usage, "output_token_details").get("reasoning")),
+        stop_reason=reason if isinstance(reason, str) else None,
+    )

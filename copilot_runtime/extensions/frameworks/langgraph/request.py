@@ -1,0 +1,161 @@
+"""Builds what a graph is run with: input, configuration, headers and the id of its thread."""
+
+import re
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid5
+
+from copilot_runtime.agents.forwarding import describe_actions, forward_headers
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.jsonvalue import JsonObject, as_object, drop_none
+from copilot_runtime.extensions.frameworks.langgraph.messages import encode_v1_history
+from copilot_runtime.extensions.generative_ui.a2ui.catalog import split_catalog
+
+_INTERNAL_KEYS = frozenset({"messages", "copilotkit", "tools", "ag-ui", "__interrupt__"})
+"""Keys of a state that a page does not see."""
+
+STREAM_MODES = ("events", "values", "updates", "custom")
+
+_SAFE_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_ID_NAMESPACE = UUID("8f6c1f0a-5a0e-4a54-9d0a-5b0a0a0b6d11")
+_FORWARDED_HEADERS = "copilotkit_forwarded_headers"
+"""Where CopilotKit's Python SDK finds the headers for the requests of a graph to its models."""
+_RESERVED_PREFIXES = ("__", "langgraph_auth", "langgraph_request", "checkpoint_", "x-")
+_RESERVED_KEYS = frozenset(
+    {"thread_id", "run_id", "graph_id", "assistant_id", "user_id", _FORWARDED_HEADERS}
+)
+"""Keys that a page may not add. LangGraph's servers, and the SDK, take `x-*` for headers."""
+_MAX_STEPS = 25
+"""LangGraph's own `recursion_limit`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assistant:
+    """A graph: the keys of its input and output, None if the server has no schema.
+
+    One `in_process` gets tools as AG-UI's adapter of Python gives them, one on a server as Node
+    does: in OpenAI's form, the only one that LangChain's models in JavaScript take from a state.
+    """
+
+    id: str
+    input_keys: frozenset[str] | None = None
+    output_keys: frozenset[str] | None = None
+    in_process: bool = False
+
+
+def derive_thread_ids(thread_id: str) -> Sequence[str]:
+    """Return the ids that a server may have for a thread.
+
+    LangGraph's own servers take UUIDs and nothing else, others of its protocol take any name.
+    """
+    try:
+        return [str(UUID(thread_id))]
+    except ValueError:
+        derived = str(uuid5(_ID_NAMESPACE, thread_id))
+        return [thread_id, derived] if _SAFE_ID.fullmatch(thread_id) else [derived]
+
+
+def build_headers(
+    caller: RunInput | Caller, properties: Mapping[str, Any], ours: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the headers of a request: those forwarded, the person's token, and last ours."""
+    headers = forward_headers(caller.headers, "accept", "content-")
+    token = properties.get("authorization")
+    if isinstance(token, str) and token.strip() and token.isprintable() and token.isascii():
+        word, _, rest = token.strip().partition(" ")
+        token = rest.strip() if word.lower() == "bearer" else token.strip()
+        headers["authorization"] = f"Bearer {token}"
+    return {**headers, **ours}
+
+
+def filter_state(state: Mapping[str, Any], keys: Collection[str] | None = None) -> JsonObject:
+    """Return what a page may see of a state: the graph's output, without internal keys."""
+    return {
+        key: value
+        for key, value in state.items()
+        if key not in _INTERNAL_KEYS and (keys is None or key in keys)
+    }
+
+
+def select_state(
+    values: Mapping[str, Any], assistant: Assistant
+) -> tuple[JsonObject, list[JsonObject]] | None:
+    """Return the state of a thread and its messages, as CopilotKit v1 loads them, None if empty."""
+    if not values:
+        return None
+    return filter_state(values, assistant.output_keys), encode_v1_history(values.get("messages"))
+
+
+def build_input(
+    run: RunInput,
+    assistant: Assistant,
+    state: Any,
+    messages: Sequence[JsonObject],
+    before: Mapping[str, Any],
+) -> JsonObject:
+    """Return the input of a graph: messages, actions, context, and the changes of the page's state.
+
+    The whole state would be wrong: a graph with reducers would add it again with each request.
+    """
+    page = filter_state(as_object(state))
+    changes = {key: v for key, v in page.items() if key not in before or before[key] != v}
+    actions = {action.name: action for action in reversed(run.actions)}  # the first of a name
+    tools = describe_actions(reversed(actions.values()))
+    if not assistant.in_process:
+        tools = [{"type": "function", "name": one["name"], "function": one} for one in tools]
+    catalog, items = split_catalog(run.context)
+    context = [{"description": item.description, "value": item.value} for item in items]
+    a2ui = {"a2ui_schema": catalog, "inject_a2ui_tool": run.properties.get("injectA2UITool")}
+    input: JsonObject = {
+        **changes,
+        "messages": [*messages],
+        "tools": tools,
+        "copilotkit": {"actions": tools, "context": context},
+        "ag-ui": {"tools": tools, "context": context, **drop_none(a2ui)},  # as ag-ui-langgraph
+    }
+    keys = assistant.input_keys
+    if keys is None:
+        return input
+    accepted = {key: value for key, value in input.items() if key in keys}
+    # a graph does not run with an empty input
+    return accepted or {key: value for key, value in page.items() if key in keys}
+
+
+def merge_config(
+    ours: Mapping[str, Any], run: RunInput, *, replaced: Container[str] = ()
+) -> JsonObject:
+    """Return the operator's configuration with additions of the page, which replace nothing.
+
+    The `x-*` headers of the caller are among them, for the requests of the graph to its models, but
+    for those that are `replaced`: names in lower case.
+    """
+    theirs = as_object(run.agent_input.config or run.properties.get("config"))
+    additions = {
+        key: value
+        for key, value in as_object(theirs.get("configurable")).items()
+        if not key.lower().startswith(_RESERVED_PREFIXES) and key not in _RESERVED_KEYS
+    }
+    config = {key: value for key, value in ours.items() if key != "configurable"}
+    configurable = {**additions, **ours.get("configurable", {})}
+    headers = forward_headers(run.headers)
+    headers = {k: v for k, v in headers.items() if k.startswith("x-") and k not in replaced}
+    if headers:
+        fixed = {k.lower(): v for k, v in as_object(configurable.get(_FORWARDED_HEADERS)).items()}
+        configurable[_FORWARDED_HEADERS] = headers | fixed
+    if configurable:
+        config["configurable"] = configurable
+    limit, most = theirs.get("recursion_limit"), ours.get("recursion_limit", _MAX_STEPS)
+    if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
+        config["recursion_limit"] = min(limit, most)
+    return config
+
+
+def should_stream_subgraphs(run: RunInput, default: bool) -> bool:
+    """Return whether to stream states of subgraphs: as the page sets it, or the default."""
+    for place in (run.properties, run.agent_input.config):
+        for key in ("streamSubgraphs", "stream_subgraphs"):
+            if isinstance(value := place.get(key), bool):
+                return value
+    return default

@@ -1,0 +1,222 @@
+"""Compares the client's conversation with the thread of the graph, and plans the run from it.
+
+The thread has its own messages, so only new ones are sent. A person who edits a message, or wants
+another answer, goes back to the state before that message. Messages that the client does not
+show stay in the thread: it may never have shown them, and they could not be restored.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from copilot_runtime.api.events import Interrupt
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsonvalue import JsonObject, as_object
+from copilot_runtime.extensions.frameworks.langgraph.interrupts import build_resume
+from copilot_runtime.extensions.frameworks.langgraph.messages import (
+    build_placeholder_result,
+    extract_text,
+    is_placeholder,
+    normalize_messages,
+    parse_tool_calls,
+    read_kind,
+)
+from copilot_runtime.extensions.frameworks.langgraph.request import Assistant, build_input
+
+
+@dataclass(frozen=True, slots=True)
+class GraphThread:
+    """A thread of a graph when a run begins: its state, and the interrupts that are open."""
+
+    id: str
+    assistant: Assistant
+    values: JsonObject
+    pending: Sequence[Interrupt]
+
+
+class ThreadBackend(Protocol):
+    """Where the threads of a graph are: on a server, or in a checkpointer of this process."""
+
+    def history(self, thread: GraphThread, /) -> AsyncGenerator[tuple[JsonObject, Any], None]:
+        """Yield the earlier states of a thread and their checkpoints, the last one first."""
+        ...
+
+    async def is_busy(self, thread: GraphThread, /) -> bool:
+        """Return whether a run is under way in a thread."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to run a graph: with an input, from a checkpoint or from the last one; or with `resume`.
+
+    `resume` is the value of `Command(resume=…)`, and counts if there is no `input`.
+    """
+
+    input: JsonObject | None = None
+    checkpoint: Any = None
+    resume: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Messages to send; with `back_to`, from the state before that message."""
+
+    messages: Sequence[JsonObject]
+    back_to: str | None = None
+
+
+async def plan_run(
+    run: RunInput, thread: GraphThread, client: Sequence[JsonObject], backend: ThreadBackend
+) -> Plan | None:
+    """Return how to run the graph, or None while an interrupt waits for its answer.
+
+    `client` are the messages on the page. Raises `Misuse` for an answer to no interrupt.
+    """
+    messages = normalize_messages(thread.values.get("messages"))
+    if run.resume:
+        return Plan(resume=build_resume(run.resume, thread.pending))
+    sync = find_edit(client, messages)
+    if sync is None:
+        if thread.pending:
+            return None
+        sync = diff_messages(client, messages)
+        if sync.back_to is None:
+            results = find_missing_results(messages, sync.messages)
+            if results and not await backend.is_busy(thread):
+                sync = Sync([*results, *sync.messages])
+    if sync.back_to is None:
+        state = run.agent_input.state
+        input = build_input(run, thread.assistant, state, sync.messages, thread.values)
+        return Plan(input)
+    # the state on the page is younger than that message
+    input = build_input(run, thread.assistant, {}, sync.messages, {})
+    async with aclosing(backend.history(thread)) as states:
+        async for values, checkpoint in states:
+            messages = normalize_messages(values.get("messages"))
+            if all(message["id"] != sync.back_to for message in messages):
+                return Plan(input, checkpoint)
+    return Plan(input)
+
+
+def find_missing_inputs(run: RunInput, thread: GraphThread) -> AbstractSet[str]:
+    """Return the keys of the graph's input that neither its thread nor the page has."""
+    keys = thread.assistant.input_keys or frozenset[str]()
+    return keys - thread.values.keys() - as_object(run.agent_input.state).keys()
+
+
+def find_edit(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> Sync | None:
+    """Return how to go back to the client's last question, if its text differs in the thread.
+
+    Other differences come from the graph: a node may rewrite a message.
+    """
+    questions = [at for at, message in enumerate(client) if read_kind(message) == "human"]
+    if not questions:
+        return None
+    last = client[questions[-1]]
+    index = _ThreadIndex(thread, client)
+    if any(index.diff(message) is not None for message in client[questions[-1] + 1 :]):
+        return None  # it goes on from there
+    for message in thread:
+        if message["id"] == last["id"] and _canonical(message) != _canonical(last):
+            return Sync([last], back_to=last["id"])
+    return None
+
+
+def diff_messages(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> Sync:
+    """Return what to send, so that the thread has all messages that the client shows."""
+    repeat = _find_repeat(client, thread)
+    if repeat is not None:
+        return Sync([repeat], back_to=repeat["id"])
+    index = _ThreadIndex(thread, client)
+    return Sync([new for message in client if (new := index.diff(message)) is not None])
+
+
+def find_missing_results(
+    thread: Sequence[JsonObject], new: Sequence[JsonObject]
+) -> list[JsonObject]:
+    """Return placeholders for the results that are missing at the thread's end.
+
+    A run that was stopped, or failed, leaves calls without results, and models refuse these. The
+    page may still replace the placeholders.
+    """
+    ids = {message.get("tool_call_id") or message["id"] for message in (*thread, *new)}
+    last = next((message for message in reversed(thread) if read_kind(message) != "tool"), None)
+    if last is None or not new or any(message["id"] == last["id"] for message in new):
+        return []
+    calls = parse_tool_calls(last)
+    return [build_placeholder_result(call) for call in calls if call["id"] not in ids]
+
+
+def drop_instructions(client: Sequence[JsonObject]) -> Sequence[JsonObject]:
+    """Return messages without CopilotKit's instructions for a model that has no agent, as Node."""
+    return client[1:] if client and read_kind(client[0]) == "system" else client
+
+
+def _find_repeat(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> JsonObject | None:
+    """Return the question the client ends with, if the thread has an answer to it."""
+    last = client[-1] if client else None
+    if last is None or read_kind(last) != "human":
+        return None
+    for at, message in enumerate(thread):
+        if message["id"] == last["id"]:
+            return last if at + 1 < len(thread) else None
+    return None
+
+
+class _ThreadIndex:
+    """Finds what the thread has of a client's message, under whatever id."""
+
+    def __init__(self, thread: Sequence[JsonObject], client: Sequence[JsonObject]) -> None:
+        self._ids = {message["id"] for message in thread}
+        self._calls = {call["id"] for message in thread for call in parse_tool_calls(message)}
+        self._texts = {
+            extract_text(message.get("content"))
+            for message in thread
+            if read_kind(message) == "ai" and not parse_tool_calls(message)
+        }
+        self._results = {
+            message.get("tool_call_id"): message
+            for message in thread
+            if read_kind(message) == "tool"
+        }
+        self._client_results = {message.get("tool_call_id") for message in client}
+
+    def diff(self, message: JsonObject) -> JsonObject | None:
+        """Return the part of a message that the thread lacks."""
+        match read_kind(message):
+            case "tool":
+                result = self._results.get(message["tool_call_id"])
+                if result is None:
+                    return message
+                if is_placeholder(result):
+                    return {**message, "id": result["id"]}
+                return None
+            case "ai" if message["id"] not in self._ids:
+                return self._diff_answer(message)
+            case _:
+                return None if message["id"] in self._ids else message
+
+    def _diff_answer(self, message: JsonObject) -> JsonObject | None:
+        """Return an answer with those of its calls that have a result: the others broke off."""
+        calls = [call for call in parse_tool_calls(message) if call["id"] not in self._calls]
+        if not calls and parse_tool_calls(message):
+            return None
+        calls = [call for call in calls if call["id"] in self._client_results]
+        # a text that a node emitted is in the thread under another id
+        has_text = not message["content"] or message["content"] in self._texts
+        return None if has_text and not calls else {**message, "tool_calls": calls}
+
+
+def _canonical(message: JsonObject) -> Any:
+    content = message.get("content")
+    return content if isinstance(content, str) else dumps(_sort_keys(content))
+
+
+def _sort_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sort_keys(value[key]) for key in sorted(value)}
+    return [_sort_keys(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,293 @@
+"""Translates the stream of a LangGraph run into our events.
+
+The stream is that of LangGraph's API with the modes `request.STREAM_MODES`, from a server or from a
+graph in this process: pairs of a name, such as `values` or `events|subgraph`, and data in JSON.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from copilot_runtime.agui.outcome import AgentFailed
+from copilot_runtime.api.events import (
+    ActionExecutionResult,
+    ActionExecutionStart,
+    AgentState,
+    Custom,
+    Event,
+    Interrupt,
+    MessagesSnapshot,
+    TextMessageContent,
+)
+from copilot_runtime.api.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.transcript import fold_messages
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.jsonvalue import JsonObject, as_object, get_object, to_text
+from copilot_runtime.extensions.frameworks.langgraph.errors import explain_failure
+from copilot_runtime.extensions.frameworks.langgraph.interrupts import parse_interrupts
+from copilot_runtime.extensions.frameworks.langgraph.message_stream import MessageStream
+from copilot_runtime.extensions.frameworks.langgraph.messages import (
+    decode_langchain,
+    extract_text,
+    is_placeholder,
+    normalize_messages,
+    parse_arguments,
+    parse_tool_calls,
+    parse_tool_results,
+    read_kind,
+)
+from copilot_runtime.extensions.frameworks.langgraph.state import StateTracker
+from copilot_runtime.extensions.frameworks.langgraph.steps import StepTracker
+from copilot_runtime.extensions.frameworks.langgraph.subagents import SubagentTracker
+from copilot_runtime.extensions.frameworks.langgraph.thread_sync import (
+    GraphThread,
+    find_missing_inputs,
+)
+
+_MANUAL = "copilotkit_manually_emit_"
+_RULES = ("copilotkit:emit-intermediate-state", "predict_state")
+
+
+class Translator:
+    """Translates one run of a graph; `client` is the conversation on the page.
+
+    `ended` is set when no more events matter, `failure` when the run failed.
+    """
+
+    def __init__(self, run: RunInput, thread: GraphThread, client: Sequence[JsonObject]) -> None:
+        self.ended = False
+        self.failure: CopilotError | None = None
+        self._agent = run.agent_name
+        self._missing = find_missing_inputs(run, thread)
+        self._run_id: Any = None
+        self._stream = MessageStream()
+        self._actions = {action.name for action in run.actions}
+        self._call_names: dict[str, str] = {}
+        self._manual_calls: set[str] = set()
+        """Calls that a node has emitted without a model."""
+        self._results: set[str] = set()
+        """Calls that have a result."""
+        self._state = StateTracker(run, thread)
+        self._steps = StepTracker()
+        self._subagents = SubagentTracker()
+        self._client = client
+        self._events: list[Event] = []
+        before = normalize_messages(thread.values.get("messages"))
+        self._old_ids = {message["id"] for message in (*before, *client)}
+        self._messages: Sequence[JsonObject] | None = None
+        self._interrupts: dict[str, Interrupt] = {}
+
+    def feed(self, name: str, data: Any) -> list[Event]:
+        """Return the events that one item of the stream stands for."""
+        events = self._translate(name, data)
+        self._events += (event for event in events if not isinstance(event, AgentState))
+        return events
+
+    def finish(self) -> list[Event]:
+        """Return the events that end a run without failure, interrupts last.
+
+        The whole conversation is repeated if the page would not show it as the graph has it.
+        """
+        events = self._stream.close()
+        events += self._subagents.finish_all()
+        events += self._steps.leave_all()
+        events += self._state.finish()
+        if self._messages is not None:
+            messages, new = decode_langchain(self._messages), fold_messages(self._events)
+            if not _shows([*decode_langchain(self._client), *new], messages):
+                messages += self._find_pending_calls(new)
+                events.append(MessagesSnapshot(messages=messages))
+        return [*events, *self._interrupts.values()]
+
+    def _translate(self, name: str, data: Any) -> list[Event]:
+        kind, _, namespace = name.partition("|")
+        fields = as_object(data)
+        match kind:
+            case "events":
+                return self._translate_event(fields)
+            case "values":
+                return self._translate_values(fields, namespace)
+            case "updates":
+                self._collect_interrupts(fields)
+            case "custom":
+                return [Custom(name="custom", value=data)]
+            case "metadata":
+                self._run_id = fields.get("run_id", self._run_id)
+            case "error":
+                self._fail(fields)
+            case "end":
+                self.ended = True
+            case _:
+                pass
+        return []
+
+    def _translate_event(self, event: JsonObject) -> list[Event]:
+        metadata = as_object(event.get("metadata"))
+        match event.get("event"):
+            case "on_chat_model_stream":
+                for key in _RULES:
+                    if key in metadata:
+                        self._state.expect(metadata[key])
+                return self._record(self._stream.feed_chunk(event))
+            case "on_chat_model_end":
+                return self._record(self._stream.finish_model(event))
+            case "on_custom_event":
+                return self._translate_custom(str(event.get("name")), event.get("data"))
+            case "on_tool_start":
+                self._subagents.start_tool(event)
+            case "on_tool_end":
+                results = parse_tool_results(get_object(event, "data").get("output"))
+                if ends := self._subagents.finish_tool(event, results):
+                    ends = [*self._steps.leave(), *ends]
+                return ends + [one for m in results for one in self._translate_result(m)]
+            case "on_tool_error":
+                return self._subagents.fail_tool(event)
+            case "on_chain_start":
+                events = self._subagents.start_chain(event, metadata)
+                if _is_node(event, metadata):
+                    events += self._steps.enter(str(event["name"]))
+                return events
+            case "on_chain_end":
+                if _is_node(event, metadata):
+                    self._steps.finish(str(event["name"]))
+                # the root's end is the run's; there is no other sign that a stream is whole
+                self.ended = event.get("run_id") == self._run_id is not None
+            case _:
+                pass
+        return []
+
+    def _translate_values(self, values: JsonObject, namespace: str) -> list[Event]:
+        """Translate a state of the graph, or, with a namespace, of a subgraph."""
+        self._collect_interrupts(values)
+        # the page may still send the results for which a placeholder stands
+        messages = [m for m in normalize_messages(values.get("messages")) if not is_placeholder(m)]
+        events: list[Event] = []
+        for message in messages:
+            if message["id"] not in self._old_ids:
+                if read_kind(message) == "ai":
+                    events += self._record(self._stream.emit_message(message))
+                elif read_kind(message) == "tool":
+                    events += self._translate_result(message)
+        if namespace:
+            if not self._subagents.contains(namespace):  # a subagent has a state of its own
+                events += self._state.update(values, nested=True)
+            return events
+        if "messages" in values:
+            self._messages = messages
+        events += self._state.update(values, nested=False)
+        return events + self._steps.leave_all()
+
+    def _translate_custom(self, name: str, data: Any) -> list[Event]:
+        """Translate an event of a node; some names are those of CopilotKit's SDK."""
+        fields = as_object(data)
+        match name.removeprefix(_MANUAL):
+            case "message" if isinstance(id := fields.get("message_id"), str):
+                text = extract_text(fields.get("message"))
+                self._stream.manual_texts.add(text)
+                return self._stream.emit_text(id, text)
+            case "tool_call" if isinstance(id := fields.get("id"), str) and fields.get("name"):
+                arguments = to_text(fields.get("args"))
+                self._manual_calls.add(id)
+                return self._record(self._stream.emit_call(id, str(fields["name"]), arguments))
+            case "intermediate_state":
+                return self._state.merge(fields)
+            case "copilotkit_exit":
+                return [Custom(name="Exit", value=True)]
+            case "PredictState":
+                self._state.expect(data)
+                return []
+            case _:
+                return [Custom(name=name, value=data)]
+
+    def _translate_result(self, message: JsonObject) -> list[Event]:
+        call_id, id = message.get("tool_call_id"), message.get("id")
+        if not isinstance(call_id, str) or call_id in self._results:
+            return []
+        self._results.add(call_id)
+        name = self._call_names.get(call_id)
+        if name is None and call_id in self._stream.ids:
+            return []  # of a call that is not to be shown
+        return [
+            ActionExecutionResult(
+                call_id=call_id,
+                name=name or str(message.get("name") or ""),
+                result=extract_text(message.get("content")),
+                message_id=id if isinstance(id, str) else None,
+            )
+        ]
+
+    def _record(self, events: Sequence[Event]) -> list[Event]:
+        """Record the calls among events; return the events and the states predicted from them."""
+        recorded: list[Event] = []
+        for event in events:
+            recorded.append(event)
+            if not isinstance(event, TextMessageContent):  # nearly all events are this one
+                if isinstance(event, ActionExecutionStart):
+                    self._call_names[event.call_id] = event.name
+                recorded += self._state.predict(event)
+        return recorded
+
+    def _find_pending_calls(self, new: Iterable[Message]) -> list[Message]:
+        """Return the calls for the page among new messages that the state does not contain.
+
+        Other calls of a model, such as a router's choice, concern only the graph.
+        """
+        calls = (call for message in self._messages or () for call in parse_tool_calls(message))
+        stored = self._results | {call["id"] for call in calls}
+        return [
+            replace(call, parent_id=None)
+            for call in new
+            if isinstance(call, ActionExecutionMessage)
+            and call.id not in stored
+            and (call.id in self._manual_calls or call.name in self._actions)
+        ]
+
+    def _collect_interrupts(self, values: Mapping[str, Any]) -> None:
+        if items := values.get("__interrupt__"):
+            self._interrupts |= {one.interrupt_id: one for one in parse_interrupts(items)}
+
+    def _fail(self, error: JsonObject) -> None:
+        kind, reason = str(error.get("error")), str(error.get("message"))
+        self.ended = True
+        self.failure = explain_failure(self._agent, kind, reason, self._missing) or AgentFailed(
+            f"The agent {self._agent!r} failed: {kind[:200]}.",
+            # the text of an exception may be secret
+            hint=f"{kind}: {reason[:2_000]}",
+        )
+
+
+def _is_node(event: JsonObject, metadata: JsonObject) -> bool:
+    """Return whether an event is of a node itself, and not of what runs in it."""
+    name = event.get("name")
+    return isinstance(name, str) and name == metadata.get("langgraph_node")
+
+
+def _shows(page: Sequence[Message], messages: Sequence[Message]) -> bool:
+    """Return whether a page shows the messages of a state in this order: a node may rewrite some.
+
+    Calls that are not on the page do not matter: they may be hidden.
+    """
+    page_texts, page_arguments = _index_contents(page)
+    texts, arguments = _index_contents(messages)
+    return [*page_texts.items()] == [*texts.items()] and all(
+        page_arguments.get(id, arguments[id]) == arguments[id] for id in arguments
+    )
+
+
+def _index_contents(messages: Iterable[Message]) -> tuple[dict[str, str], dict[str, JsonObject]]:
+    """Return the texts of messages by their ids, and the arguments of calls by theirs."""
+    texts: dict[str, str] = {}
+    arguments: dict[str, JsonObject] = {}
+    for message in messages:
+        match message:
+            case TextMessage(id=id, role="user" | "assistant"):
+                texts[id] = texts.get(id, "") + message.content
+            case ActionExecutionMessage(id=id):
+                texts.setdefault(message.parent_id or id, "")
+                arguments[id] = parse_arguments(message.arguments)
+            case ResultMessage(id=id):
+                texts[id] = message.result
+            case _:
+                pass
+    return texts, arguments

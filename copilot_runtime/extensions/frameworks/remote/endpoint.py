@@ -1,0 +1,198 @@
+"""Actions and agents of a CopilotKit remote endpoint: the Python package `copilotkit`.
+
+`discovery.py` fetches the catalog, `request.py` builds the request to an agent, and `translate.py`
+decodes the response.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from copilot_runtime.agents.forwarding import map_network_error
+from copilot_runtime.agui.outcome import AgentFailed
+from copilot_runtime.api.action import Action, ActionContext, ActionSource
+from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.events import Events
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import CopilotError, IncompleteStream, NetworkError, NotFound
+from copilot_runtime.base.jsonvalue import as_list, as_object
+from copilot_runtime.extensions.frameworks.remote.catalog import (
+    Catalog,
+    CatalogAction,
+    CatalogAgent,
+)
+from copilot_runtime.extensions.frameworks.remote.discovery import Discovery
+from copilot_runtime.extensions.frameworks.remote.link import (
+    RUN_ACTION,
+    RUN_AGENT,
+    STATE,
+    BeforeRequest,
+    Link,
+    is_success,
+    read_reason,
+)
+from copilot_runtime.extensions.frameworks.remote.request import build_request_body
+from copilot_runtime.extensions.frameworks.remote.translate import RemoteEventDecoder
+from copilot_runtime.http.sse import PAYLOADS_AT_ONCE
+
+if TYPE_CHECKING:
+    import httpx
+
+_WHERE = ": its remote endpoint is down"
+
+
+class RemoteEndpoint(ActionSource):
+    """The endpoint at `url`, as `add_fastapi_endpoint` of the package `copilotkit` serves it.
+
+    Requests carry the headers that may be forwarded; `headers` replace them, and the headers that
+    `before_request` returns for a `Caller` replace both. The catalog is cached for `ttl`, by
+    headers, properties and page. Fetching it takes at most `discovery_timeout`; after a failure,
+    the last catalog is used, and the next attempt is made after `retry_pause`. `idle_timeout` is
+    the longest silence within a response. Times are in seconds. `http_client` is an
+    `httpx.AsyncClient` of the application for all but the streams of agents; it is not closed here.
+    Raises `ConfigurationFailed` for a `url` that is none.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        before_request: BeforeRequest | None = None,
+        ttl: float = 30.0,
+        retry_pause: float = 5.0,
+        discovery_timeout: float = 5.0,
+        connect_timeout: float = 10.0,
+        idle_timeout: float = 300.0,
+        http_client: "httpx.AsyncClient | None" = None,
+    ) -> None:
+        self.url = url
+        self._link = Link(
+            url,
+            headers=headers,
+            before_request=before_request,
+            connect_timeout=connect_timeout,
+            idle_timeout=idle_timeout,
+            http_client=http_client,
+        )
+        self._discovery = Discovery(
+            self._link, ttl=ttl, pause=retry_pause, patience=discovery_timeout
+        )
+
+    async def fetch_catalog(self, caller: Caller) -> Catalog:
+        """Return the catalog for this caller; an error is its `failure`, and not raised."""
+        return await self._discovery.fetch_catalog(caller)
+
+    async def actions(self, run: RunInput) -> Sequence[Action]:
+        """Return the actions for this run; none of an endpoint that never answered."""
+        catalog = await self.fetch_catalog(run.caller)
+        return [self._build_action(entry) for entry in catalog.actions]
+
+    def agent(self, entry: CatalogAgent) -> "RemoteAgent":
+        """Return the agent of a catalog entry."""
+        return RemoteAgent(entry, self._link)
+
+    async def aclose(self) -> None:
+        """Cancel the requests under way and close the connections."""
+        await self._discovery.aclose()
+        await self._link.aclose()
+
+    def _build_action(self, entry: CatalogAction) -> Action:
+        """Return the action of a catalog entry."""
+        run = partial(self._run_action, entry.name)
+        return Action(
+            name=entry.name, description=entry.description, parameters=entry.parameters, run=run
+        )
+
+    async def _run_action(
+        self, name: str, values: Mapping[str, Any], context: ActionContext
+    ) -> Any:
+        """Run an action. A call is never repeated: it may have acted before it failed."""
+        caller = Caller(user=context.user, headers=context.headers, properties=context.properties)
+        headers = await self._link.headers(caller, context.span)
+        body = {"name": name, "arguments": {**values}, "properties": {**context.properties}}
+        status, answer = await self._link.json(RUN_ACTION, body, headers, name)
+        if not is_success(status):
+            raise NetworkError(
+                answer["error"] or f"The remote action {name!r} failed.",
+                hint=f"{self._link.safe_url} answered {status}.",
+            )
+        if not isinstance(answer, dict):
+            raise NetworkError(
+                f"The remote action {name!r} returned something that cannot be read.",
+                hint=f"{self._link.safe_url} did not answer with a JSON object.",
+            )
+        return answer.get("result")
+
+
+class RemoteAgent(Agent):
+    """One agent of a remote endpoint."""
+
+    provider = "copilotkit"
+
+    def __init__(self, entry: CatalogAgent, link: Link) -> None:
+        self.name = entry.name
+        self.description = entry.description
+        self.url = link.safe_url
+        self._link = link
+
+    async def run(self, run: RunInput) -> Events:
+        """Yield the agent's events. Cancelled, or closed early, the connection is closed.
+
+        The request is never repeated: the agent may have acted. Raises `AgentFailed`, `NotFound`,
+        `NetworkError`, `RunStalled` after `idle_timeout`, and `IncompleteStream`.
+        """
+        headers = await self._link.headers(run.caller, run.span)
+        decoder = RemoteEventDecoder(run.agent or self.name, run)
+        before: str | None = None
+        try:
+            body = build_request_body(run, self.name)
+            async with self._link.send(RUN_AGENT, body, headers, self.name) as reply:
+                before = "it had ended"
+                if not is_success(reply.status):
+                    raise self._refusal(reply.status, await read_reason(reply, headers))
+                async for block in reply:
+                    for number, event in enumerate(decoder.feed(block), 1):
+                        yield event
+                        if number % PAYLOADS_AT_ONCE == 0:
+                            await asyncio.sleep(0)  # others run, and the run can be stopped
+                    if decoder.failure is not None:
+                        break  # the connection is closed, so that the agent stops
+                else:
+                    for event in decoder.finish():
+                        yield event
+        except NetworkError as error:
+            raise map_network_error(self.name, error, before=before, where=_WHERE) from error
+        if decoder.failure is not None:
+            raise decoder.failure
+
+    async def load_state(
+        self, thread_id: str, caller: Caller
+    ) -> tuple[dict[str, Any], list[Any]] | None:
+        """Return the state and the messages of a thread, or None if there is no such thread.
+
+        Raises `AgentFailed`, `NotFound`, `NetworkError`, `RunStalled` and `IncompleteStream`.
+        """
+        headers = await self._link.headers(caller)
+        properties = {**caller.properties}
+        request = {"properties": properties, "threadId": thread_id, "name": self.name}
+        try:
+            status, body = await self._link.json(STATE, request, headers, self.name)
+        except NetworkError as error:
+            raise map_network_error(self.name, error, where=_WHERE) from error
+        if not is_success(status):
+            raise self._refusal(status, body["error"])
+        if not isinstance(body, dict):
+            raise IncompleteStream(f"The agent {self.name!r} gave a state that cannot be read.")
+        if body.get("threadExists") is not True:
+            return None
+        return as_object(body.get("state")), as_list(body.get("messages"))
+
+    def _refusal(self, status: int, reason: str) -> CopilotError:
+        hint = f"{self._link.safe_url} answered {status} for the agent {self.name!r}."
+        if status in (404, 405):
+            return NotFound(f"The agent {self.name!r} is gone from its remote endpoint.", hint=hint)
+        because = f": {reason}" if reason else "."
+        return AgentFailed(f"The agent {self.name!r} failed{because}", hint=hint)

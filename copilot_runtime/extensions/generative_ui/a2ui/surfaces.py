@@ -1,0 +1,263 @@
+"""Turns the arguments of a call that renders a surface into the surface, while they come."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from copilot_runtime.api.events import Activity
+from copilot_runtime.base.jsonstream import JsonPart, JsonReader
+from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_text
+from copilot_runtime.extensions.generative_ui.a2ui.operations import (
+    BASIC_CATALOG,
+    OPERATIONS,
+    SURFACE,
+    Operation,
+    create_surface,
+    update_components,
+    update_data_model,
+)
+from copilot_runtime.extensions.generative_ui.a2ui.validation import Problem, validate_components
+from copilot_runtime.extensions.generative_ui.options import A2ui
+
+_TOKENS = 20
+"""Tokens after which a page is told again how far a surface is."""
+
+_ITEMS = 64
+"""A list with more items is shown again when it has grown by one in so many."""
+
+_PATHS = (("*",), ("data", "*", "*"))
+"""What is looked at of the arguments: all keys, and the items of each list of the data."""
+
+_ASTRAL = re.compile("[\U00010000-\U0010ffff]")
+
+_END_OF_VALUE = re.compile(r'["}\]]')
+_END_OF_OBJECT = re.compile(r"[}\]]")
+
+
+class Surface:
+    """One message of a page that surfaces are drawn in: of one call, or of several attempts."""
+
+    def __init__(self, key: str, options: A2ui) -> None:
+        self.id = f"{SURFACE}-{key}"
+        self.key = key
+        self._options = options
+        self._attempts = 0
+        self._reported_tokens = 0
+        self.is_retrying = False
+        """Whether the page waits for another attempt."""
+        self.is_painted = False
+        """Whether the page shows a surface."""
+        self.rejection = ""
+        """What was wrong with the last attempt, in one sentence."""
+        self.is_failed = False
+
+    def begin_attempt(self) -> Activity | None:
+        """Return the state in which a surface is written; None if the page waits for it already."""
+        self._attempts += 1
+        self._reported_tokens = 0
+        self.is_failed = False
+        if self.is_retrying:
+            return None
+        self.is_painted = False
+        return self._build({"status": "building"})
+
+    def show_progress(self, tokens: int) -> Activity | None:
+        """Return the state with the tokens so far, if there are enough more of them."""
+        if not self._options.recovery.show_progress_tokens or self.is_retrying:
+            return None
+        if tokens - self._reported_tokens < _TOKENS:
+            return None
+        self._reported_tokens = tokens
+        return self._build({"status": "building", "progressTokens": tokens})
+
+    def show_operations(self, operations: Sequence[Operation]) -> Activity:
+        """Return the surface."""
+        self.is_painted, self.is_retrying = True, False
+        return Activity(
+            message_id=self.id, activity_type=SURFACE, content={OPERATIONS: [*operations]}
+        )
+
+    def reject(self, problems: Sequence[Problem]) -> Activity:
+        """Return the state in which the page waits for another attempt."""
+        self.is_painted, self.is_retrying = False, True
+        self.rejection = problems[0].message
+        self._reported_tokens = 0
+        most = self._options.recovery.max_attempts
+        return self._build(
+            {
+                "status": "retrying",
+                "attempt": min(self._attempts + 1, most),
+                "maxAttempts": most,
+                "errors": [dict(one._asdict()) for one in problems],
+            }
+        )
+
+    def fail(self, error: str, attempts: Any = None) -> Activity:
+        """Return the state of a surface that comes to nothing, after the `attempts` of an agent."""
+        self.is_failed, self.is_retrying = True, False
+        content: JsonObject = {"status": "failed", "error": error}
+        most = self._options.recovery.max_attempts
+        if attempts is not None:
+            content["attempts"] = attempts
+            most = len(as_list(attempts)) or most
+        return self._build({**content, "maxAttempts": most})
+
+    def _build(self, content: JsonObject) -> Activity:
+        exposure = self._options.recovery.debug_exposure
+        if exposure is not None:
+            content["debugExposure"] = exposure
+        return Activity(message_id=self.id, activity_type=SURFACE, content=content)
+
+
+class Render:
+    """One call that renders a surface.
+
+    `catalog_id` is that of the operator or the page, empty if neither names one; `catalog` is what
+    components are compared with.
+    """
+
+    def __init__(
+        self,
+        surface: Surface,
+        options: A2ui,
+        *,
+        catalog_id: str = "",
+        catalog: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.surface = surface
+        self.problems: Sequence[Problem] = ()
+        """Why its components cannot be drawn."""
+        self.is_painted = False
+        self._options = options
+        self._catalog_id = catalog_id
+        self._catalog = catalog
+        self._reader = JsonReader(_PATHS, lags=True)
+        self._size = 0
+        self._fields: dict[str, Any] = {}
+        """The arguments that are complete."""
+        self._items: dict[str, list[Any]] = {}
+        """The complete items of the lists of the data."""
+        self._counts: dict[str, int] = {}
+        """How many of them are drawn: as on Node up to the last object."""
+        self._shown_items = 0
+        self._has_data = False
+        """Whether the page has all of the data."""
+
+    @property
+    def surface_id(self) -> str:
+        """The id that the model gave; empty as long as it has given none."""
+        value = self._fields.get("surfaceId")
+        return value if isinstance(value, str) else ""
+
+    @property
+    def break_off(self) -> str:
+        """Why the arguments end where they do, in one sentence; empty for those that are whole."""
+        if self._reader.is_complete:
+            return ""
+        if self._reader.error is not None:
+            return f"The arguments are no JSON: {self._reader.error}"
+        if self._size > self._options.max_bytes:
+            return f"The arguments are longer than {self._options.max_bytes} characters."
+        return "The arguments are not complete."
+
+    @property
+    def error(self) -> str:
+        """Why nothing can be drawn, in one sentence; empty for what has been drawn."""
+        if self.is_painted:
+            return ""
+        if self.problems:
+            return self.problems[0].message
+        if self.break_off:
+            return self.break_off
+        missing = [name for name in ("surfaceId", "components") if not self._fields.get(name)]
+        return f"The arguments have no {' and no '.join(missing)}." if missing else ""
+
+    def feed(self, delta: str) -> Iterator[Activity]:
+        """Yield what further arguments change of the surface, once for all that is in them."""
+        self._size += len(delta) + len(_ASTRAL.findall(delta))
+        if self.problems or self._size > self._options.max_bytes:
+            return
+        if not self.is_painted:
+            # as JavaScript rounds
+            progress = self.surface.show_progress((self._size + 2) // 4)
+            if progress is not None:
+                yield progress
+        for part in self._reader.feed(delta):
+            if part.kind == "end":
+                self._take(part)
+        if self.surface_id and _END_OF_VALUE.search(delta):
+            yield from self._draw(has_end=_END_OF_OBJECT.search(delta) is not None)
+
+    def _take(self, part: JsonPart) -> None:
+        match part.path:
+            case ("surfaceId" | "catalogId",) if not isinstance(part.value, str):
+                pass
+            case (str(name),):
+                self._fields.setdefault(name, part.value)
+            case ("data", str(name), int()):
+                items = self._items.setdefault(name, [])
+                items.append(part.value)
+                if isinstance(part.value, dict | bool | None):
+                    self._counts[name] = len(items)
+            case _:
+                pass
+
+    def _draw(self, *, has_end: bool) -> Iterator[Activity]:
+        """Yield the surface as far as it goes, and then with all of its data."""
+        is_first = not self.is_painted
+        if is_first:
+            if "components" not in self._fields:
+                return
+            self.problems = validate_components(self._fields["components"], self._catalog)
+            if self.problems:
+                yield self.surface.reject(self.problems)
+                return
+            self.is_painted = True
+        items = self._find_items()
+        if is_first or items is not None:
+            yield self._paint(items)
+        data = self._fields.get("data")
+        if has_end and not self._has_data and isinstance(data, dict):
+            self._has_data = True
+            yield self._paint(cast(JsonObject, data))
+
+    def _paint(self, data: JsonObject | None) -> Activity:
+        operations = [
+            create_surface(self.surface_id, self._choose_catalog()),
+            update_components(self.surface_id, self._fields["components"]),
+        ]
+        if data is not None:
+            operations.append(update_data_model(self.surface_id, data))
+        return self.surface.show_operations(operations)
+
+    def _find_items(self) -> JsonObject | None:
+        """Return the items of the list that components repeat, if there are more to show."""
+        names = [*self._fields]
+        if self._has_data or "data" in names[: names.index("components")]:
+            return None
+        name = self._repeated_key()
+        count = self._counts.get(name, 0)
+        # each page gets the whole list again: not for every item of a long one
+        if count - self._shown_items < max(1, count // _ITEMS):
+            return None
+        self._shown_items = count
+        return {name: self._items[name][:count]}
+
+    def _repeated_key(self) -> str:
+        """Return the key of the list whose items the first template is repeated for."""
+        components: Sequence[Any] = self._fields.get("components") or ()
+        for component in components:
+            if not isinstance(component, dict):
+                continue
+            children = cast(JsonObject, component).get("children")
+            if isinstance(children, dict) and (path := as_text(children.get("path"))):
+                return path.removeprefix("/")
+        return "items"
+
+    def _choose_catalog(self) -> str:
+        streamed = self._fields.get("catalogId")
+        if self._catalog_id:
+            return self._catalog_id
+        if isinstance(streamed, str) and streamed and streamed != "basic":
+            return streamed
+        return BASIC_CATALOG

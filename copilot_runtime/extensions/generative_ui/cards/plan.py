@@ -1,0 +1,55 @@
+"""A plan as a card: its tasks as a tree, each with its state."""
+
+from collections.abc import Iterator, Sequence
+
+from copilot_runtime.base.jsonvalue import JsonObject, as_object, as_objects, as_text
+from copilot_runtime.extensions.generative_ui.a2ui.components import Surface, escape_markdown
+from copilot_runtime.extensions.generative_ui.a2ui.operations import Operation
+
+MOST_TASKS = 200
+"""Tasks that a card shows, which a page draws at once."""
+
+_SIGNS = {
+    "finished": "✓",
+    "failed": "✗",
+    "stopped": "■",
+    "running": "▸",
+    "waiting": "?",
+}
+
+
+def draw_plan(surface: Surface, content: JsonObject) -> Sequence[Operation] | None:
+    """Return the surface of an activity `plan`; None for one that is not of our planner."""
+    progress = as_object(content.get("progress"))
+    if "total" not in progress:
+        return None
+    title = escape_markdown(as_text(content.get("request"))) or "Plan"
+    count = f"{progress.get('over', 0)} of {progress.get('total', 0)}"
+    status = f"{as_text(content.get('status'))} · {count}"
+    parts = [surface.text(title, "h4"), surface.text(status, "caption")]
+    tasks = [*_list_tasks(content, 0)]
+    parts += [surface.text(line) for line in tasks[:MOST_TASKS]]
+    if len(tasks) > MOST_TASKS:
+        parts.append(surface.text(f"and {len(tasks) - MOST_TASKS} more", "caption"))
+    for question in as_objects(content.get("questions")):
+        parts.append(surface.text(f"**{escape_markdown(as_text(question.get('text')))}**"))
+    if reason := as_text(content.get("reason")):
+        parts.append(surface.text(escape_markdown(reason), "caption"))
+    return surface.build([surface.card(surface.column(parts))])
+
+
+def _list_tasks(parent: JsonObject, depth: int) -> Iterator[str]:
+    for task in as_objects(parent.get("tasks")):
+        status = as_text(task.get("status"))
+        # no-break spaces: Markdown drops others at the beginning of a line
+        line = "\u00a0" * 4 * depth + f"{_SIGNS.get(status, '·')} {_name(task)}"
+        if assistant := as_text(task.get("assistant")):
+            line += f" ({escape_markdown(assistant)})"
+        if status == "failed" and (reason := as_text(task.get("reason"))):
+            line += f": {escape_markdown(reason)}"
+        yield line
+        yield from _list_tasks(task, depth + 1)
+
+
+def _name(task: JsonObject) -> str:
+    return escape_markdown(as_text(task.get("name")) or as_text(task.get("id")))

@@ -1,0 +1,74 @@
+"""The tools of MCP servers whose results are shown in frames."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mcp_types import Tool
+
+from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_object, as_text
+from copilot_runtime.extensions.generative_ui.options import McpAppServer
+from copilot_runtime.extensions.mcp.client.tools import (
+    MAX_DESCRIPTION,
+    is_selected,
+    is_sendable,
+    sanitize_name,
+)
+
+
+class UiTool(NamedTuple):
+    """A tool for frames, or one with a page of its own, which is at `uri`."""
+
+    server: McpAppServer
+    tool: str
+    """What its server calls it."""
+    name: str
+    """What models call it."""
+    description: str
+    parameters: Mapping[str, Any]
+    uri: str
+    visibility: frozenset[str]
+    """Who may call it: `model` and `app`."""
+
+    @property
+    def is_for_models(self) -> bool:
+        """Whether models may call it: it has a page to show, and a schema that can be sent."""
+        return "model" in self.visibility and bool(self.uri) and is_sendable(self.parameters)
+
+    @property
+    def is_for_apps(self) -> bool:
+        """Whether frames of its server may call it."""
+        return "app" in self.visibility
+
+
+def read_tools(server: McpAppServer, tools: Sequence[Tool]) -> Sequence[UiTool]:
+    """Return those tools of a server that are for frames or have a page, as the operator selects.
+
+    Specification: https://github.com/modelcontextprotocol/ext-apps, `_meta.ui` of a tool.
+    """
+    selected = [tool for tool in tools if is_selected(server.server, tool)]
+    return [one for tool in selected if (one := _read_tool(server, tool)) is not None]
+
+
+def _read_tool(server: McpAppServer, tool: Tool) -> UiTool | None:
+    meta = as_object(tool.meta)
+    ui = as_object(meta.get("ui"))
+    uri = as_text(ui.get("resourceUri")) or as_text(meta.get("ui/resourceUri"))
+    visibility = _read_visibility(ui)
+    if not uri and not ("visibility" in ui and "app" in visibility):
+        return None
+    return UiTool(
+        server=server,
+        tool=tool.name,
+        name=sanitize_name(server.server.prefix + tool.name),
+        description=(tool.description or "")[:MAX_DESCRIPTION],
+        parameters=tool.input_schema or {"type": "object", "properties": {}},
+        uri=uri,
+        visibility=visibility,
+    )
+
+
+def _read_visibility(ui: JsonObject) -> frozenset[str]:
+    """Return who may call a tool: both if that is not said, and nobody whom it does not name."""
+    if "visibility" not in ui:
+        return frozenset({"model", "app"})
+    return frozenset(map(as_text, as_list(ui["visibility"])))

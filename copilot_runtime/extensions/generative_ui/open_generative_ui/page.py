@@ -1,0 +1,168 @@
+"""One page that a model writes: the arguments of its call become what a browser draws."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from copilot_runtime.api.events import ActionExecutionArgs, ActionExecutionStart, Activity, Event
+from copilot_runtime.base.jsonstream import JsonPart, JsonReader
+from copilot_runtime.base.jsonvalue import JsonObject
+
+TOOL = "generateSandboxedUi"
+"""The tool by which models write pages; the page of the application declares and answers it."""
+
+ACTIVITY = "open-generative-ui"
+
+_PATHS = (("*",), ("placeholderMessages", "*"), ("jsExpressions", "*"))
+
+_TEXTS = ("css", "jsFunctions")
+"""Arguments that count when they are complete."""
+
+_LISTS = ("placeholderMessages", "jsExpressions")
+
+_PIECES = 64
+"""HTML comes in pieces of at least one in so many of all that was before."""
+
+MAX_SIZE = 2_000_000
+"""Characters of the arguments of one page; what follows is not drawn."""
+
+MAX_ITEMS = 1_000
+"""Placeholder messages, and expressions, of one page; what follows is left out."""
+
+
+class SandboxedPage:
+    """A page that grows.
+
+    The beginning of its call is held back until there is something to draw, so that a browser
+    shows the page where the call begins.
+    """
+
+    def __init__(self, start: ActionExecutionStart) -> None:
+        self.call_id = start.call_id
+        self._held_back: list[Event] = [start]
+        self._reader = JsonReader(_PATHS, lags=True)
+        self._size = 0
+        self._content: JsonObject = {}
+        self._new_html: list[str] = []
+        """What the browser does not have yet."""
+        self._new_size = 0
+        self._html_size = 0
+        self._new_items: list[str] = []
+        """Those of the list that is read."""
+        self._keys: set[str | int] = set()
+        """Those that have begun."""
+        self._is_repeated = False
+        self._is_drawn = False
+
+    def feed(self, event: ActionExecutionArgs) -> Iterator[Event]:
+        """Yield a piece of the arguments, and what it changes of the page, one thing at a time."""
+        changes = self._read(event.delta)
+        if self._is_drawn:
+            yield event
+        else:
+            self._held_back.append(event)
+        for content in changes:
+            if not self._is_drawn:
+                self._is_drawn = True
+                height = content.get("initialHeight")
+                yield self._build({} if height is None else {"initialHeight": height})
+                yield from self._release()
+            if content.keys() - {"initialHeight"}:
+                yield self._build(content)
+
+    def finish(self) -> Iterator[Event]:
+        """Yield what comes before the end of the call: the rest of the page, if there is one."""
+        if not self._is_drawn:
+            yield from self._release()
+            return
+        for _ in self._add_html():
+            pass
+        yield self._build(self._content, is_generating=False)
+
+    def _release(self) -> Iterator[Event]:
+        yield from self._held_back
+        self._held_back.clear()
+
+    def _read(self, delta: str) -> Iterator[JsonObject]:
+        """Read a piece of the arguments, and yield the contents of the page that it leads to."""
+        self._size += len(delta)
+        if self._size <= MAX_SIZE:
+            for part in self._reader.feed(delta):
+                yield from self._take(part)
+
+    def _take(self, part: JsonPart) -> Iterator[JsonObject]:
+        value = part.value
+        if part.kind == "begin" and len(part.path) == 1:
+            self._is_repeated = part.path[0] in self._keys
+            self._keys.add(part.path[0])
+        if self._is_repeated:  # of several values under one key, the first is drawn
+            return
+        match part.path, part.kind:
+            case ("initialHeight",), "end" if _is_number(value):
+                yield self._set("initialHeight", value)
+            case ("html",), "text":
+                self._new_html.append(value)
+                self._new_size += len(value)
+                # a long page comes in fewer pieces: each event has the list of all of them
+                if self._new_size >= self._html_size // _PIECES:
+                    yield from self._add_html()
+            case ("html",), "end" if isinstance(value, str):
+                yield from self._add_html()
+                yield self._set("htmlComplete", True)
+            case (str(name),), "end" if name in _TEXTS and isinstance(value, str):
+                if name in self._content:
+                    return
+                yield self._set(name, value)
+                yield self._set(f"{name}Complete", True)
+            case (str(name),), "begin" if name in _LISTS and value == "array":
+                yield self._set(name, [])
+            case (str(name), int(at)), "end" if name in _LISTS and isinstance(value, str):
+                if at < MAX_ITEMS:
+                    yield from self._add_items(name, [value])
+            case (str(name),), "end" if name in _LISTS and isinstance(value, list):
+                yield from self._add_items(name, [], is_complete=True)
+                if name == "jsExpressions":
+                    yield self._set("jsExpressionsComplete", True)
+            case _:
+                pass
+
+    def _set(self, key: str, value: Any) -> JsonObject:
+        """Return a new content, with one more value."""
+        self._content = {**self._content, key: value}
+        return self._content
+
+    def _add_html(self) -> Iterator[JsonObject]:
+        """Yield the contents with the HTML that is new."""
+        if not self._new_html:
+            return
+        html = _as_list(self._content.get("html"))
+        if not html:
+            yield self._set("html", [])
+        self._html_size += self._new_size
+        piece = "".join(self._new_html)
+        self._new_html, self._new_size = [], 0
+        yield self._set("html", [*html, piece])
+
+    def _add_items(
+        self, name: str, items: list[str], *, is_complete: bool = False
+    ) -> Iterator[JsonObject]:
+        """Yield the contents with more items of a list, of a long one several at once."""
+        new, shown = self._new_items, _as_list(self._content.get(name))
+        new += items
+        if new and (is_complete or len(new) >= len(shown) // _PIECES):
+            self._new_items = []
+            yield self._set(name, [*shown, *new])
+
+    def _build(self, content: JsonObject, *, is_generating: bool = True) -> Activity:
+        return Activity(
+            message_id=f"{self.call_id}-activity",
+            activity_type=ACTIVITY,
+            content={**content, "generating": is_generating},
+        )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,249 @@
+"""Call services over gRPC from Python: a channel that signs each call.
+
+>>> async with connect("grpc://vectors:50051", service="chat", secrets=[secret]) as channel:
+...     vector = VectorStub(channel)
+...     found = await vector.SearchContent(SearchContentRequest(input=["opening hours"]))
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from google.protobuf.message import Message
+
+import grpc
+from copilot_runtime.base.errors import ConfigurationFailed, Misuse
+from copilot_runtime.extensions.access.service_tokens import ServiceTokenSigner, TokenForm
+from copilot_runtime.extensions.grpc.names import build_user_metadata, name_operation
+from copilot_runtime.telemetry.propagation import inject_context
+from copilot_runtime.telemetry.span import find_current_span
+from grpc.aio import Channel, UnaryStreamCall, UnaryUnaryCall
+
+TIMEOUT = 60.0
+"""Seconds that a call without a stream may take, if nothing else is said."""
+MAX_BYTES = 16 * 1024 * 1024
+_KEEPALIVE_MS = 30_000
+_TLS = {"grpc": False, "grpcs": True}
+
+Serializer = Callable[[Any], bytes]
+Deserializer = Callable[[bytes], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files in PEM: the authority to trust, and the certificate and key of this client (mTLS).
+
+    `server_name` is the name in the server's certificate, if it is not that of its host.
+    """
+
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    server_name: str = ""
+
+    def build_credentials(self) -> grpc.ChannelCredentials:
+        """Read the files. Raises `ConfigurationFailed`."""
+        ca, key, certificate = map(_read, (self.ca, self.key, self.certificate))
+        return grpc.ssl_channel_credentials(ca, key, certificate)
+
+
+class Connection:
+    """Opens a channel for the first call: gRPC wants an event loop for it."""
+
+    def __init__(self, open: Callable[[], Channel]) -> None:
+        self._open = open
+        self._channel: Channel | None = None
+
+    @property
+    def channel(self) -> Channel:
+        """The channel of the event loop in which the first call is made."""
+        if self._channel is None:
+            self._channel = self._open()
+        return self._channel
+
+    async def aclose(self) -> None:
+        """Close the channel, if it was opened."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+
+class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
+    """A connection, of which stubs make their methods. Use it in one event loop.
+
+    Each call is signed for its method and its message, unless `signer` is None, and names the
+    span under which it is made. `user` and `tenant` are for whom calls are made; a service may do
+    so for others that has the scope `operate` there.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        signer: ServiceTokenSigner | None = None,
+        token: str = "",
+        user: str = "",
+        tenant: str = "",
+        timeout: float = TIMEOUT,
+    ) -> None:
+        self._connection = connection
+        self._signer = signer
+        self._token = token
+        self._for = (user, tenant)
+        self._timeout = timeout
+
+    def act_for(self, user: str, tenant: str = "") -> "ServiceChannel":
+        """Return the same connection for calls in the name of a user."""
+        return ServiceChannel(
+            self._connection,
+            signer=self._signer,
+            token=self._token,
+            user=user,
+            tenant=tenant,
+            timeout=self._timeout,
+        )
+
+    def unary_unary(
+        self,
+        method: str,
+        request_serializer: Serializer | None = None,
+        response_deserializer: Deserializer | None = None,
+        _registered_method: bool | None = None,
+    ) -> Callable[..., UnaryUnaryCall[Any, Any]]:
+        """Return what calls a method: stubs ask for it."""
+
+        def open_call() -> Any:
+            return self._connection.channel.unary_unary(method, None, response_deserializer)
+
+        return self._wrap(method, open_call, request_serializer or _serialize, self._timeout)
+
+    def unary_stream(
+        self,
+        method: str,
+        request_serializer: Serializer | None = None,
+        response_deserializer: Deserializer | None = None,
+        _registered_method: bool | None = None,
+    ) -> Callable[..., UnaryStreamCall[Any, Any]]:
+        """Return what calls a method that answers with a stream: stubs ask for it."""
+
+        def open_call() -> Any:
+            return self._connection.channel.unary_stream(method, None, response_deserializer)
+
+        return self._wrap(method, open_call, request_serializer or _serialize, None)
+
+    def stream_unary(
+        self,
+        method: str,
+        request_serializer: Serializer | None = None,
+        response_deserializer: Deserializer | None = None,
+        _registered_method: bool | None = None,
+    ) -> Callable[..., Any]:
+        """Return what refuses, for stubs with such methods: a token is for one message."""
+        del request_serializer, response_deserializer
+
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise Misuse(f"{method} takes a stream of messages, which cannot be signed.")
+
+        return refuse
+
+    stream_stream = stream_unary
+
+    def _wrap(
+        self, method: str, open_call: Callable[[], Any], serialize: Serializer, usual: float | None
+    ) -> Callable[..., Any]:
+        def start(
+            request: Any,
+            *,
+            timeout: float | None = usual,
+            metadata: Iterable[tuple[str, str | bytes]] | None = None,
+        ) -> Any:
+            body = serialize(request)
+            every = [*self.build_metadata(method, body), *(metadata or ())]
+            return open_call()(body, timeout=timeout, metadata=every)
+
+        return start
+
+    def build_metadata(self, method: str, body: bytes) -> list[tuple[str, str]]:
+        """Return who calls, for whom, and under which span. A token is good for one call."""
+        user, tenant = self._for
+        names = {**inject_context(find_current_span()), **build_user_metadata(user, tenant)}
+        found = [*names.items()]
+        token = self._token
+        if self._signer is not None:
+            token = self._signer.sign(name_operation(method, user, tenant), body)
+        return [*found, ("authorization", f"Bearer {token}")] if token else found
+
+    async def aclose(self) -> None:
+        """Close the connection; calls under way fail."""
+        await self._connection.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def connect(
+    address: str,
+    *,
+    service: str = "",
+    secrets: Sequence[str] = (),
+    form: TokenForm = "bound",
+    token: str = "",
+    user: str = "",
+    tenant: str = "",
+    tls: Tls | None = None,
+    timeout: float = TIMEOUT,
+    max_bytes: int = MAX_BYTES,
+) -> ServiceChannel:
+    """Return a connection to `grpc://host:port`, `grpcs://host:port` (TLS) or `unix:/path`.
+
+    `service` is who calls, and signs with the first of the `secrets`; or else `token` is an API key
+    or a JWT. Nothing is sent before the first call. Raises `ConfigurationFailed`.
+    """
+    target, has_tls = parse_address(address)
+    options: list[tuple[str, Any]] = [
+        ("grpc.max_send_message_length", max_bytes),
+        ("grpc.max_receive_message_length", max_bytes),
+        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+    ]
+    if has_tls or tls is not None:
+        tls = tls or Tls()
+        if tls.server_name:
+            options.append(("grpc.ssl_target_name_override", tls.server_name))
+        credentials = tls.build_credentials()
+        connection = Connection(lambda: grpc.aio.secure_channel(target, credentials, options))
+    else:
+        connection = Connection(lambda: grpc.aio.insecure_channel(target, options))
+    signer = ServiceTokenSigner(service, secrets, form=form) if service or secrets else None
+    return ServiceChannel(
+        connection, signer=signer, token=token, user=user, tenant=tenant, timeout=timeout
+    )
+
+
+def parse_address(address: str) -> tuple[str, bool]:
+    """Return the target that gRPC knows, and whether it has TLS. Raises `ConfigurationFailed`."""
+    if address.startswith("unix:"):
+        return address, False
+    scheme, separator, rest = address.rpartition("://")
+    has_tls = _TLS.get(scheme if separator else "grpc")
+    if has_tls is None or ":" not in rest:
+        raise ConfigurationFailed(
+            f"{address!r} is no address of a gRPC server.",
+            hint="Write grpc://host:port, grpcs://host:port for TLS, or unix:/path.",
+        )
+    return rest.rstrip("/"), has_tls
+
+
+def _serialize(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        return Path(path).read_bytes() if path else None
+    except OSError as error:
+        raise ConfigurationFailed(f"{path} cannot be read: {error.strerror}.") from error

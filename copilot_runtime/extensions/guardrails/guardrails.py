@@ -1,0 +1,211 @@
+"""Stages that refuse: rules on topics, lists of words, and a validator behind HTTP.
+
+Rules on what a person writes refuse before the agent starts. They judge the whole conversation, for
+all of it goes to the model, and the context of the page. A list of words for the answer stops
+it before the word is shown. Both look at text only, never into images, arguments or results.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, cast
+
+from copilot_runtime.api.events import (
+    Events,
+    ReasoningContent,
+    ReasoningEnd,
+    TextMessageContent,
+    TextMessageEnd,
+)
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.stage import StageFunction
+from copilot_runtime.base.errors import LimitExceeded, Refused
+from copilot_runtime.config import Settings
+from copilot_runtime.extensions.guardrails.phrases import PhraseFound, Phrases, Sieve
+from copilot_runtime.extensions.guardrails.validator import HttpGuardrail
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["HttpGuardrail", "from_settings", "topics", "words"]
+
+MESSAGE = "I cannot help with that topic."
+
+_MOST_CLIENT_RULES = 1000
+_LONG = 10_000
+"""Characters that take milliseconds to search: more are searched in a thread."""
+_TOO_LONG = 1_000_000
+_TEXT_COST = 100
+"""What each text counts beside its characters: a word may be split over many of them."""
+
+
+def from_settings(
+    settings: Settings, http_client: "httpx.AsyncClient | None" = None
+) -> Sequence[StageFunction]:
+    """Return the guardrails that the settings ask for. The last, and cheapest, runs first.
+
+    `http_client` is for the service at `cloud_base_url`.
+    """
+    rules = settings.guardrails
+    stages: list[StageFunction] = []
+    if settings.cloud_base_url:
+        stages.append(HttpGuardrail(settings.cloud_base_url, http_client=http_client))
+    if rules.words:
+        stages.append(words(rules.words, message=rules.message, output=True))
+    if rules.allow or rules.deny:
+        stages.append(topics(allow=rules.allow, deny=rules.deny, message=rules.message))
+    return stages
+
+
+def topics(
+    allow: Sequence[str] = (),
+    deny: Sequence[str] = (),
+    *,
+    message: str = MESSAGE,
+    honour_client: bool = False,
+) -> StageFunction:
+    """Refuse a person who names a denied topic, or whose question names none of the allowed ones.
+
+    The question is their last text; a denied topic is looked for in all of them and in the context,
+    also in disguise. With `honour_client`, the topics which the client sent for itself count as
+    well.
+    """
+    allowed, denied = Phrases(allow), Phrases(deny)
+
+    def stage(events: Events, run: RunInput) -> Events:
+        texts = _PersonTexts.of(run)
+        rules = [(allowed, denied)]
+        if honour_client and run.rules is not None:
+            rules.append(
+                (_parse_client_rules(run.rules.allow), _parse_client_rules(run.rules.deny))
+            )
+
+        def is_permitted() -> bool:
+            return all(texts.permit(allow, deny) for allow, deny in rules)
+
+        return _check_texts(events, message, is_permitted, texts.length)
+
+    return stage
+
+
+def words(
+    forbidden: Sequence[str], *, message: str = MESSAGE, output: bool = False
+) -> StageFunction:
+    """Refuse a person who writes one of the words; with `output`, stop an answer that has one.
+
+    The words are looked for in all texts of the person and in the context, also in disguise. In an
+    answer, what may be the beginning of a word is held back until it is not.
+    """
+    phrases = Phrases(forbidden)
+
+    def stage(events: Events, run: RunInput) -> Events:
+        texts = _PersonTexts.of(run)
+        if output and phrases:
+            events = _filter_answer(events, phrases, message)
+        return _check_texts(
+            events, message, lambda: texts.permit(Phrases(()), phrases), texts.length
+        )
+
+    return stage
+
+
+@dataclass(frozen=True, slots=True)
+class _PersonTexts:
+    """What a person wrote, oldest first, and what the page says beside it."""
+
+    messages: Sequence[str]
+    answers: Sequence[str]
+    """To interrupts."""
+    context: Sequence[str]
+
+    @classmethod
+    def of(cls, run: RunInput) -> "_PersonTexts":
+        messages = [
+            message.content
+            for message in run.messages
+            if isinstance(message, TextMessage) and message.role == "user"
+        ]
+        answers = [
+            text
+            for answer in run.resume
+            for text in _find_texts(answer.response if answer.payload is None else answer.payload)
+        ]
+        context = [text for item in run.context for text in (item.description, item.value)]
+        return cls(messages, answers, context)
+
+    @property
+    def length(self) -> int:
+        """Characters, and something for each text: how long it takes to judge them."""
+        texts = (*self.messages, *self.answers, *self.context)
+        return sum(map(len, texts)) + _TEXT_COST * len(texts)
+
+    def permit(self, allowed: Phrases, denied: Phrases) -> bool:
+        """Return whether no text has a denied phrase, and the last message an allowed one."""
+        written = (*self.messages, *self.answers)
+        if denied.search(written) or denied.search(["\n".join(self.context)]):
+            return False
+        return not allowed or not self.messages or allowed.find(self.messages[-1]) is not None
+
+
+def _find_texts(value: Any) -> Iterator[str]:
+    """Yield all texts in a JSON value, names of members included."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for part in cast("dict[str, Any]", value).items():
+                yield from chain.from_iterable(map(_find_texts, part))
+        case list():
+            yield from chain.from_iterable(map(_find_texts, cast("list[Any]", value)))
+        case _:
+            pass
+
+
+def _parse_client_rules(names: Sequence[str]) -> Phrases:
+    if len(names) > _MOST_CLIENT_RULES:
+        raise LimitExceeded(f"A request may bring {_MOST_CLIENT_RULES} topics, not {len(names)}.")
+    return Phrases(names)
+
+
+async def _check_texts(
+    events: Events, message: str, is_permitted: Callable[[], bool], length: int
+) -> Events:
+    async with aclosing(events):
+        if length > _TOO_LONG:
+            raise LimitExceeded(
+                f"This conversation is too long: {_TOO_LONG} characters of yours can be judged."
+            )
+        fine = is_permitted() if length < _LONG else await asyncio.to_thread(is_permitted)
+        if not fine:
+            raise Refused(message)
+        async for event in events:
+            yield event
+
+
+async def _filter_answer(events: Events, phrases: Phrases, message: str) -> Events:
+    sieves: dict[str, tuple[Sieve, TextMessageContent | ReasoningContent]] = {}
+    async with aclosing(events):
+        try:
+            async for event in events:
+                match event:
+                    case TextMessageContent() | ReasoningContent():
+                        sieve, _ = sieves.get(event.message_id) or (Sieve(phrases), event)
+                        sieves[event.message_id] = sieve, event
+                        if text := sieve.push(event.content):
+                            yield replace(event, content=text)
+                    case TextMessageEnd() | ReasoningEnd():
+                        if event.message_id in sieves:
+                            sieve, last = sieves.pop(event.message_id)
+                            if text := sieve.end():
+                                yield replace(last, content=text)
+                        yield event
+                    case _:
+                        yield event
+            for sieve, last in sieves.values():
+                if text := sieve.end():
+                    yield replace(last, content=text)
+        except PhraseFound as match:
+            raise Refused(message, hint=f"The answer contained {match.phrase!r}.") from None

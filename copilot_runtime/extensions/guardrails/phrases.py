@@ -1,0 +1,242 @@
+"""Find words and phrases in text, however they are written.
+
+Case, width, accents' encoding, invisible characters, punctuation and line breaks make no
+difference. In what a person writes, neither do look-alike letters, digits in place of letters,
+and letters with dots or spaces between them. Misspellings do: this is no classifier.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from unicodedata import category, normalize
+
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.extensions.guardrails.homoglyphs import join_ends, list_readings, read_by_shape
+
+_INVISIBLE = frozenset("\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
+"""Invisible characters that Unicode does not class as formatting."""
+
+_UNSPACED = (
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x11FF),  # Burmese, and the letters of Korean syllables
+    (0x1780, 0x17FF),  # Khmer
+    (0x3040, 0x30FF),  # Japanese syllables
+    (0x3400, 0x9FFF),  # Chinese characters
+    (0x20000, 0x3FFFF),
+)
+"""Scripts in which a word need not stand between spaces."""
+
+_LONGEST_HOLD = 4096
+
+_SHORTEST_DISGUISED = 3
+"""Letters of a phrase that is looked for in disguise. A shorter one would be seen everywhere."""
+_FEWEST_LONE = 2
+"""Letters that stand alone in a phrase that is spaced: "a" and "I" are words."""
+
+_DOTS = "._-*+~·•\u2010\u2011"
+_DOTTED = re.compile(rf"\w[{re.escape(_DOTS)}]+\w")
+
+
+class Phrases:
+    """A set of words and phrases to look for, each as a whole."""
+
+    def __init__(self, phrases: Iterable[str]) -> None:
+        if isinstance(phrases, str):
+            raise ConfigurationFailed(
+                f"Expected a list of words, got the text {phrases!r}.", hint=f"Write [{phrases!r}]."
+            )
+        self.patterns = {_pattern(phrase): phrase for phrase in phrases}
+        shapes = {_pattern(read_by_shape(phrase)): phrase for phrase in self.patterns.values()}
+        self._shapes = {
+            pattern: phrase
+            for pattern, phrase in {**shapes, **self.patterns}.items()
+            if len(pattern.strip()) >= _SHORTEST_DISGUISED
+        }
+        self._beginnings = frozenset(
+            pattern[:length] for pattern in self.patterns for length in range(1, len(pattern))
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.patterns)
+
+    def find(self, text: str) -> str | None:
+        """Return the first of the phrases, as it was given, that the text contains."""
+        return _find_words(_plain(text).split(), self.patterns)
+
+    def search(self, texts: Sequence[str]) -> str | None:
+        """Return one of the phrases that texts contain in disguise, or that is split over them."""
+        if not self.patterns:
+            return None
+        for text in ("\n".join(texts), " ".join(join_ends(texts))):
+            if (found := _search_reading(text, self.patterns)) is not None:
+                return found
+            for reading in list_readings(text):
+                if (found := _search_reading(reading, self._shapes)) is not None:
+                    return found
+        return None
+
+    def scan(self, plain: str) -> tuple[str | None, int]:
+        """Look at plain text that may go on. Return a phrase, or where one may have begun."""
+        hold = len(plain)
+        for start in range(len(plain)):
+            for end in range(start + 1, len(plain) + 1):
+                piece = plain[start:end]
+                if piece in self.patterns:
+                    return self.patterns[piece], start
+                if piece not in self._beginnings:
+                    break
+            else:
+                hold = min(hold, start)
+        return None, hold
+
+
+class Sieve:
+    """Lets a text through piece by piece, but holds back what may begin a phrase."""
+
+    def __init__(self, phrases: Phrases) -> None:
+        self._phrases = phrases
+        self._pending = ""
+        self._last_plain = " "
+        """The plain character before what is held; a space at the start."""
+
+    def push(self, piece: str) -> str:
+        """Take the next piece and return what may be shown now. Raises `PhraseFound`."""
+        raw = self._pending + piece
+        plain, origins = self._last_plain, [0]
+        for index, char in enumerate(raw):
+            for simple in _simple(char):
+                if simple != " " or plain[-1] != " ":
+                    plain += simple
+                    origins.append(index)
+        phrase, hold = self._phrases.scan(plain)
+        if phrase is not None:
+            raise PhraseFound(phrase)
+        if hold < len(plain) and plain[hold] == " ":  # a gap itself is innocent
+            hold += 1
+        release_at = origins[hold] if hold < len(plain) else len(raw)
+        if hold > 0:
+            self._last_plain = plain[hold - 1]
+        if len(raw) - release_at > _LONGEST_HOLD:
+            release_at, self._last_plain = len(raw), plain[-1]
+        self._pending = raw[release_at:]
+        return raw[:release_at]
+
+    def end(self) -> str:
+        """Return what was held, now that nothing follows. Raises `PhraseFound`."""
+        pending = self._pending
+        if pending:
+            self.push(" ")
+        self._pending, self._last_plain = "", " "
+        return pending
+
+
+class PhraseFound(Exception):
+    """A text contains a phrase that was looked for."""
+
+    def __init__(self, phrase: str) -> None:
+        super().__init__(phrase)
+        self.phrase = phrase
+
+
+def _find_words(words: Sequence[str], patterns: Mapping[str, str]) -> str | None:
+    plain = f" {' '.join(words)} "
+    return next((phrase for pattern, phrase in patterns.items() if pattern in plain), None)
+
+
+def _search_reading(text: str, patterns: Mapping[str, str]) -> str | None:
+    words = _plain(text).split()
+    found = _find_words(words, patterns) or _find_lone_letters(words, patterns)
+    if found is None and _DOTTED.search(text):
+        found = _find_words(text.translate(_SIMPLE_WITHOUT_DOTS).split(), patterns)
+    return found
+
+
+def _find_lone_letters(words: Sequence[str], patterns: Mapping[str, str]) -> str | None:
+    """Look for phrases whose letters stand alone, but for one piece: "b o m bs"."""
+    pieces = _gather_lone_letters(words)
+    text = "".join(pieces)
+    starts = [0, *accumulate(map(len, pieces))]
+    for pattern, phrase in patterns.items():
+        letters = pattern.replace(" ", "")
+        is_long = len(letters) >= _SHORTEST_DISGUISED or _is_unspaced(letters[0])
+        at = text.find(letters) if is_long else -1
+        while at >= 0:
+            if _is_spaced(pattern, at, starts):
+                return phrase
+            at = text.find(letters, at + 1)
+    return None
+
+
+def _gather_lone_letters(words: Sequence[str]) -> Sequence[str]:
+    """Return the words around letters that stand alone, with line breaks where others were."""
+    pieces: list[str] = []
+    end = 0
+    lone = [at for at, word in enumerate(words) if len(word) == 1]
+    for at, following in pairwise(lone):
+        if following - at <= 2:  # with at most one longer piece between them
+            start = max(at - 1, 0)
+            pieces += ["\n"] if start > end else []
+            pieces += words[max(start, end) : following + 2]
+            end = following + 2
+    return pieces
+
+
+def _is_spaced(phrase: str, at: int, starts: Sequence[int]) -> bool:
+    """Return whether a phrase at a place is made of whole pieces, of which one may be longer."""
+    ends = [*accumulate(map(len, phrase.split()), initial=at)]
+    places = [bisect_left(starts, end) for end in ends]
+    if any(starts[place] != end for place, end in zip(places, ends, strict=True)):
+        return False  # it begins or ends within a piece
+    inside = starts[places[0] : places[-1] + 1]
+    lone = sum(second - first == 1 for first, second in pairwise(inside))
+    return lone >= _FEWEST_LONE and len(inside) - 1 - lone <= 1
+
+
+def _pattern(phrase: str) -> str:
+    plain = " ".join(_plain(phrase).split())
+    if not plain:
+        raise ConfigurationFailed(
+            f"{phrase!r} cannot be looked for: it has no letter and no digit.",
+            hint="Remove it from the guardrails.",
+        )
+    before = "" if _is_unspaced(plain[0]) else " "
+    after = "" if _is_unspaced(plain[-1]) else " "
+    return f"{before}{plain}{after}"
+
+
+def _plain(text: str) -> str:
+    return text.translate(_SIMPLE)
+
+
+def _is_unspaced(char: str) -> bool:
+    return any(first <= ord(char) <= last for first, last in _UNSPACED)
+
+
+@lru_cache(8192)  # not all of Unicode: a text that holds all of it must not fill the memory
+def _simple(char: str) -> str:
+    """Return the plain characters of one character: none, a space, or what it is made of."""
+    if char in _INVISIBLE or category(char) in {"Cf", "Cn"}:
+        return ""
+    folded = normalize("NFKD", normalize("NFKD", char).casefold())
+    # variation selectors are marks, but invisible ones
+    return "".join(
+        part if part.isalnum() or category(part)[0] == "M" else " "
+        for part in folded
+        if not 0xFE00 <= ord(part) <= 0xFE0F
+    )
+
+
+class _Table:
+    """What `str.translate` asks for each character."""
+
+    def __init__(self, removed: str = "") -> None:
+        self._removed = frozenset(map(ord, removed))
+
+    def __getitem__(self, code: int) -> str | None:
+        return None if code in self._removed else _simple(chr(code))
+
+
+_SIMPLE = _Table()
+_SIMPLE_WITHOUT_DOTS = _Table(_DOTS)

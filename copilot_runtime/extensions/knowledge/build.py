@@ -1,0 +1,56 @@
+"""Builds knowledge, and puts into it what is a resource as well."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from copilot_runtime.agents.summary import summarize
+from copilot_runtime.api.adapter import Adapter
+from copilot_runtime.api.caller import SelectNames
+from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.extensions.knowledge.changes import KnowledgeChanges
+from copilot_runtime.telemetry.telemetry import Telemetry
+from copilot_runtime.threads.store import ThreadStore
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.assistants.folder import AssistantFolder
+    from copilot_runtime.extensions.knowledge import Knowledge
+    from copilot_runtime.extensions.tools.catalog import ToolCatalog
+
+
+def build_knowledge(settings: Settings) -> "Knowledge | None":
+    """Return the knowledge of the settings, if they name a storage or sources."""
+    if not settings.knowledge.address:
+        return None
+    from copilot_runtime.extensions.knowledge import Knowledge
+
+    return Knowledge(settings=settings.knowledge)
+
+
+def connect_knowledge(
+    knowledge: "Knowledge", threads: ThreadStore, telemetry: Telemetry, adapter: Adapter
+) -> KnowledgeChanges:
+    """Give knowledge the parts that it shares, and return what tells other processes of changes."""
+    changes = KnowledgeChanges(threads, knowledge.expire)
+    knowledge.on_change = changes.tell
+    knowledge.threads, knowledge.telemetry = threads, telemetry
+    knowledge.summarize = knowledge.summarize or partial(summarize, adapter)
+    return changes
+
+
+def select_by_policy(knowledge: "Knowledge | None", type: str) -> SelectNames | None:
+    """Return what says which resources of a type a user may use: those that they may read."""
+    return None if knowledge is None else partial(knowledge.select_names, type)
+
+
+def keep_as_resources(
+    files: "ToolCatalog | AssistantFolder", type: str, origin: str, knowledge: "Knowledge"
+) -> None:
+    """Keep what files define as resources, as the files change."""
+
+    def describe() -> Mapping[str, JsonObject]:
+        definitions = files.definitions
+        return {name: one.describe_resource() for name, one in definitions.items()}
+
+    files.on_change = knowledge.mirror(type, origin, describe).update

@@ -1,0 +1,523 @@
+"""`copilot-runtime search`, `graph`, `ontology` and `memory`: ask what a server of knowledge knows.
+
+They open the knowledge of the same settings as `serve`, also while servers use it.
+"""
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, Misuse
+from copilot_runtime.cli.program import ProgramOption, read_command_settings
+from copilot_runtime.cli.threads import ConfigOption
+
+if TYPE_CHECKING:
+    from copilot_runtime.api.retrieval import Passage
+    from copilot_runtime.config import Settings
+    from copilot_runtime.extensions.knowledge import Knowledge
+    from copilot_runtime.extensions.knowledge.access import Actor
+    from copilot_runtime.extensions.knowledge.graph.ontology import OntologyClass
+    from copilot_runtime.extensions.knowledge.identifiers import Identifier
+    from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
+
+StorageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--storage",
+        help="Where knowledge is, such as local:PATH; default: the setting knowledge.storage.",
+    ),
+]
+ActorOption = Annotated[
+    str | None,
+    typer.Option("--as", metavar="USER", help="Show only what the policy lets this user read."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
+LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="Most results.")]
+PrefixOption = Annotated[
+    str, typer.Option(help="Only this resource and those below it, by its URI.")
+]
+TypeOption = Annotated[str, typer.Option(help="Only resources of this type: common.Message.")]
+
+_WIDTH = 100
+_PLAIN_TYPES = frozenset(
+    f"xsd:{name}" for name in ("integer", "decimal", "double", "boolean", "date", "dateTime")
+)
+"""Literals of these are known by how they look."""
+_PREDICATES = "SELECT DISTINCT ?p { ?s ?p ?o }"
+_NO_MEMORIES = (
+    "There are no memories. Chats are not stored there by themselves: they are threads, see "
+    "`copilot-runtime threads list`."
+)
+_ALIKE = 0.8
+"""How like a predicate must be to one that there is, where both may begin with `schema:`."""
+
+
+def search(
+    text: Annotated[
+        list[str], typer.Argument(help="What to search for; several texts, in quotes.")
+    ],
+    limit: LimitOption = 10,
+    type: TypeOption = "",
+    prefix: PrefixOption = "",
+    threshold: Annotated[
+        float | None, typer.Option(min=-1, max=1, help="Lowest score that counts.")
+    ] = None,
+    as_user: ActorOption = None,
+    as_json: JsonOption = False,
+    storage: StorageOption = None,
+    program: ProgramOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Search resources by meaning: one a line, with score, title, text and URI.
+
+    \b
+    copilot-runtime search 'When is the library open?'
+    copilot-runtime search 'opening hours' 'closed on Sundays' --limit 3
+    copilot-runtime search budget --as ann --json
+
+    Of several texts, the best match of any counts. `copilot-runtime ingest` takes documents in.
+    This, `graph`, `ontology` and `memory` look into the knowledge of copilot.yml and the
+    environment, or of a program that --program names.
+    """
+
+    async def work(knowledge: "Knowledge") -> None:
+        await knowledge.embedder.check_key()
+        found = await knowledge.search(
+            text,
+            actor=make_actor(as_user),
+            type=type,
+            prefix=prefix,
+            threshold=threshold,
+            limit=limit,
+        )
+        if not found:
+            await _require_vectors(knowledge)
+        if as_json:
+            show_json({"results": [*map(encode_passage, found)]})
+            return
+        head = ("SCORE", "TITLE", "TEXT", "RESOURCE")
+        show_table(head, [_row(passage) for passage in found], "Nothing was found.")
+
+    run_with_knowledge(program, config, storage, work)
+
+
+def graph(
+    pattern: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SUBJECT PREDICATE OBJECT]", help="A pattern; ? stands for anything."
+        ),
+    ] = None,
+    sparql: Annotated[
+        str | None, typer.Option(help="A SPARQL query that reads, or - for the standard input.")
+    ] = None,
+    limit: LimitOption = 50,
+    as_user: ActorOption = None,
+    as_json: JsonOption = False,
+    storage: StorageOption = None,
+    program: ProgramOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Query the graph by a pattern of subject, predicate and object, or by SPARQL.
+
+    \b
+    copilot-runtime graph ? rdf:type schema:Person
+    copilot-runtime graph ? schema:name '"Ada Lovelace"'
+    copilot-runtime graph --sparql 'SELECT ?name WHERE { ?who schema:name ?name } LIMIT 10'
+
+    IRIs are written whole or with a prefix (schema, rdf, rdfs, foaf); a text has double quotes.
+    Put ? in quotes where your shell would take it for a file name.
+    """
+    parts = _split_pattern(pattern or [])
+    if (sparql is None) == (not parts) or (parts and len(parts) != 3):
+        raise ConfigurationFailed(
+            "A query is a pattern of three parts, or --sparql.",
+            hint="For example: copilot-runtime graph '?' rdf:type schema:Person",
+        )
+
+    async def work(knowledge: "Knowledge") -> None:
+        actor = make_actor(as_user)
+        if sparql is not None:
+            query = sys.stdin.read() if sparql == "-" else sparql
+            await _show_sparql(knowledge, query, actor, limit, as_json)
+            return
+        triples = await knowledge.triples((parts[0], parts[1], parts[2]), actor=actor, limit=limit)
+        if not triples:
+            await _require_resources(knowledge)
+        if as_json:
+            show_json({"triples": triples})
+        else:
+            guess = "" if triples else await _guess_predicate(knowledge, parts[1], actor)
+            guess = guess or knowledge.graph.prefixes.describe_unknown(*parts)
+            nothing = f"No triple fits the pattern. {guess}".strip()
+            _show_terms(knowledge, ("SUBJECT", "PREDICATE", "OBJECT"), triples, nothing)
+
+    run_with_knowledge(program, config, storage, work)
+
+
+def ontology(
+    svg: Annotated[bool, typer.Option("--svg", help="Write a picture of it.")] = False,
+    ttl: Annotated[bool, typer.Option("--ttl", help="Write it as SHACL shapes in Turtle.")] = False,
+    as_user: ActorOption = None,
+    as_json: JsonOption = False,
+    storage: StorageOption = None,
+    program: ProgramOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Show the vocabulary of the graph: its classes, and how many things are of each.
+
+    \b
+    copilot-runtime ontology
+    copilot-runtime ontology --ttl > ontology.ttl
+    copilot-runtime ontology --svg > ontology.svg
+    """
+    if svg + ttl + as_json > 1:
+        raise ConfigurationFailed("Only one of --svg, --ttl and --json can be written.")
+
+    async def work(knowledge: "Knowledge") -> None:
+        actor = make_actor(as_user)
+        classes = (await knowledge.ontology(actor=actor)).classes
+        if not classes:
+            await _require_resources(knowledge)
+        if svg:
+            typer.echo(await knowledge.picture(actor=actor))
+            return
+        if ttl:
+            typer.echo(await knowledge.ontology_turtle(actor=actor), nl=False)
+            return
+        if as_json:
+            show_json({"classes": [_encode_class(each) for each in classes]})
+            return
+        rows = [
+            (
+                each.name,
+                each.instances,
+                ", ".join(_own_properties(each)),
+            )
+            for each in classes
+        ]
+        show_table(("CLASS", "INSTANCES", "PROPERTIES"), rows, "There are no classes yet.")
+
+    run_with_knowledge(program, config, storage, work)
+
+
+def memory(
+    conversation: Annotated[
+        str | None, typer.Argument(help="URI of a conversation; without, all are listed.")
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(min=0, help="Show what fits into so many tokens.")
+    ] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Remove the memory; the resources stay.")
+    ] = False,
+    as_user: ActorOption = None,
+    as_json: JsonOption = False,
+    storage: StorageOption = None,
+    program: ProgramOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Show what belongs to a conversation, and what of it a model would read.
+
+    \b
+    copilot-runtime memory
+    copilot-runtime memory common.User.ann/common.Conversation.t1
+    copilot-runtime memory common.User.ann/common.Conversation.t1 --budget 4000 --json
+
+    Programs write memories. Chats are not stored there by themselves: they are threads, see
+    `copilot-runtime threads list`.
+    """
+    if conversation is None and (forget or budget is not None):
+        raise ConfigurationFailed(
+            "Which conversation is meant?", hint="`copilot-runtime memory` lists them."
+        )
+
+    async def work(knowledge: "Knowledge") -> None:
+        actor = make_actor(as_user)
+        if conversation is None:
+            found = await knowledge.memory.conversations(access=knowledge.access(actor, "list"))
+            if as_json:
+                show_json({"conversations": found})
+            else:
+                show_table(("CONVERSATION",), [(uri,) for uri in found], _NO_MEMORIES)
+        elif forget:
+            access = knowledge.access(actor, "delete")
+            gone = await knowledge.memory.forget(conversation, access=access)
+            count = "1 memory" if len(gone) == 1 else f"{len(gone)} memories"
+            typer.echo(f"Removed {count}.", err=True)
+        else:
+            await _show_memory(knowledge, conversation, budget, actor, as_json)
+
+    run_with_knowledge(program, config, storage, work)
+
+
+def run_with_knowledge(
+    program: str | None,
+    config: Path | None,
+    storage: str | None,
+    work: Callable[["Knowledge"], Awaitable[None]],
+    *,
+    with_sources: bool = False,
+) -> None:
+    """Do work with the knowledge of the settings or of a program, or of a storage, and close it.
+
+    Its sources, which need not be where it is only asked, are those that are set, or none.
+    """
+    every, _, runtime = read_command_settings(program, config, has_notice=storage is None)
+    settings = every.knowledge
+    if (storage or settings.storage).partition(":")[0] == "memory":
+        raise ConfigurationFailed(
+            "This knowledge is in the memory of a server, where no other program can read it.",
+            hint="Set knowledge.storage to local:PATH or s3://BUCKET, or give --storage.",
+        )
+
+    async def open_and_work() -> None:
+        written = None if runtime is None else runtime.knowledge
+        knowledge = _build_knowledge(settings, written, storage, with_sources=with_sources)
+        keep_events(knowledge, every)
+        try:
+            await work(knowledge)
+        finally:
+            await knowledge.aclose()
+
+    asyncio.run(open_and_work())
+
+
+def _build_knowledge(
+    settings: "KnowledgeSettings",
+    written: "Knowledge | None",
+    storage: str | None,
+    *,
+    with_sources: bool,
+) -> "Knowledge":
+    """Return knowledge with the parts that a program has given to its own, which has a runtime."""
+    from copilot_runtime.extensions.knowledge import Knowledge
+
+    sources = (settings.sources if written is None else written.sources) if with_sources else ()
+    settings = settings.model_copy(update={"sources": ()})
+    if written is None:
+        return Knowledge(storage, sources=sources, settings=settings)
+    return Knowledge(
+        storage or written.storage,
+        sources=sources,
+        embedder=written.embedder,
+        policy=written.policy,
+        base=written.base,
+        settings=settings,
+    )
+
+
+def keep_events(knowledge: "Knowledge", settings: "Settings") -> None:
+    """Have what a command does to resources told to those who follow a server's events."""
+    if settings.events.store.startswith("sqlite:"):
+        from copilot_runtime.extensions.events.build import build_events
+
+        build_events(settings, knowledge)
+
+
+_UNPRINTABLE = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
+"""What JSON leaves as it is: a second set of controls, and what turns texts around."""
+
+
+def make_actor(user: str | None) -> "Actor | None":
+    """Return who asks; without a user, the operator, who may read everything."""
+    from copilot_runtime.extensions.knowledge.policies import build_actor
+
+    return None if user is None else build_actor(user)
+
+
+def show_json(value: Any) -> None:
+    """Print JSON for programs and people, with escapes for what a terminal would obey."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    typer.echo(_UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+
+
+def show_table(head: Sequence[str], rows: Sequence[Sequence[Any]], nothing: str) -> None:
+    """Print rows under a head; if there are none, say so where no pipe reads it."""
+    if not rows:
+        typer.echo(nothing, err=True)
+        return
+    from copilot_runtime.cli.tables import format_table
+
+    cells = [[_clean(str(cell)) for cell in row] for row in rows]
+    typer.echo(format_table([head, *cells]))
+
+
+def encode_passage(passage: "Passage") -> dict[str, Any]:
+    """Return a passage as JSON."""
+    return {
+        "id": passage.id,
+        "title": passage.title,
+        "score": passage.score,
+        "text": passage.text,
+    }
+
+
+def _own_properties(each: "OntologyClass") -> "Iterable[str]":
+    """Return the names of what things of a class have; of what has them, none."""
+    return dict.fromkeys(item.name for item in each.properties if not item.is_inverse)
+
+
+def _encode_class(each: "OntologyClass") -> dict[str, Any]:
+    properties = [
+        {"path": it.path, "inverse": it.is_inverse, "instances": it.instances}
+        for it in each.properties
+    ]
+    return {"class": each.iri, "instances": each.instances, "properties": properties}
+
+
+def _row(passage: "Passage") -> Sequence[str]:
+    score = "" if passage.score is None else f"{passage.score:.3f}"
+    text = shorten(passage.text, _WIDTH - 40, placeholder=" …")
+    return score, shorten(passage.title, 30, placeholder=" …"), text, passage.id
+
+
+def _clean(text: str) -> str:
+    """Return a text in one line, without what could command a terminal."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+async def _show_memory(
+    knowledge: "Knowledge",
+    conversation: str,
+    budget: int | None,
+    actor: "Actor | None",
+    as_json: bool,
+) -> None:
+    access = knowledge.access(actor)
+    if budget is None:
+        items = await knowledge.memory.read(conversation, access=access)
+        parts = {"memory": items}
+    else:
+        window = await knowledge.memory.window(conversation, budget, access=access)
+        names = ("tools", "context", "conversation", "left_out")
+        parts = {name: getattr(window, name) for name in names}
+    if as_json:
+        show_json({name: [_encode_item(it) for it in items] for name, items in parts.items()})
+        return
+    rows = [
+        (name.replace("_", " "), it.tokens or 0, it)
+        for name, items in parts.items()
+        for it in items
+    ]
+    show_table(("PART", "TOKENS", "RESOURCE"), rows, "This memory is empty.")
+
+
+def _encode_item(identifier: "Identifier") -> dict[str, Any]:
+    return {"id": str(identifier), "tokens": identifier.tokens, "score": identifier.score}
+
+
+async def _require_resources(knowledge: "Knowledge") -> None:
+    """Raise `ConfigurationFailed` where nothing at all was taken in, which is no answer."""
+    if not await knowledge.resources.versions():
+        raise ConfigurationFailed(
+            f"There is no knowledge in {knowledge.address} (looked in {Path.cwd()}).",
+            hint="`copilot-runtime ingest FOLDER` takes documents in; "
+            "--storage and the setting knowledge.storage say where they are.",
+        )
+
+
+async def _require_vectors(knowledge: "Knowledge") -> None:
+    """Raise `ConfigurationFailed` where a search can find nothing, whatever it asks for."""
+    await _require_resources(knowledge)
+    if not await knowledge.vectors.count():
+        raise ConfigurationFailed(
+            f"Nothing in {knowledge.address} was embedded by {knowledge.embedder.model}.",
+            hint="`copilot-runtime ingest FOLDER` embeds what is there; "
+            "the setting knowledge.embedder says by which model.",
+        )
+
+
+def _split_pattern(parts: list[str]) -> list[str]:
+    """Return the parts of a pattern, which may all be in one argument."""
+    if len(parts) != 1:
+        return parts
+    from copilot_runtime.extensions.knowledge.graph.patterns import parse_pattern
+
+    try:
+        whole = parse_pattern(parts[0])
+    except Misuse:
+        return parts
+    return [whole.subject or "?", whole.predicate or "?", whole.object or "?"]
+
+
+async def _guess_predicate(knowledge: "Knowledge", predicate: str, actor: "Actor | None") -> str:
+    """Return a question after the predicate that was meant, if no triple has this one."""
+    from copilot_runtime.extensions.knowledge.graph.terms import is_wildcard
+
+    if is_wildcard(predicate):
+        return ""
+    prefixes = knowledge.graph.prefixes
+    try:
+        result = await knowledge.sparql(_PREDICATES, actor=actor)
+    except CopilotError:  # it takes too long
+        return ""
+    names = [prefixes.shorten(str(row["p"])[1:-1]) for row in result.rows]
+    (term,) = prefixes.parse_node(predicate, "predicate").terms
+    name = prefixes.shorten(term[1:-1])
+    close = [] if name in names else get_close_matches(name, names, n=1, cutoff=_ALIKE)
+    return f"Did you mean {close[0]}?" if close else ""
+
+
+async def _show_sparql(
+    knowledge: "Knowledge", query: str, actor: "Actor | None", limit: int, as_json: bool
+) -> None:
+    result = await knowledge.sparql(query, actor=actor, limit=limit)
+    if not (result.rows or result.triples or result.boolean or result.cut):
+        await _require_resources(knowledge)
+    rows = [[str(row.get(name, "")) for name in result.variables] for row in result.rows]
+    triples = [(str(it.subject), str(it.predicate), str(it.object)) for it in result.triples]
+    if as_json:
+        solutions = [{name: str(term) for name, term in row.items()} for row in result.rows]
+        answer = {"rows": solutions, "triples": triples, "boolean": result.boolean}
+        show_json({"variables": result.variables, **answer, "cut": bool(result.cut)})
+        return
+    if result.boolean is not None:
+        typer.echo("yes" if result.boolean else "no")
+    elif triples:
+        _show_terms(knowledge, ("SUBJECT", "PREDICATE", "OBJECT"), triples, "")
+    elif rows or not result.cut:
+        head = [name.upper() for name in result.variables]
+        _show_terms(knowledge, head, rows, "The query has no result.")
+    if result.cut == "bytes":
+        typer.echo(_describe_size(knowledge, is_empty=not (rows or triples)), err=True)
+    elif result.cut:
+        typer.echo(f"There is more: --limit {2 * limit} shows it.", err=True)
+
+
+def _show_terms(
+    knowledge: "Knowledge", head: Sequence[str], rows: Iterable[Sequence[str]], nothing: str
+) -> None:
+    """Print terms as short as a pattern may have them: `schema:name`, `5`, `"a text"@en`."""
+    prefixes = knowledge.graph.prefixes
+
+    def shorten_term(text: str) -> str:
+        if text.startswith("<"):
+            return text if " " in text else prefixes.shorten(text[1:-1])
+        value, mark, datatype = text.rpartition('"^^<')
+        if not mark:
+            return text
+        name = prefixes.shorten(datatype[:-1])
+        return value[1:] if name in _PLAIN_TYPES else f'{value}"^^{name}'
+
+    show_table(head, [[*map(shorten_term, row)] for row in rows], nothing)
+
+
+def _describe_size(knowledge: "Knowledge", *, is_empty: bool) -> str:
+    """Return why an answer was cut off at its size, and what helps."""
+    from copilot_runtime.extensions.knowledge.graph import read_options
+
+    most = read_options(knowledge.settings.graph_options).sparql.bytes
+    what = "The first result alone is larger" if is_empty else "There is more, and it is larger"
+    return (
+        f"{what} than the {most} bytes that an answer may have. "
+        "Ask for less, or raise sparql.bytes in the setting knowledge.graph_options."
+    )

@@ -1,0 +1,193 @@
+"""`copilot-runtime policy`: ask why a policy decides as it does, and look for mistakes in it."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+
+import typer
+
+from copilot_runtime.base.errors import ConfigurationFailed, Misuse, UnknownName
+from copilot_runtime.cli.program import ProgramOption, read_command_settings
+from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.extensions.knowledge.cli.knowledge import JsonOption, show_json, show_table
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.knowledge.access import AccessAction
+    from copilot_runtime.extensions.knowledge.policies import Explanation, Policy
+
+policy = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+PolicyOption = Annotated[
+    Path | None,
+    typer.Option("--policy", help="File of rules, or folder; default: setting knowledge.policy."),
+]
+
+
+@policy.callback()
+def explain_policies() -> None:
+    """Ask why a policy decides as it does, and look for mistakes in it.
+
+    \b
+    copilot-runtime policy check policy.yml
+    copilot-runtime policy explain ann read common.Folder.handbook --policy policy.yml
+
+    A policy says who may read, list, write and delete which resources. A small one:
+
+    \b
+    default: deny                       # for what no rule names
+    groups:
+      staff: [ann, "*@example.com"]
+    rules:
+      - name: handbook
+        allow: read                     # read, list, write, delete or all
+        groups: staff                   # or users, agents; nothing for everybody
+        resources: common.Folder.handbook/**
+
+    A rule with `deny` in place of `allow` wins over all that allow. What is below common.User.ann
+    belongs to ann: she may do everything with it, and others only what a rule for it allows.
+    """
+
+
+@policy.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="A .yml, .cedar or .rego file, or a folder.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Look for mistakes in a policy, with their lines, and for rules that can never matter.
+
+    \b
+    copilot-runtime policy check policy.yml
+    copilot-runtime policy check policies/ --json
+
+    The exit status is 1 if the policy cannot be used.
+    """
+    from copilot_runtime.extensions.knowledge.policies import load_policy
+    from copilot_runtime.extensions.knowledge.policies.policy import PolicyUnreadable
+
+    try:
+        rules = load_policy(file)
+        problems, usable = rules.find_warnings(), True
+        rules.close()
+    except PolicyUnreadable as error:
+        problems, usable = error.problems, False
+    if as_json:
+        show_json({"usable": usable, "problems": [asdict(problem) for problem in problems]})
+    else:
+        kind = "warning" if usable else "error"
+        for problem in problems:
+            typer.echo(f"{kind}: {problem.describe(str(file))}")
+        typer.echo(f"{file} {_conclude(usable, len(problems))}", err=True)
+    if not usable:
+        raise typer.Exit(1)
+
+
+@policy.command()
+def explain(
+    actor: Annotated[str, typer.Argument(help="A user; - for somebody who has not signed in.")],
+    action: Annotated[str, typer.Argument(help="read, list, write or delete.")],
+    urn: Annotated[str, typer.Argument(help="URI or URN of a resource, which need not exist.")],
+    group: Annotated[
+        list[str] | None, typer.Option(help="A group that the application puts the actor into.")
+    ] = None,
+    agent: Annotated[str, typer.Option(help="The agent that acts for the actor.")] = "",
+    thread: Annotated[str, typer.Option(help="The thread in which the actor is.")] = "",
+    file: PolicyOption = None,
+    as_json: JsonOption = False,
+    program: ProgramOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Say whether somebody may do something, which rule decides, and what would change that.
+
+    \b
+    copilot-runtime policy explain ann read common.Folder.handbook/common.Document.d1
+    copilot-runtime policy explain - list cld:common.Message.m1 --policy policy.yml
+    copilot-runtime policy explain bob write team.Space.ops --group ops --agent helper --json
+
+    The exit status is 0 if it is allowed and 1 if it is denied. The policy is that of --policy, of
+    copilot.yml and the environment, or of a program that --program names.
+    """
+    from copilot_runtime.extensions.knowledge.access import AccessAction
+    from copilot_runtime.extensions.knowledge.policies import build_actor
+
+    if action not in get_args(AccessAction):
+        raise UnknownName("action", action, get_args(AccessAction))
+    uri = _read_uri(urn)
+    user = None if actor == "-" else actor
+    who = build_actor(user, thread, groups=frozenset(group or ()), agent=agent)
+    rules = _load(file, program, config)
+    explanation = rules.explain(who, cast("AccessAction", action), uri)
+    rules.close()
+    if as_json:
+        show_json(_encode(explanation))
+    else:
+        _show(explanation)
+    if not explanation.decision.allowed:
+        raise typer.Exit(1)
+
+
+def _read_uri(urn: str) -> str:
+    """Return a URI. Raises `ConfigurationFailed` for what is none, about which no rule can be."""
+    from copilot_runtime.extensions.knowledge.identifiers import parse_identifier, strip_namespace
+
+    uri = strip_namespace(urn)
+    try:
+        for end in (at for at, char in enumerate(f"{uri}/") if char == "/"):
+            parse_identifier(uri[:end])
+    except Misuse as error:
+        raise ConfigurationFailed(
+            f"{urn[:200]!r} is no URI of a resource, which looks like "
+            "common.Folder.handbook/common.Document.d1.",
+            hint="`copilot-runtime search TEXT` shows the URIs of what it finds.",
+        ) from error
+    return uri
+
+
+def _load(file: Path | None, program: str | None, config: Path | None) -> "Policy":
+    from copilot_runtime.extensions.knowledge.policies import OWNERS_ONLY, load_policy
+
+    settings, _, runtime = read_command_settings(program, config, has_notice=file is None)
+    if file is None and runtime is not None and runtime.knowledge is not None:
+        return runtime.knowledge.policy
+    path = file or settings.knowledge.policy
+    if not path:
+        typer.echo("No policy is set: what applies without one is shown.", err=True)
+        return OWNERS_ONLY
+    return load_policy(path)
+
+
+def _show(explanation: "Explanation") -> None:
+    decision = explanation.decision
+    typer.echo(f"{'allowed' if decision.allowed else 'denied'}: {decision.reason}")
+    if explanation.steps:
+        typer.echo()
+        rows = [
+            (
+                step.rule or "-",
+                step.line or "",
+                step.effect,
+                "yes" if step.applies else "no",
+                step.reason,
+            )
+            for step in explanation.steps
+        ]
+        show_table(("RULE", "LINE", "EFFECT", "APPLIES", "WHY"), rows, "")
+    if explanation.changes:
+        typer.echo("\nWhat would change it:")
+    for change in explanation.changes:
+        typer.echo(f"  {change}")
+
+
+def _encode(explanation: "Explanation") -> dict[str, Any]:
+    return {
+        **asdict(explanation.decision),
+        "steps": [asdict(step) for step in explanation.steps],
+        "changes": [*explanation.changes],
+    }
+
+
+def _conclude(usable: bool, count: int) -> str:
+    if not usable:
+        return f"cannot be used: {count} {'mistake' if count == 1 else 'mistakes'}."
+    if not count:
+        return "can be used; nothing is odd about it."
+    return f"can be used; {count} {'thing is' if count == 1 else 'things are'} odd about it."

@@ -1,0 +1,248 @@
+"""Knowledge over HTTP: a search, resources for readers and programs, the ontology, files.
+
+Every answer holds what the policy lets the caller read, and nothing else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from copilot_runtime.api.retrieval import Passage
+from copilot_runtime.base.errors import NotFound
+from copilot_runtime.base.jsontext import dumps, loads
+from copilot_runtime.base.jsonvalue import as_object
+from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.knowledge.access import Actor
+from copilot_runtime.extensions.knowledge.http.files import (
+    build_headers,
+    choose_media_type,
+    load_file,
+    store_file,
+)
+from copilot_runtime.extensions.knowledge.http.page import POLICY, list_provenance, render_resource
+from copilot_runtime.extensions.knowledge.identifiers import strip_namespace
+from copilot_runtime.extensions.knowledge.policies import build_actor
+from copilot_runtime.extensions.knowledge.policies.ownership import CONVERSATION
+from copilot_runtime.transports.body import BadRequest
+from copilot_runtime.transports.request import Request
+from copilot_runtime.transports.transport import (
+    Services,
+    Transport,
+    check_method,
+    find_data_scope,
+)
+
+_MOST = 100
+"""Resources in one answer."""
+
+_MOST_TOKENS = 20_000
+"""Tokens in the answer to one search."""
+
+_LONGEST_QUERY = 2000
+_PRIVATE = {"cache-control": "private, no-cache", "x-content-type-options": "nosniff"}
+
+
+class KnowledgeEndpoint(Transport):
+    """Answers `GET knowledge` and what is below it, `POST knowledge/files` and that of windows."""
+
+    paths = ("knowledge", "knowledge/{rest:path}")
+
+    def __init__(self, services: Services) -> None:
+        self._knowledge = services.knowledge
+
+    def find_scope(self, request: Request) -> str:
+        return find_data_scope(request)
+
+    async def accepts(self, request: Request) -> bool:
+        return not request.is_websocket and self._knowledge is not None
+
+    async def __call__(self, request: Request) -> None:
+        assert self._knowledge is not None
+        view = _View(self._knowledge, request)
+        if request.path == "knowledge/files":
+            check_method(request, "POST")
+            await request.respond_json(201, await store_file(self._knowledge, request), _PRIVATE)
+            return
+        _, _, path = request.path.partition("/")
+        name, _, rest = path.partition("/")
+        if name == "context" and rest and request.method == "POST":
+            await view.optimize_window(unquote(rest))
+            return
+        check_method(request, "GET", "HEAD")
+        match name, rest:
+            case "", "":
+                await view.status()
+            case "search", "":
+                await view.search()
+            case "ontology", "":
+                await view.ontology()
+            case "ontology.svg", "":
+                await view.picture()
+            case "resources", "":
+                await view.list_resources()
+            case "resources", _:
+                await view.show(unquote(rest))
+            case "files", _:
+                await view.send_file(unquote(rest))
+            case "context", _ if rest:
+                await view.show_window(unquote(rest))
+            case _:
+                raise NotFound(f"There is nothing at {request.path[:100]!r}.")
+
+
+class _View:
+    """One request, and the answers to it."""
+
+    def __init__(self, knowledge: Knowledge, request: Request) -> None:
+        self._knowledge = knowledge
+        self._request = request
+        self._query = dict(parse_qsl(request.query_string, keep_blank_values=True))
+        self._actor = build_actor(request.caller.user)
+
+    async def status(self) -> None:
+        """Answer what is loaded, and what was taken in."""
+        sources = await self._knowledge.list_sources(actor=self._actor)
+        found = await self._knowledge.find_resources(actor=self._actor)
+        state = self._knowledge.status().state
+        status = {"state": state, "resources": len(found), "sources": [*map(asdict, sources)]}
+        await self._respond(status)
+
+    async def search(self) -> None:
+        """Answer with what is nearest to the text `q`."""
+        text = self._query.get("q", "").strip()
+        if not text:
+            raise BadRequest("Write what to search for: ?q=opening+hours")
+        if len(text) > _LONGEST_QUERY:
+            raise BadRequest(f"q has {len(text)} characters; {_LONGEST_QUERY} are allowed.", 413)
+        found = await self._knowledge.search(
+            text,
+            actor=self._actor,
+            type=self._query.get("type", ""),
+            prefix=self._query.get("prefix", ""),
+            limit=self._count("limit", 10),
+            max_tokens=_MOST_TOKENS,
+        )
+        await self._respond({"results": [*map(_encode_passage, found)]})
+
+    async def list_resources(self) -> None:
+        """Answer with a page of the resources, in the order in which they were taken in."""
+        found = await self._knowledge.find_resources(
+            actor=self._actor,
+            type=self._query.get("type", ""),
+            prefix=self._query.get("prefix", ""),
+        )
+        start, limit = self._count("offset", 0, most=10**9), self._count("limit", 50)
+        page = found[start : start + limit]
+        titles = await self._knowledge.read_titles(page, actor=self._actor)
+        rows = [
+            {"id": str(it), "type": it.type, "tokens": it.tokens, "title": titles.get(str(it), "")}
+            for it in page
+        ]
+        await self._respond({"resources": rows, "total": len(found)})
+
+    async def show(self, uri: str) -> None:
+        """Answer with one resource: a page for browsers, else JSON."""
+        reader = self._reader(uri)
+        resource = await self._knowledge.get(uri, actor=reader)
+        if resource is None:
+            raise NotFound("There is no such resource.")
+        passage = await self._knowledge.read(resource, actor=reader)
+        files = await self._knowledge.provenance(resource, actor=self._actor)
+        if "text/html" in self._request.headers.get("accept", ""):
+            page = render_resource(resource, passage, files).encode(errors="replace")
+            headers = {**_PRIVATE, "content-security-policy": POLICY}
+            await self._send(page, "text/html; charset=utf-8", headers)
+            return
+        fields: dict[str, Any] = {
+            "format": resource.format,
+            "content": resource.content,
+            "fields": resource.fields,
+        }
+        provenance = {
+            "provenance": list_provenance(resource, files),
+            "subjects": resource.id.subjects,
+        }
+        await self._respond({**_encode_passage(passage), **fields, **provenance})
+
+    async def ontology(self) -> None:
+        """Answer with the vocabulary in Turtle."""
+        text = await self._knowledge.ontology_turtle(actor=self._actor)
+        await self._send(text.encode(), "text/turtle; charset=utf-8", _PRIVATE)
+
+    async def picture(self) -> None:
+        """Answer with a picture of the vocabulary."""
+        svg = await self._knowledge.picture(actor=self._actor)
+        headers = {**_PRIVATE, "content-security-policy": POLICY}
+        await self._send(svg.encode(), "image/svg+xml", headers)
+
+    async def send_file(self, uri: str) -> None:
+        """Answer with a file as its owner has sent it."""
+        upload, data = await load_file(self._knowledge, uri, self._reader(uri))
+        headers = {**_PRIVATE, **build_headers(upload)}
+        await self._send(data, choose_media_type(upload), headers)
+
+    async def show_window(self, uri: str) -> None:
+        """Answer with the context window of a conversation."""
+        window = await self._knowledge.get_window(uri, actor=self._reader(uri))
+        resources = [
+            {"id": it.uri, "tokens": it.id.tokens, "role": it.role, "content": it.content}
+            for it in window.resources
+        ]
+        answer = {"id": window.id, "tokens": window.tokens, "resources": resources}
+        await self._respond(answer)
+
+    async def optimize_window(self, uri: str) -> None:
+        """Make a context window smaller; answer whether it fits, and whether it has changed."""
+        budget = _read_budget(await self._request.body())
+        result = await self._knowledge.optimize_window(uri, budget, actor=self._reader(uri))
+        await self._respond(asdict(result))
+
+    def _reader(self, uri: str) -> Actor:
+        """Return who reads a resource.
+
+        Nobody's conversation belongs to whoever knows its id, which is in its URI, as its thread
+        does.
+        """
+        first = strip_namespace(uri).partition("/")[0]
+        if self._request.caller.user is None and first.startswith(f"{CONVERSATION}."):
+            return replace(self._actor, conversation=first)
+        return self._actor
+
+    def _count(self, name: str, default: int, most: int = _MOST) -> int:
+        text = self._query.get(name) or str(default)
+        if not text.isdecimal() or len(text) > 9:
+            raise BadRequest(f"{name} is a number, such as {default}.")
+        return min(int(text), most)
+
+    async def _respond(self, value: Mapping[str, Any]) -> None:
+        await self._send(dumps(value), "application/json", _PRIVATE)
+
+    async def _send(self, body: bytes, content_type: str, headers: Mapping[str, str]) -> None:
+        if self._request.method == "HEAD":
+            body = b""
+        await self._request.respond(200, body, content_type=content_type, headers=headers)
+
+
+def _read_budget(body: bytes) -> int | None:
+    """Return the budget that a body asks for, if there is one. Raises `BadRequest`."""
+    try:
+        value = loads(body) if body.strip() else {}
+    except ValueError:
+        raise BadRequest("The request body is no JSON.") from None
+    budget = as_object(value).get("budget")
+    if not isinstance(value, dict) or not (
+        budget is None or (isinstance(budget, int) and not isinstance(budget, bool))
+    ):
+        raise BadRequest('The request body is {"budget": 4000}, or empty.')
+    return budget
+
+
+def _encode_passage(passage: Passage) -> Mapping[str, Any]:
+    return {
+        "id": passage.id,
+        "title": passage.title,
+        "url": passage.url,
+        "score": passage.score,
+        "text": passage.text,
+    }

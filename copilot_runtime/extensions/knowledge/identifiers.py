@@ -1,0 +1,165 @@
+"""Names of resources, and the hashes they are made of."""
+
+import hashlib
+import re
+from dataclasses import dataclass, field, replace
+
+from copilot_runtime.base.errors import ConfigurationFailed, Misuse
+from copilot_runtime.base.jsonvalue import (
+    JsonObject,
+    JsonValue,
+    as_count,
+    as_list,
+    get_text,
+    require_object,
+    to_text,
+)
+
+_NAMESPACE = "cld:"
+_SHORT = 8
+_LONG = 32
+_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """Which resource is meant, and what an index says about it.
+
+    `str(identifier)` is its URI: `type.name`, behind the URI of its parent and a slash if it has
+    one, as in `common.Conversation.c1/common.Message.m1`. A type is two words with a dot between;
+    in a name, a dot is written `%2E`, a slash `%2F`, a colon `%3A` and a percent sign `%25`.
+    """
+
+    type: str
+    name: str
+    parent: str = ""
+    """The URI of the parent."""
+    tokens: int | None = field(default=None, compare=False)
+    """How many tokens the content has, about."""
+    score: float | None = field(default=None, compare=False)
+    """How well it answers a search: higher is better."""
+    subjects: tuple[str, ...] = field(default=(), compare=False)
+    """The IRIs of the things it is about."""
+
+    def __post_init__(self) -> None:
+        if not self.type or not self.name:
+            raise Misuse(
+                "resource.Identifier.toString: Resource name must not be null"
+                if self.type
+                else "resource.Identifier.toString: Resource type must not be null: "
+                + to_text({"type": self.type, "name": self.name})
+            )
+        parent = self.parent.rpartition(":")[2]
+        object.__setattr__(self, "parent", "" if parent == "undefined" else parent)
+
+    def __str__(self) -> str:
+        own = f"{self.type}.{escape_name(self.name)}"
+        return f"{self.parent}/{own}" if self.parent else own
+
+    @property
+    def urn(self) -> str:
+        """The URI in the namespace of Copilot-LD, which its older documents write: `cld:…`."""
+        return f"{_NAMESPACE}{self}"
+
+    def score_as(self, score: float) -> "Identifier":
+        """Return it as an answer to a search."""
+        return replace(self, score=score)
+
+
+def parse_identifier(uri: str, tokens: int | None = None) -> Identifier:
+    """Return what a URI or URN names. Raises `Misuse`.
+
+    Of a last part with more than two dots, type is what stands before the second one, and name
+    what stands behind the last one.
+    """
+    path = strip_namespace(uri)
+    parent, _, last = path.rpartition("/")
+    words = last.split(".")
+    if len(words) < 3 or not all((words[0], words[1], words[-1])):
+        raise Misuse(
+            f"{uri[:200]!r} names no resource.", hint="For example: common.Message.m1 or cld:…"
+        )
+    name = unescape_name(words[-1])
+    return Identifier(f"{words[0]}.{words[1]}", name, parent, tokens=tokens)
+
+
+def strip_namespace(uri: str) -> str:
+    """Return the URI of a URI or URN."""
+    return uri.removeprefix(_NAMESPACE)
+
+
+def encode_identifier(identifier: Identifier) -> JsonObject:
+    """Return an identifier as the JSON that files and other programs have of it."""
+    encoded: JsonObject = {
+        "type": identifier.type,
+        "name": identifier.name,
+        "parent": identifier.parent,
+    }
+    if identifier.subjects:
+        encoded["subjects"] = [*identifier.subjects]
+    if identifier.tokens is not None:
+        encoded["tokens"] = identifier.tokens
+    if identifier.score is not None:
+        encoded["score"] = identifier.score
+    return encoded
+
+
+def decode_identifier(value: JsonValue) -> Identifier:
+    """Read the JSON of an identifier. Raises `Misuse`."""
+    fields = require_object(value, "identifier")
+    score = fields.get("score")
+    return Identifier(
+        get_text(fields, "type"),
+        get_text(fields, "name"),
+        get_text(fields, "parent"),
+        tokens=as_count(fields.get("tokens")),
+        score=float(score) if isinstance(score, int | float) else None,
+        subjects=tuple(item for item in as_list(fields.get("subjects")) if isinstance(item, str)),
+    )
+
+
+def get_type(uri: str) -> str:
+    """Return the type in a URI, which is that of a resource."""
+    words = uri.rpartition("/")[2].split(".", 2)
+    return ".".join(words[:2])
+
+
+def contains(parent: str, uri: str) -> bool:
+    """Return whether a URI is `parent` or below it: never for a mere longer name."""
+    return uri == parent or uri.startswith(f"{parent}/")
+
+
+def hash_values(*values: str | None, length: int = _LONG) -> str:
+    """Return a SHA-256 of all values that are not empty, in `length` hexadecimal digits.
+
+    With eight of them it is the hash of Copilot-LD, of which 100,000 collide in two cases of
+    three; the 32 of ours do not.
+    """
+    text = ".".join(value for value in values if value)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def hash_short(*values: str | None) -> str:
+    """Return the hash of eight digits that Copilot-LD names its resources by."""
+    return hash_values(*values, length=_SHORT)
+
+
+def escape_name(name: str) -> str:
+    """Return a name as it stands in a URI."""
+    return name.replace("%", "%25").replace(".", "%2E").replace("/", "%2F").replace(":", "%3A")
+
+
+def unescape_name(name: str) -> str:
+    """Return what `escape_name` was given."""
+    name = name.replace("%3A", ":").replace("%2F", "/").replace("%2E", ".")
+    return name.replace("%25", "%")
+
+
+def check_base(base: str) -> str:
+    """Return what is put before the paths of pages. Raises `ConfigurationFailed` for no IRI."""
+    if _IRI.fullmatch(base):
+        return base
+    raise ConfigurationFailed(
+        f"The base {base[:200]!r} is no IRI.",
+        hint="Write a whole one, such as https://intranet.example/kb/.",
+    )

@@ -1,0 +1,195 @@
+"""What all indexes have in common, and one that holds identifiers."""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.jsonvalue import JsonObject, JsonValue
+from copilot_runtime.extensions.knowledge.filter import Filter
+from copilot_runtime.extensions.knowledge.identifiers import (
+    Identifier,
+    decode_identifier,
+    encode_identifier,
+)
+from copilot_runtime.extensions.storage import Storage
+from copilot_runtime.extensions.storage.jsonlines import JsonLines, encode_lines, salvage_lines
+
+logger = logging.getLogger(__name__)
+
+ItemT = TypeVar("ItemT", contravariant=True)
+QueryT = TypeVar("QueryT", contravariant=True)
+
+EVERYTHING = Filter()
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What an index holds of one resource."""
+
+    identifier: Identifier
+    fields: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+
+
+class Index(ABC, Generic[ItemT, QueryT]):
+    """Finds identifiers of resources by a query of its own kind."""
+
+    @abstractmethod
+    async def add(self, *items: ItemT) -> None:
+        """Take in items. One whose identifier is there already takes its place."""
+
+    @abstractmethod
+    async def get(self, ids: "Iterable[Identifier | str] | None") -> list[Identifier]:
+        """Return those of the identifiers that are there, in the order of `ids`; None has none."""
+
+    @abstractmethod
+    async def has(self, id: "Identifier | str") -> bool:
+        """Return whether there is an item of this identifier."""
+
+    @abstractmethod
+    async def query(self, query: QueryT, filter: Filter = EVERYTHING) -> list[Identifier]:
+        """Return what answers the query, best or oldest first, as far as the filter lets it."""
+
+    async def aclose(self) -> None:
+        """Write what is not written yet, and let go of what the index holds."""
+
+
+class IndexBase(Index[Item, None]):
+    """Items in the order in which they were first added, in memory and in one JSON Lines object.
+
+    Each line is `{"id": <uri>, "identifier": {…}, …fields}`; a later line of an id replaces the
+    earlier one, at its place.
+    """
+
+    def __init__(self, storage: Storage, key: str = "index.jsonl") -> None:
+        self._lines = JsonLines(storage, key)
+        self._items: dict[str, Item] | None = None
+        self._reading = asyncio.Lock()
+        self._writing = asyncio.Lock()
+
+    async def add(self, *items: Item) -> None:
+        items_by_uri = await self.load()
+        async with self._writing:
+            await self._lines.append(encode_lines(map(encode_item, items)))
+            items_by_uri.update((str(item.identifier), item) for item in items)
+
+    async def get(self, ids: Iterable[Identifier | str] | None) -> list[Identifier]:
+        items = await self.load()
+        return [items[uri].identifier for uri in check_ids(ids) if uri in items]
+
+    async def has(self, id: Identifier | str) -> bool:
+        return str(id) in await self.load()
+
+    async def query(self, query: None = None, filter: Filter = EVERYTHING) -> list[Identifier]:  # noqa: ARG002
+        items = await self.load()
+        return await filter.select([item.identifier for item in items.values()])
+
+    async def load(self) -> dict[str, Item]:
+        """Return all items by URI; they are read from the storage once."""
+        if self._items is None:
+            async with self._reading:
+                if self._items is None:
+                    lines = salvage_lines((await self._lines.read_new()).data)
+                    self._items = {str(item.identifier): item for item in self._decode(lines)}
+        return self._items
+
+    def _decode(self, lines: Iterable[JsonObject]) -> Iterator[Item]:
+        """Yield the items of lines; a line that has none costs the others nothing."""
+        for line in lines:
+            try:
+                yield decode_item(line)
+            except Misuse as error:
+                logger.warning("%s has a line without an item: %s", self._lines.key, error.message)
+
+
+class BufferedIndex(IndexBase):
+    """Writes its items together: after `flush_interval` seconds, or once there are `max_items`.
+
+    Items are there for queries at once. What could not be written stays in the buffer, and is
+    tried again after as many seconds.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        key: str = "index.jsonl",
+        *,
+        flush_interval: float = 5.0,
+        max_items: int = 1000,
+    ) -> None:
+        super().__init__(storage, key)
+        self._interval = flush_interval
+        self._max_items = max_items
+        self._buffer: list[Item] = []
+        self._timer: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+
+    async def add(self, *items: Item) -> None:
+        items_by_uri = await self.load()
+        items_by_uri.update((str(item.identifier), item) for item in items)
+        self._buffer += items
+        if self._buffer and self._timer is None:
+            self._timer = asyncio.create_task(self._flush_later())
+        if len(self._buffer) >= self._max_items:
+            await self.flush()
+
+    async def flush(self) -> int:
+        """Write what is in the buffer, and return how many items that were.
+
+        Raises what the storage raises; then all of them are still in the buffer.
+        """
+        async with self._writing:
+            batch = [*self._buffer]
+            await self._lines.append(encode_lines(map(encode_item, batch)))
+            del self._buffer[: len(batch)]
+        return len(batch)
+
+    async def aclose(self) -> None:
+        """Write what is in the buffer. Raises what the storage raises."""
+        self._closing.set()
+        if self._timer is not None:
+            await self._timer
+        self._closing.clear()
+        await self.flush()
+
+    async def _flush_later(self) -> None:
+        """Write the buffer when it is time, again and again until it is empty."""
+        while self._buffer and not self._closing.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), self._interval)
+                break
+            try:
+                await self.flush()
+            except Exception:
+                logger.exception(
+                    "%d items of %s could not be written. They are tried again in %g s.",
+                    len(self._buffer),
+                    self._lines.key,
+                    self._interval,
+                )
+        self._timer = None
+
+
+def encode_item(item: Item) -> JsonObject:
+    """Return an item as its line."""
+    identifier = encode_identifier(item.identifier)
+    return {"id": str(item.identifier), "identifier": identifier, **item.fields}
+
+
+def decode_item(line: JsonObject) -> Item:
+    """Read the item of a line: its id is that of its identifier. Raises `Misuse`."""
+    fields = {name: value for name, value in line.items() if name not in ("id", "identifier")}
+    return Item(decode_identifier(line.get("identifier")), fields)
+
+
+def check_ids(ids: object) -> list[str]:
+    """Return URIs of what was passed for ids. Raises `Misuse` for what is no list."""
+    if ids is None:
+        return []
+    if isinstance(ids, str | bytes | Identifier | Mapping) or not isinstance(ids, Iterable):
+        raise Misuse("ids must be an array or null")
+    return [str(id) for id in ids]

@@ -1,0 +1,136 @@
+"""Pieces of documents that fit into a prompt, and say where they stand."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.knowledge.tokens import count_tokens
+
+MOST_TOKENS = 400
+"""Of one chunk: about 250 words."""
+
+_SENTENCE = re.compile(r"(?<=[.!?\u3002])\s+|\n+")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a document a text stands, as far as its kind of document has such places."""
+
+    page: int | None = None
+    heading: str = ""
+    """The headings above, from the outermost one."""
+    lines: tuple[int, int] | None = None
+    rows: tuple[int, int] | None = None
+    """As a spreadsheet numbers them: the first one has the names of the columns."""
+
+    def encode(self) -> JsonObject:
+        """Return it as JSON, without what it does not say."""
+        encoded: JsonObject = {}
+        if self.page is not None:
+            encoded["page"] = self.page
+        if self.heading:
+            encoded["heading"] = self.heading
+        if self.lines:
+            encoded["lines"] = [*self.lines]
+        if self.rows:
+            encoded["rows"] = [*self.rows]
+        return encoded
+
+    def join(self, other: "Place") -> "Place | None":
+        """Return the place of two texts that follow each other; None if they are apart."""
+        if (self.page, self.heading) != (other.page, other.heading):
+            return None
+        return replace(
+            self, lines=_span(self.lines, other.lines), rows=_span(self.rows, other.rows)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a document."""
+
+    text: str
+    place: Place = field(default_factory=Place)
+
+    def encode(self) -> JsonObject:
+        """Return it as JSON."""
+        return {"text": self.text, "place": self.place.encode()}
+
+
+def decode_chunk(value: Any) -> Chunk:
+    """Return a chunk from what it was encoded as."""
+    place = value["place"]
+    lines, rows = (place.get(name) and tuple(place[name]) for name in ("lines", "rows"))
+    return Chunk(
+        value["text"], Place(place.get("page"), place.get("heading", ""), lines=lines, rows=rows)
+    )
+
+
+def pack_passages(passages: Iterable[Chunk], most_tokens: int = MOST_TOKENS) -> list[Chunk]:
+    """Join passages of one page and heading into chunks, and cut up those that are too long."""
+    packed: list[Chunk] = []
+    texts: list[str] = []
+    place = Place()
+    size = 0
+    for passage in _cut(passages, most_tokens):
+        tokens = count_tokens(passage.text)
+        joined = place.join(passage.place) if texts else passage.place
+        if joined is None or (texts and size + tokens > most_tokens):
+            packed.append(Chunk("\n".join(texts), place))
+            texts, size, joined = [], 0, passage.place
+        place = joined
+        texts.append(passage.text)
+        size += tokens + 1  # for what joins them
+    if texts:
+        packed.append(Chunk("\n".join(texts), place))
+    return packed
+
+
+def _cut(passages: Iterable[Chunk], most_tokens: int) -> Iterator[Chunk]:
+    """Yield passages of which none is too long: cut at sentences, and else at words."""
+    for passage in passages:
+        if len(passage.text) <= most_tokens or count_tokens(passage.text) <= most_tokens:
+            if passage.text.strip():
+                yield passage
+            continue
+        for text in _join(_SENTENCE.split(passage.text), most_tokens, " "):
+            yield Chunk(text, passage.place)
+
+
+def _join(pieces: Iterable[str], most_tokens: int, separator: str) -> Iterator[str]:
+    """Yield as many pieces together as fit; one that is too long is cut into words or letters."""
+    texts: list[str] = []
+    size = 0
+    for piece in pieces:
+        tokens = count_tokens(piece)
+        if tokens > most_tokens:
+            if texts:
+                yield separator.join(texts)
+                texts, size = [], 0
+            words = piece.split()
+            if len(words) > 1:
+                yield from _join(words, most_tokens, " ")
+            else:
+                yield from _letters(piece, most_tokens)
+            continue
+        if texts and size + tokens + 1 > most_tokens:
+            yield separator.join(texts)
+            texts, size = [], 0
+        if tokens:
+            texts.append(piece)
+            size += tokens + 1
+    if texts:
+        yield separator.join(texts)
+
+
+def _letters(word: str, most_tokens: int) -> Iterator[str]:
+    """Cut what has no spaces, such as a key or a sentence in Chinese."""
+    length = most_tokens // 2  # a character has two tokens at most
+    for start in range(0, len(word), length):
+        yield word[start : start + length]
+
+
+def _span(first: tuple[int, int] | None, second: tuple[int, int] | None) -> tuple[int, int] | None:
+    return (first[0], second[1]) if first and second else first

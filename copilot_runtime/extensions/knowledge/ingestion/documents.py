@@ -1,0 +1,395 @@
+"""Read documents of any kind, judged by their bytes, as chunks of text with their places."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from copilot_runtime.base.errors import LimitExceeded, MissingPackage
+from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.knowledge.ingestion import pdf
+from copilot_runtime.extensions.knowledge.ingestion.chunks import (
+    Chunk,
+    Place,
+    decode_chunk,
+    pack_passages,
+)
+from copilot_runtime.extensions.knowledge.ingestion.sandbox import (
+    UnreadableDocument,
+    run_in_sandbox,
+)
+from copilot_runtime.extensions.knowledge.rdf.html import (
+    BLOCKS,
+    UNSEEN,
+    clean_text,
+    decode_text,
+    element_text,
+    parse_html,
+)
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage]
+
+MOST_BYTES = 64 * 1024 * 1024
+"""A larger document is refused, and a text that is larger than a quarter of that."""
+
+HTML = "text/html"
+PDF = "application/pdf"
+MARKDOWN = "text/markdown"
+CSV = "text/csv"
+TEXT = "text/plain"
+
+_SIGNATURES = {
+    rb"\x89PNG\r\n": "image/png",
+    rb"\xff\xd8\xff": "image/jpeg",
+    rb"GIF8[79]a": "image/gif",
+    rb"RIFF.{4}WEBP": "image/webp",
+    rb"(?:II\*\x00|MM\x00\*)": "image/tiff",
+    rb"BM.{4}\x00{4}": "image/bmp",
+    rb"\x00.{3}ftypavif": "image/avif",
+    rb"\x00.{3}ftyp(?:heic|heix|mif1)": "image/heif",
+    rb"\x00.{3}ftypM4[AB]": "audio/mp4",
+    rb"\x00.{3}ftyp": "video/mp4",
+    rb"\x1aE\xdf\xa3": "video/webm",
+    rb"RIFF.{4}AVI ": "video/x-msvideo",
+    rb"RIFF.{4}WAVE": "audio/wav",
+    rb"OggS\x00": "audio/ogg",
+    rb"fLaC\x00": "audio/flac",
+    rb"ID3[\x02-\x04]": "audio/mpeg",
+    rb"\xff[\xf2\xf3\xfa\xfb]": "audio/mpeg",
+    rb"PK\x03\x04": "application/zip",
+    rb"\x1f\x8b": "application/gzip",
+    rb"7z\xbc\xaf": "application/x-7z-compressed",
+    rb"\xd0\xcf\x11\xe0": "application/x-ole-storage",
+    rb"(?:\x7fELF|MZ.{,62}\x00)": "application/x-executable",
+    rb"SQLite format 3\x00": "application/vnd.sqlite3",
+    # printers put commands before a PDF, and old programs their own headers
+    rb"(?:[\xef\xbb\xbf\s]*+|[^\x00-\x08\x0e-\x1f]*+[\x00-\x08\x0e-\x1f].*?)%PDF-\d": PDF,
+}
+"""How files begin that are no texts; none of it begins a text that somebody has typed."""
+_SIGNATURE = re.compile(b"|".join(b"(%b)" % signature for signature in _SIGNATURES), re.DOTALL)
+_NAMES = {
+    "application/zip": "an archive, or a document of an office program: save it as PDF",
+    "application/x-ole-storage": "a document of an old office program: save it as PDF",
+}
+
+_HTML = re.compile(
+    rb"(?:<\?xml[^>]*>\s*)?(?:<!--(?:[^-]|-(?!->))*+-->\s*+)*+"
+    rb"<(?:!doctype\s+html|html|head|body|title|meta|link|base|script|style|div|main|article"
+    rb"|section|header|nav|p|h[1-6]|ul|ol|dl|table|span|a|img)\b",
+    re.IGNORECASE,
+)
+_TAGS = re.compile(rb"<(?:/p|/div|/html|/h[1-6]|/a|/span|/li|br\s*/?)>", re.IGNORECASE)
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_MARKDOWN = re.compile(
+    r"^(?:#{1,6}[ \t]\S.*|```.*|={3,}|[ \t]*[-*+][ \t]+\S.*\n(?:[ \t\r]*\n)*+[ \t]*[-*+][ \t]+\S.*"
+    r"|.*\]\([^\s\])]+\).*)$",
+    re.MULTILINE,
+)
+_UNDERLINE = re.compile(r"(=+|-{3,})\s*")
+_FENCE = re.compile(r"\s*(```+|~~~+)")
+_BLANK_LINES = re.compile(r"\n\s*\n")
+_CELLS = ("td", "th")
+_DELIMITERS = ",;\t|"
+
+
+class UnsupportedType(UnreadableDocument):
+    """There is no reader of this kind of document."""
+
+    def __init__(self, media_type: str) -> None:
+        what = _NAMES.get(media_type, f"of the type {media_type}")
+        super().__init__(
+            f"The file is {what}.", hint="HTML, PDF, Markdown, CSV and plain text can be read."
+        )
+        self.media_type = media_type
+
+
+@dataclass(frozen=True)
+class Document:
+    """The text of a document in chunks."""
+
+    media_type: str
+    title: str = ""
+    chunks: list[Chunk] = field(default_factory=list[Chunk])
+
+
+def read_document(data: bytes, name: str = "", *, sandboxed: bool = False) -> Document:
+    """Read a document. `name` may decide between kinds of text, and is its title if it has none.
+
+    What a stranger has sent is read `sandboxed`: in a process with limits of time and memory,
+    which a PDF always has. Raises `UnreadableDocument`, or `LimitExceeded` if it is too large, or
+    takes too long. It takes time: call it in a thread.
+    """
+    media_type = detect_media_type(data, name)
+    if media_type not in _READERS:
+        raise UnsupportedType(media_type)
+    most = MOST_BYTES if media_type == PDF else MOST_BYTES // 4
+    if len(data) > most:
+        raise LimitExceeded(f"The file is larger than {most // 1024 // 1024} MB.")
+    if sandboxed and media_type != PDF:
+        value: Any = run_in_sandbox(__file__, "extract_document", data, media_type)
+        document = Document(media_type, value["title"], [*map(decode_chunk, value["chunks"])])
+    else:
+        document = _READERS[media_type](data)
+    title = document.title or PurePosixPath(name).name
+    return Document(media_type, title, document.chunks)
+
+
+def extract_document(data: bytes, media_type: str) -> JsonObject:
+    """Return what is read of a document of a type as JSON, in the process of a sandbox."""
+    document = _READERS[media_type](data)
+    return {"title": document.title, "chunks": [chunk.encode() for chunk in document.chunks]}
+
+
+def detect_media_type(data: bytes, name: str = "") -> str:
+    """Return the type of a document by its bytes. The name only decides between kinds of text."""
+    if signature := _SIGNATURE.match(data[:1024]):
+        return [*_SIGNATURES.values()][(signature.lastindex or 0) - 1]
+    if data.startswith(_MARKS):
+        data = decode_text(data).encode()
+    elif _CONTROL.search(data[:4096]):
+        return "application/octet-stream"
+    head = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n")
+    suffix = PurePosixPath(name).suffix.lower()
+    if _HTML.match(head) or (suffix in (".html", ".htm", ".xhtml") and _TAGS.search(data)):
+        return HTML
+    return _detect_text(decode_text(data[:20_000]), suffix, whole=len(data) <= 20_000)
+
+
+def _detect_text(text: str, suffix: str, *, whole: bool) -> str:
+    lines = text.splitlines()
+    if not whole:
+        lines = lines[:-1]
+    if suffix in (".csv", ".tsv") and lines and _guess_delimiter(lines[0]):
+        return CSV
+    delimiter = "" if suffix in (".md", ".markdown", ".txt") else _find_delimiter(lines)
+    if delimiter and (len(lines) > 2 or delimiter == "\t"):
+        return CSV
+    if suffix in (".md", ".markdown") or (suffix != ".txt" and _MARKDOWN.search(text)):
+        return MARKDOWN
+    return TEXT
+
+
+def _find_delimiter(lines: list[str]) -> str:
+    """Return what separates the columns of a table, if all of its rows have equally many."""
+    sample = [line for line in lines if line.strip()][:50]
+    for delimiter in _DELIMITERS:
+        try:
+            rows = [*csv.reader(sample, delimiter=delimiter, strict=True)]
+        except csv.Error:
+            continue
+        widths = {len(row) for row in rows}
+        if len(rows) > 1 and len(widths) == 1 and widths.pop() > 1:
+            return delimiter
+    return ""
+
+
+def _guess_delimiter(line: str) -> str:
+    """Return what separates most columns of the first row."""
+    best = max(_DELIMITERS, key=line.count)
+    return best if best in line else ""
+
+
+def read_html_text(root: "Element | None") -> Document:
+    """Return the text of a page, each piece with the headings above it."""
+    if root is None:
+        return Document(HTML)
+    title = root.find(".//title")
+    body = root.find(".//body")
+    chunks = pack_passages(_html_passages(root if body is None else body))
+    text = clean_text(title.text or "").strip() if title is not None else ""
+    if not text:
+        headings = root.findall(".//h1")
+        text = element_text(headings[0]) if len(headings) == 1 else ""
+    return Document(HTML, text, chunks)
+
+
+def _html_passages(body: "Element") -> Iterator[Chunk]:
+    headings = _Headings()
+    texts: list[str] = []
+
+    def flush() -> Iterator[Chunk]:
+        text = clean_text("".join(texts)).strip().removesuffix(" |")
+        texts.clear()
+        if text:
+            yield Chunk(text, Place(heading=headings.trail))
+
+    stack: list[tuple[Element, bool]] = [(body, False)]
+    while stack:
+        element, closed = stack.pop()
+        tag = element.tag
+        if closed:
+            if tag in _CELLS:
+                texts.append(" | ")
+            elif tag in BLOCKS:
+                yield from flush()
+            texts.append(element.tail or "")
+            continue
+        if tag in BLOCKS and tag not in _CELLS:
+            yield from flush()
+        if tag in UNSEEN or tag == "nav":
+            texts.append(element.tail or "")
+        elif len(tag) == 2 and tag[0] == "h" and tag[1] in "123456":
+            headings.enter(int(tag[1]), element_text(element))
+            texts.append(element.tail or "")
+        else:
+            texts.append(element.text or "")
+            stack.append((element, True))
+            stack += ((child, False) for child in reversed(element))
+    yield from flush()
+
+
+class _Headings:
+    """The headings above a place in a document."""
+
+    def __init__(self) -> None:
+        self._levels: dict[int, str] = {}
+        self._top: int | None = None
+        self.title = ""
+        """The first heading, if all others are below it."""
+
+    def enter(self, level: int, text: str) -> None:
+        self._levels = {outer: name for outer, name in self._levels.items() if outer < level}
+        if not text:
+            return
+        self._levels[level] = text
+        if self._top is None:
+            self._top, self.title = level, text
+        elif level <= self._top:
+            self.title = ""
+
+    @property
+    def trail(self) -> str:
+        return " \u203a ".join(self._levels.values())
+
+
+def _read_html(data: bytes) -> Document:
+    return read_html_text(parse_html(data))
+
+
+def _read_text(data: bytes) -> Document:
+    lines = decode_text(data).splitlines()
+    return Document(TEXT, "", pack_passages(_paragraphs(enumerate(lines, 1), "")))
+
+
+def _read_markdown(data: bytes) -> Document:
+    headings = _Headings()
+    lines = decode_text(data).splitlines()
+    title, start = _read_front_matter(lines)
+    passages: list[Chunk] = []
+    section: list[tuple[int, str]] = []
+
+    def enter(level: int, text: str) -> None:
+        passages.extend(_paragraphs(section, headings.trail))
+        section.clear()
+        headings.enter(level, text)
+
+    fence = ""
+    for number, line in enumerate(lines[start:], start + 1):
+        mark = _FENCE.match(line)
+        if fence:
+            if mark and mark[1].startswith(fence):
+                fence = ""
+            section.append((number, line))
+        elif mark:
+            fence = mark[1]
+            section.append((number, line))
+        elif heading := _parse_heading(line):
+            enter(*heading)
+        elif _UNDERLINE.fullmatch(line) and section and section[-1][1].strip():
+            text = section.pop()[1].strip()
+            enter(1 if line.startswith("=") else 2, text)
+        else:
+            section.append((number, line))
+    passages.extend(_paragraphs(section, headings.trail))
+    return Document(MARKDOWN, title or headings.title, pack_passages(passages))
+
+
+def _parse_heading(line: str) -> tuple[int, str] | None:
+    """Return level and text of a line that is a heading. Marks at its end stand behind a space."""
+    marked = line.lstrip("#")
+    level = len(line) - len(marked)
+    if not 1 <= level <= 6 or not marked[:1].isspace():
+        return None
+    text = marked.strip()
+    unmarked = text.rstrip("#")
+    closed = not unmarked or unmarked[-1].isspace()
+    return level, unmarked.rstrip() if closed else text
+
+
+def _read_front_matter(lines: list[str]) -> tuple[str, int]:
+    """Return the title in the YAML before a text, and how many lines that has."""
+    if not lines or lines[0].strip() != "---":
+        return "", 0
+    for number, line in enumerate(lines[1:200], 2):
+        if line.strip() == "---":
+            titles = [text[6:].strip(" \"'") for text in lines[:number] if text[:6] == "title:"]
+            return (titles[0] if titles else ""), number
+    return "", 0
+
+
+def _paragraphs(lines: Iterable[tuple[int, str]], heading: str) -> Iterator[Chunk]:
+    """Yield what stands between blank lines."""
+    texts: list[str] = []
+    first = last = 0
+    for number, line in (*lines, (0, "")):
+        if line.strip():
+            first = number if not texts else first
+            last = number
+            texts.append(line.rstrip())
+        elif texts:
+            yield Chunk("\n".join(texts), Place(heading=heading, lines=(first, last)))
+            texts = []
+
+
+def _read_csv(data: bytes) -> Document:
+    text = decode_text(data)
+    lines = text[:20_000].splitlines()[:50]
+    delimiter = _find_delimiter(lines) or _guess_delimiter(lines[0]) or ","
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        names = [name.strip() for name in next(rows, [])]
+        return Document(CSV, "", pack_passages(_row_passages(names, rows)))
+    except csv.Error as error:  # nothing else is wrong with any text
+        raise UnreadableDocument(
+            "The table cannot be read: it has a cell of more than "
+            f"{csv.field_size_limit():,} characters.",
+            hint="Is a quotation mark not closed?",
+        ) from error
+
+
+def _row_passages(names: list[str], rows: Iterable[list[str]]) -> Iterator[Chunk]:
+    for number, row in enumerate(rows, 2):
+        cells = [
+            f"{name}: {value}" if name else value
+            for name, value in zip(names + [""] * len(row), map(str.strip, row), strict=False)
+            if value
+        ]
+        if cells:
+            yield Chunk("; ".join(cells), Place(rows=(number, number)))
+
+
+def _read_pdf(data: bytes) -> Document:
+    if find_spec("pypdf") is None:
+        raise MissingPackage("Reading PDF files", "pypdf", "knowledge")
+    result: Any = run_in_sandbox(pdf.__file__, "extract_pages", data)
+    passages = (
+        Chunk(text, Place(page=number))
+        for number, page in enumerate(result["pages"], 1)
+        for text in map(str.strip, _BLANK_LINES.split(page))
+    )
+    return Document(PDF, result["title"], pack_passages(passages))
+
+
+_READERS: Mapping[str, Callable[[bytes], Document]] = {
+    HTML: _read_html,
+    PDF: _read_pdf,
+    MARKDOWN: _read_markdown,
+    CSV: _read_csv,
+    TEXT: _read_text,
+}

@@ -1,0 +1,245 @@
+"""What was taken in of which file, so that the next time only differences are work.
+
+The journal has a line for each file that was read, could not be read, or vanished, and one
+whenever all resources were brought up to date. What a file gave is in a record beside it, which is
+written before the line that names it, and never changed. A process may end between any two writes:
+what has no line is done again, and what is not up to date is compared again.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.jsontext import dumps, loads
+from copilot_runtime.base.jsonvalue import JsonObject, JsonValue, as_list, get_text
+from copilot_runtime.extensions.knowledge.ingestion.report import SourceStatus
+from copilot_runtime.extensions.storage import Storage
+from copilot_runtime.extensions.storage.jsonlines import JsonLines, encode_lines, salvage_lines
+
+_KEY = "ingestion/journal.jsonl"
+_RECORDS = "ingestion/records/"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEntry:
+    """What the journal says of a file."""
+
+    name: str
+    hash: str
+    """Of its bytes, and of everything else that decides what is read of it."""
+    address: str
+    """What its IRI ends with."""
+    record: str
+    """The name of the record of what it gave."""
+    parts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """A hash of what it gave to each resource, by URI."""
+    warnings: Sequence[str] = ()
+    """What of it could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one file gives to the resources."""
+
+    title: str = ""
+    media_type: str = ""
+    items: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The statements about each thing as lines of N-Triples, by its IRI."""
+    chunks: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    """Pieces of its text with their places, by the URIs of their resources."""
+
+
+async def load_journal(storage: Storage) -> "IngestionJournal":
+    """Return the journal of a storage, as it is now."""
+    journal = IngestionJournal(storage)
+    await journal.refresh()
+    return journal
+
+
+class IngestionJournal:
+    """The journal of a storage, as one process sees it, which alone may write while it holds it."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._lines = JsonLines(storage, _KEY)
+        self.sources: dict[str, SourceEntry] = {}
+        self.failures: dict[str, str] = {}
+        """Why a file or a folder could not be read when that was last tried."""
+        self.stale: set[str] = set()
+        """Resources that may not yet be what the files give together."""
+        self._sources_by_uri: dict[str, dict[str, None]] = {}
+
+    async def refresh(self) -> None:
+        """Read what was written since the last time; until it has returned, nothing may be used."""
+        lines = await self._lines.read_new()
+        if lines.data or lines.is_anew:
+            await call(self._replay, lines.data, lines.is_anew)
+        self._lines.advance(lines)
+
+    def _replay(self, data: bytes, is_anew: bool) -> None:
+        if is_anew:
+            for state in (self.sources, self.failures, self.stale, self._sources_by_uri):
+                state.clear()
+        for line in salvage_lines(data):
+            name = get_text(line, "source")
+            if line.get("merged"):
+                self.stale.clear()
+            elif "failed" in line:
+                self._apply_failure(name, get_text(line, "failed"))
+            else:
+                self._apply(name, _decode(line))
+
+    @property
+    def uris(self) -> AbstractSet[str]:
+        """The resources to which some file gives something."""
+        return self._sources_by_uri.keys()
+
+    def find_sources(self, uri: str) -> list[str]:
+        """Return the names of the files that give something to a resource, in order."""
+        return sorted(self._sources_by_uri.get(uri, ()))
+
+    def list_sources(self) -> list[SourceStatus]:
+        """Return what became of each file when it was last tried, in the order of their names."""
+        statuses = {
+            name: SourceStatus(name=name, state="in part", message=" ".join(entry.warnings))
+            if entry.warnings
+            else SourceStatus(name=name, state="taken in")
+            for name, entry in self.sources.items()
+        }
+        for name, reason in self.failures.items():
+            statuses[name] = SourceStatus(name=name, state="failed", message=reason)
+        return [statuses[name] for name in sorted(statuses)]
+
+    async def write(
+        self, read: Iterable[tuple[SourceEntry, Contribution]], gone: Iterable[str] = ()
+    ) -> None:
+        """Note what files give, and which ones are no more."""
+        entries: dict[str, SourceEntry | None] = dict.fromkeys(gone)
+        records: dict[str, bytes] = {}
+        for entry, contribution in read:
+            entries[entry.name] = entry
+            records[f"{_RECORDS}{entry.record}.json"] = dumps(_encode_contribution(contribution))
+        await self._storage.put_many(records)
+        lines: list[JsonValue] = []
+        past: list[str] = []
+        for name, entry in entries.items():
+            before = self.sources.get(name)
+            if before and (entry is None or before.record != entry.record):
+                past.append(before.record)
+            lines.append(_encode(entry) if entry else {"source": name, "gone": True})
+            self._apply(name, entry)
+        await self._lines.append(encode_lines(lines))
+        for record in past:
+            await self._storage.delete(f"{_RECORDS}{record}.json")
+
+    async def write_failures(self, failures: Mapping[str, str]) -> None:
+        """Note why files or folders cannot be read; an empty text is of one that can be again."""
+        lines: list[JsonValue] = []
+        for name, reason in failures.items():
+            if self.failures.get(name, "") != reason:
+                lines.append({"source": name, "failed": reason})
+                self._apply_failure(name, reason)
+        await self._lines.append(encode_lines(lines))
+
+    async def read_records(self, names: Iterable[str]) -> dict[str, Contribution]:
+        """Return what files gave; a record that somebody deleted gives nothing."""
+        keys = {f"{_RECORDS}{self.sources[name].record}.json": name for name in names}
+        found = await self._storage.get_many(keys)
+        return {keys[key]: _decode_contribution(loads(data)) for key, data in found.items()}
+
+    async def finish(self) -> None:
+        """Note that all resources are up to date."""
+        if not self.stale:
+            return
+        self.stale.clear()
+        await self._lines.append(encode_lines([{"merged": True}]))
+        if self._lines.is_long(len(self.sources) + len(self.failures)):
+            await self.refresh()
+            await self._lines.rewrite(self._encode_all)
+
+    async def discard_orphans(self) -> None:
+        """Delete records without a line, which a process left behind that ended midway."""
+        own = {f"{_RECORDS}{entry.record}.json" for entry in self.sources.values()}
+        for key in await self._storage.find_by_prefix(_RECORDS):
+            if key not in own:
+                await self._storage.delete(key)
+
+    def _encode_all(self) -> bytes:
+        lines = [
+            *(_encode(entry) for _, entry in sorted(self.sources.items())),
+            *({"source": name, "failed": why} for name, why in sorted(self.failures.items())),
+            {"merged": True},
+        ]
+        return encode_lines(lines)
+
+    def _apply_failure(self, name: str, reason: str) -> None:
+        if reason:
+            self.failures[name] = reason
+        else:
+            self.failures.pop(name, None)
+
+    def _apply(self, name: str, entry: SourceEntry | None) -> None:
+        self.failures.pop(name, None)
+        before = self.sources.pop(name, None)
+        old = before.parts if before else {}
+        new = entry.parts if entry else {}
+        if entry:
+            self.sources[name] = entry
+        for uri in old.keys() - new.keys():
+            names = self._sources_by_uri[uri]
+            del names[name]
+            if not names:
+                del self._sources_by_uri[uri]
+            self.stale.add(uri)
+        for uri, digest in new.items():
+            if old.get(uri) != digest:
+                self._sources_by_uri.setdefault(uri, {})[name] = None
+                self.stale.add(uri)
+
+
+def _encode(entry: SourceEntry) -> JsonObject:
+    line: JsonObject = {
+        "source": entry.name,
+        "hash": entry.hash,
+        "address": entry.address,
+        "record": entry.record,
+        "parts": {**entry.parts},
+    }
+    return {**line, "warnings": [*entry.warnings]} if entry.warnings else line
+
+
+def _decode(line: JsonObject) -> SourceEntry | None:
+    if line.get("gone"):
+        return None
+    parts = line.get("parts")
+    return SourceEntry(
+        get_text(line, "source"),
+        get_text(line, "hash"),
+        get_text(line, "address"),
+        get_text(line, "record"),
+        {uri: str(digest) for uri, digest in parts.items()} if isinstance(parts, dict) else {},
+        [str(text) for text in as_list(line.get("warnings"))],
+    )
+
+
+def _encode_contribution(contribution: Contribution) -> JsonObject:
+    return {
+        "title": contribution.title,
+        "media_type": contribution.media_type,
+        "items": {**contribution.items},
+        "chunks": {**contribution.chunks},
+    }
+
+
+def _decode_contribution(value: JsonObject) -> Contribution:
+    items = value.get("items")
+    chunks = value.get("chunks")
+    return Contribution(
+        get_text(value, "title"),
+        get_text(value, "media_type"),
+        {iri: str(lines) for iri, lines in items.items()} if isinstance(items, dict) else {},
+        {uri: chunk for uri, chunk in chunks.items() if isinstance(chunk, dict)}
+        if isinstance(chunks, dict)
+        else {},
+    )

@@ -1,0 +1,502 @@
+"""Files → what they say of things, and their text → resources; only what changed is work.
+
+Reading comes first: what each new or changed file gives is written to the journal. Then every
+resource to which that makes a difference is put together anew from all files that give something
+to it, in the order of their names: so it is the same however and how often that happened. A
+resource to which no file gives anything any more is removed.
+"""
+
+import asyncio
+import hashlib
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+from urllib.parse import quote, urljoin
+
+from copilot_runtime.base.batches import split_batches
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.errors import CopilotError, StoreFailed
+from copilot_runtime.base.jsonvalue import JsonObject, JsonValue
+from copilot_runtime.extensions.knowledge.identifiers import Identifier, check_base, hash_values
+from copilot_runtime.extensions.knowledge.ingestion.documents import (
+    HTML,
+    Document,
+    UnsupportedType,
+    detect_media_type,
+    read_document,
+    read_html_text,
+)
+from copilot_runtime.extensions.knowledge.ingestion.journal import (
+    Contribution,
+    IngestionJournal,
+    SourceEntry,
+    load_journal,
+)
+from copilot_runtime.extensions.knowledge.ingestion.lock import IngestionLock, lock_ingestion
+from copilot_runtime.extensions.knowledge.ingestion.processor import Processor
+from copilot_runtime.extensions.knowledge.ingestion.report import (
+    IngestProgress,
+    IngestReport,
+    ProgressHook,
+    SourceStatus,
+)
+from copilot_runtime.extensions.knowledge.ingestion.sources import (
+    LEADS_OUT,
+    Discovery,
+    Source,
+    discover_sources,
+)
+from copilot_runtime.extensions.knowledge.namespaces import RDFS, SCHEMA
+from copilot_runtime.extensions.knowledge.rdf import (
+    read_page,
+    write_jsonld,
+    write_nquads,
+    write_turtle,
+)
+from copilot_runtime.extensions.knowledge.rdf.canonical import LONG, SHORT
+from copilot_runtime.extensions.knowledge.rdf.triples import (
+    get_value,
+    order_types_first,
+    read_ntriples,
+)
+from copilot_runtime.extensions.knowledge.resources import ContentFormat, Resource, ResourceIndex
+from copilot_runtime.extensions.knowledge.spans import start_ingest_step_span
+from copilot_runtime.extensions.storage import Storage
+from copilot_runtime.telemetry import Span, semconv, trace_block
+
+BASE = "https://example.invalid/"
+
+T = TypeVar("T")
+_Stage = Callable[[int, int], None]
+
+_VERSION = "2"
+"""Another one when files are to be read anew, because more or other things are read of them."""
+_BATCH = 16
+_STORE_BATCH = 200
+
+_TITLES = (f"{SCHEMA}name", f"{SCHEMA}headline", f"{SCHEMA}title", f"{RDFS}label")
+
+
+@dataclass(frozen=True, slots=True)
+class ItemForm:
+    """How things of pages become resources."""
+
+    format: ContentFormat = "jsonld"
+    digits: int = LONG
+    """Of the names of resources and of nodes without a name."""
+    described: bool = True
+    """Whether the resource says the title of the thing and the file that says most of it."""
+
+
+COPILOT_LD_FORM = ItemForm("turtle", SHORT, described=False)
+"""As Copilot-LD stores them: of 100,000 things, two have the same name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What one file gives to a resource."""
+
+    source: str
+    statements: Sequence[str]
+    """In N-Triples, one each; a chunk of a text has none."""
+
+
+class Ingestion:
+    """Takes files into resources.
+
+    `base` is put before the path of a page for its IRI, which references on it are relative to.
+    What it notes is in the storage of the resources, below `ingestion/`, unless another storage is
+    given.
+    """
+
+    def __init__(
+        self,
+        resources: ResourceIndex,
+        storage: Storage | None = None,
+        *,
+        base: str = BASE,
+        form: ItemForm = ItemForm(),
+    ) -> None:
+        self._resources = resources
+        self._storage = storage or resources.storage
+        self._base = base if check_base(base).endswith("/") else f"{base}/"
+        self._form = form
+        self._journal = IngestionJournal(self._storage)
+        """For questions; an ingestion has one of its own."""
+        self._reading = asyncio.Lock()
+
+    async def run(
+        self,
+        sources: Iterable[str | Path],
+        progress: ProgressHook | None = None,
+        *,
+        wait: bool = False,
+        dry_run: bool = False,
+    ) -> IngestReport:
+        """Take in files, folders and patterns, and remove what came of files that vanished there.
+
+        A file or a folder that cannot be read is in the report, and what was taken in of it earlier
+        stays.
+        Raises `IngestionBusy` if another ingestion of this storage runs, unless `wait` is set;
+        `NotFound` for a path that is not there. `dry_run` only says what would be done to files.
+        """
+        began = time.monotonic()
+        sources = [*sources]
+        if dry_run:
+            report = await self._run(sources, progress, None)
+        else:
+            async with lock_ingestion(self._storage, wait=wait) as lock:
+                report = await self._run(sources, progress, lock)
+        report.seconds = time.monotonic() - began
+        return report
+
+    async def provenance(self, uri: str) -> list[Provenance]:
+        """Return which files give what to a resource, in the order of their names."""
+        async with self._read_journal() as journal:
+            contributions = await journal.read_records(journal.find_sources(uri))
+        return [
+            Provenance(name, self._statements(contribution).get(uri, []))
+            for name, contribution in contributions.items()
+        ]
+
+    async def sources(self) -> list[str]:
+        """Return the names of all files that were taken in."""
+        async with self._read_journal() as journal:
+            return sorted(journal.sources)
+
+    async def list_sources(self) -> list[SourceStatus]:
+        """Return the files that were taken in, and those that could not be when last tried."""
+        async with self._read_journal() as journal:
+            return journal.list_sources()
+
+    @asynccontextmanager
+    async def _read_journal(self) -> AsyncGenerator[IngestionJournal]:
+        """Yield the journal as it is now, to read it. Only what is new of it is parsed."""
+        async with self._reading:
+            await self._journal.refresh()
+            yield self._journal
+
+    async def _run(
+        self,
+        paths: list[str | Path],
+        progress: ProgressHook | None,
+        lock: IngestionLock | None,
+    ) -> IngestReport:
+        """Read and merge with the lock; without it, only say what would be done."""
+        journal = await load_journal(self._storage)
+        report = IngestReport()
+        with trace_block(start_ingest_step_span("read")) as span:
+            discovery = await self._read(paths, journal, report, _stage("read", progress), lock)
+            _describe_reading(span, report)
+        if lock:
+            with trace_block(start_ingest_step_span("store")) as span:
+                await journal.write((), report.removed)
+                attempts: list[str] = await call(discovery.list_attempts, [*journal.failures])
+                await journal.write_failures({**dict.fromkeys(attempts, ""), **report.failed})
+                # what others have removed is put back, for the files still say it
+                journal.stale |= journal.uris - (await self._resources.versions()).keys()
+                await self._merge(journal, report, _stage("store", progress), lock)
+                span.set_attributes({semconv.INGEST_CHANGES: report.resources + report.deleted})
+        return report
+
+    async def _read(
+        self,
+        paths: list[str | Path],
+        journal: IngestionJournal,
+        report: IngestReport,
+        progress: _Stage,
+        lock: IngestionLock | None,
+    ) -> Discovery:
+        """Find the files, read those that are new or changed, and report on all of them."""
+        before = journal.sources
+        discovery = await call(
+            discover_sources,
+            paths,
+            {name: entry.address for name, entry in before.items()},
+            self._folder(),
+        )
+        report.skipped.update(dict.fromkeys(sorted(discovery.skipped), LEADS_OUT))
+        report.failed.update(discovery.unreadable)
+        report.unmatched += discovery.unmatched
+        reader = _SourceReader(journal, report, self._base, self._form, discovery.files)
+        reader.lock = lock
+        await reader.process(discovery.sources.values(), progress)
+        report.new.sort()
+        report.changed.sort()
+        report.empty.sort()
+        gone = [name for name in before if name not in discovery.sources and discovery.covers(name)]
+        report.removed += sorted(gone)
+        return discovery
+
+    async def _merge(
+        self, journal: IngestionJournal, report: IngestReport, progress: _Stage, lock: IngestionLock
+    ) -> None:
+        """Bring every resource up to date whose files give something else than before."""
+        if not journal.stale:
+            return
+        gone = sorted(uri for uri in journal.stale if not journal.find_sources(uri))
+        for batch in split_batches(gone, _STORE_BATCH):
+            report.deleted += len(await self._resources.delete_many(batch))
+        stale = journal.stale.difference(gone)
+        waiting = {uri: len(journal.find_sources(uri)) for uri in stale}
+        drafts: dict[str, _Draft] = {}
+        ready: list[_Draft] = []
+        done = 0
+        files = sorted({name for uri in stale for name in journal.find_sources(uri)})
+        for batch in split_batches(files, _BATCH):
+            lock.check()
+            records = await journal.read_records(batch)
+            if missing := [name for name in batch if name not in records]:
+                await journal.write((), missing)
+                raise StoreFailed(
+                    f"What was taken in of {missing[0]!r} is no longer in the storage.",
+                    hint="Somebody deleted it. Ingest again: the file will be read anew.",
+                )
+            for name, contribution in records.items():
+                statements = self._statements(contribution)
+                for uri in journal.sources[name].parts:
+                    if uri not in waiting:
+                        continue
+                    draft = drafts.setdefault(uri, _Draft(uri))
+                    draft.add(name, contribution, statements.get(uri, []))
+                    waiting[uri] -= 1
+                    if not waiting[uri]:
+                        ready.append(drafts.pop(uri))
+            for drafted in split_batches(ready, _STORE_BATCH):
+                await self._store(drafted, report)
+                done += len(drafted)
+                progress(done, len(waiting))
+            ready.clear()
+        await journal.finish()
+        await journal.discard_orphans()
+
+    async def _store(self, drafts: Sequence["_Draft"], report: IngestReport) -> None:
+        resources: list[Resource] = await call(lambda: [it.build(self._form) for it in drafts])
+        versions = await self._resources.versions()
+        changed = [
+            resource
+            for resource in resources
+            if (entry := versions.get(resource.uri)) is None or entry.version != resource.version
+        ]
+        report.resources += await self._resources.put_many(changed)
+        uris = {resource.uri for resource in changed}
+        report.triples += sum(len(draft.lines) for draft in drafts if draft.uri in uris)
+
+    def _statements(self, contribution: Contribution) -> dict[str, list[str]]:
+        """Return the lines of N-Triples for each resource."""
+        statements: dict[str, list[str]] = {}
+        for iri, lines in contribution.items.items():
+            statements.setdefault(_item_uri(iri, self._form), []).extend(lines.split("\n"))
+        return statements
+
+    def _folder(self) -> Path | None:
+        """Return the folder of the storage, which is no source."""
+        path = self._storage.path("folder")
+        return path.parent.resolve() if path else None
+
+
+class _SourceReader(Processor[Source]):
+    """Reads files that are new or changed, and notes in the journal what they give."""
+
+    batch_size = _BATCH
+    lock: IngestionLock | None = None
+    """What allows to write; without it, nothing is written."""
+
+    def __init__(
+        self,
+        journal: IngestionJournal,
+        report: IngestReport,
+        base: str,
+        form: ItemForm,
+        files: set[str],
+    ) -> None:
+        self._journal = journal
+        self._report = report
+        self._base = base
+        self._form = form
+        self._files = files
+        self._read: dict[str, tuple[SourceEntry, Contribution]] = {}
+        self._slots = asyncio.Semaphore(max(1, _count_processors() // 2))
+
+    async def discover(self) -> Iterable[Source]:
+        return ()
+
+    def name_item(self, item: Source) -> str:
+        return item.name
+
+    async def process_item(self, item: Source) -> None:
+        before = self._journal.sources.get(item.name)
+        try:
+            async with self._slots:  # the rest of the server goes on meanwhile
+                reading: SourceReading | None = await call(
+                    read_source, item, self._base, self._form, before and before.hash
+                )
+        except UnsupportedType as error:
+            if item.name in self._files:
+                self._report.failed[item.name] = f"{error.message} {error.hint}"
+            else:
+                self._report.skipped[item.name] = error.media_type
+            return
+        except CopilotError as error:
+            self._report.failed[item.name] = " ".join(filter(None, (error.message, error.hint)))
+            return
+        except Exception as error:
+            self._report.failed[item.name] = f"{type(error).__name__}: {error}"
+            raise
+        if reading is None:
+            self._report.unchanged += 1
+            return
+        (self._report.changed if before else self._report.new).append(item.name)
+        if not reading.entry.parts:
+            self._report.empty.append(item.name)
+        if reading.entry.warnings:
+            self._report.warnings[item.name] = [*reading.entry.warnings]
+        self._read[item.name] = (reading.entry, reading.contribution)
+
+    async def finish_batch(self, items: Sequence[Source]) -> None:
+        if self.lock:
+            self.lock.check()
+            await self._journal.write(
+                self._read[item.name] for item in items if item.name in self._read
+            )
+        self._read.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReading:
+    """What a file says."""
+
+    entry: SourceEntry
+    contribution: Contribution
+
+
+def read_source(
+    source: Source, base: str, form: ItemForm, before: str | None = None
+) -> SourceReading | None:
+    """Read a file, unless its hash is still the one from `before`."""
+    data = source.read()
+    iri = urljoin(base, quote(source.address))
+    settings = f"{_VERSION}\n{iri}\n{form}"
+    digest = hashlib.sha256(data + settings.encode()).hexdigest()
+    if digest == before:
+        return None
+    contribution, warnings = _read_contribution(data, source, iri, form.digits)
+    parts = {
+        _item_uri(iri, form): hash_values(str(form), lines, length=16)
+        for iri, lines in contribution.items.items()
+    }
+    for uri, chunk in contribution.chunks.items():
+        parts[uri] = hash_values(str(chunk), contribution.title, length=16)
+    record = hash_values(source.name, digest)
+    entry = SourceEntry(source.name, digest, source.address, record, parts, warnings)
+    return SourceReading(entry, contribution)
+
+
+def _read_contribution(
+    data: bytes, source: Source, iri: str, digits: int
+) -> tuple[Contribution, list[str]]:
+    warnings: list[str] = []
+    items: dict[str, str] = {}
+    if detect_media_type(data, source.name) == HTML:
+        page = read_page(data, iri, digits)
+        items = {
+            name: "\n".join(f"{triple} ." for triple in triples)
+            for name, triples in page.items.items()
+        }
+        warnings = page.warnings
+        # annotations in the text say what it says; those beside it in a script are no text
+        document = Document(HTML) if page.annotated else read_html_text(page.root)
+    else:
+        document = read_document(data, source.name)
+    parent = f"common.Document.{hash_values(source.name)}"
+    chunks: dict[str, JsonObject] = {}
+    for chunk in document.chunks:
+        id = Identifier("common.Chunk", hash_values(chunk.text), parent)
+        value: JsonObject = {"text": chunk.text, "place": chunk.place.encode(), "iri": iri}
+        chunks.setdefault(str(id), value)
+    title = document.title or source.path.name
+    return Contribution(title, document.media_type, items, chunks), warnings
+
+
+class _Draft:
+    """A resource that is being put together."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.lines: dict[str, None] = {}
+        self._chunk: JsonObject = {}
+        self._fields: dict[str, JsonValue] = {}
+        self._most = -1
+
+    def add(self, name: str, contribution: Contribution, lines: list[str]) -> None:
+        """Add what a file gives."""
+        for line in lines:
+            self.lines[line] = None
+        if self.uri in contribution.chunks:
+            self._chunk = contribution.chunks[self.uri]
+            self._fields["title"] = contribution.title
+            self._fields["media_type"] = contribution.media_type
+        if len(lines) > self._most:
+            self._most = len(lines)
+            self._fields["source"] = name
+
+    def build(self, form: ItemForm) -> Resource:
+        """Return it from all that was added."""
+        parent, _, last = self.uri.rpartition("/")
+        type, _, name = last.rpartition(".")
+        if self._chunk:
+            id = Identifier(type, name, parent, subjects=(str(self._chunk["iri"]),))
+            fields = {**self._fields, "place": self._chunk["place"]}
+            return Resource(id, str(self._chunk["text"]), "text", "system", fields)
+        triples = order_types_first(read_ntriples(self.lines))
+        subject = get_value(triples[0].subject)
+        id = Identifier(type, name, parent, subjects=(subject,))
+        match form.format:
+            case "jsonld":
+                content = write_jsonld(triples, subject)
+            case "nquads":
+                content = write_nquads(triples)
+            case "turtle" | "text":
+                content = write_turtle(triples)
+        if not form.described:  # Copilot-LD does not say the format either
+            return Resource(id, content, "text", "system")
+        titles = {triple.predicate.value: get_value(triple.object) for triple in reversed(triples)}
+        title = next((titles[name] for name in _TITLES if name in titles), "")
+        fields = {"title": title} if title else {}
+        return Resource(id, content, form.format, "system", {**fields, **self._fields})
+
+
+def _describe_reading(span: Span, report: IngestReport) -> None:
+    read = len(report.new) + len(report.changed)
+    span.set_attributes(
+        {
+            semconv.INGEST_SOURCES: read + report.unchanged + len(report.failed),
+            semconv.INGEST_CHANGES: read + len(report.removed),
+            semconv.INGEST_FAILURES: len(report.failed),
+        }
+    )
+
+
+def _stage(stage: Literal["read", "store"], progress: ProgressHook | None) -> _Stage:
+    """Return a hook for one of the two stages."""
+
+    def report(done: int, total: int) -> None:
+        if progress:
+            progress(IngestProgress(stage, done, total))
+
+    return report
+
+
+def _count_processors() -> int:
+    """Return how many processors this process may use, which in a container are few."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _item_uri(iri: str, form: ItemForm) -> str:
+    return str(Identifier("common.Message", hash_values(iri, length=form.digits)))

@@ -1,0 +1,236 @@
+"""Which files there are to take in: those of paths, of folders and of patterns."""
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from stat import S_ISREG
+
+from copilot_runtime.base.errors import NotFound
+from copilot_runtime.extensions.knowledge.ingestion.documents import MOST_BYTES
+from copilot_runtime.extensions.knowledge.ingestion.sandbox import UnreadableDocument
+
+LEADS_OUT = "leads out of the folder"
+"""Why a symbolic link was not followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file."""
+
+    name: str
+    """Its path from the working directory; outside of that, the whole path. It is its identity."""
+    address: str
+    """Its path below the folder that was named: what comes behind the base in its IRI."""
+    path: Path
+
+    def read(self) -> bytes:
+        """Return its bytes. Raises `UnreadableDocument`."""
+        try:
+            status = self.path.stat()
+            if not S_ISREG(status.st_mode):
+                raise UnreadableDocument("It is no file, but a pipe, a socket or a device.")
+            if status.st_size > MOST_BYTES:
+                raise UnreadableDocument(
+                    f"The file is larger than {MOST_BYTES // 1024 // 1024} MB."
+                )
+            return self.path.read_bytes()
+        except OSError as error:
+            raise UnreadableDocument(f"The file cannot be read: {error.strerror}.") from error
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What was looked for, and what is there."""
+
+    sources: dict[str, Source] = field(default_factory=dict[str, Source])
+    """The files by name, in order of their names."""
+    files: set[str] = field(default_factory=set[str])
+    """The names of those that were named one by one."""
+    folders: set[str] = field(default_factory=set[str])
+    patterns: set[str] = field(default_factory=set[str])
+    unmatched: list[str] = field(default_factory=list[str])
+    """The patterns that fit no file, as they were written."""
+    skipped: set[str] = field(default_factory=set[str])
+    """The names of symbolic links that lead out of the folder that was named."""
+    unreadable: dict[str, str] = field(default_factory=dict[str, str])
+    """The folders that could not be read, and why: what is below them may be there."""
+
+    def covers(self, name: str) -> bool:
+        """Return whether a file would have been discovered, if it were there."""
+        parts = Path(name).parts
+        return not any(_is_below(name, folder) for folder in self.unreadable) and (
+            name in self.files
+            or any(_matches(parts, Path(pattern).parts) for pattern in self.patterns)
+            or any(name == it or _is_below(name, it) for it in self.folders)
+        )
+
+    def list_attempts(self, names: Iterable[str]) -> list[str]:
+        """Return the names of files and folders that failed once, and were tried again now."""
+        bases = [_name(_fixed_part(Path(pattern))) for pattern in self.patterns]
+        return [
+            name
+            for name in names
+            if self.covers(name)
+            or (
+                any(name == base or _is_below(name, base) for base in bases)
+                and not Path(name).is_file()
+            )
+        ]
+
+    def note_unreadable(self, name: str, error: OSError) -> None:
+        """Note that a folder could not be read, unless it was deleted meanwhile."""
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            reason = error.strerror or type(error).__name__
+            self.unreadable[name] = f"The folder cannot be read: {reason}."
+
+    def check_missing(self, names: Iterable[str]) -> None:
+        """Read the folders of files that seem to be gone: a pattern does not say what failed."""
+        roots = {*self.folders, *(_name(_fixed_part(Path(one))) for one in self.patterns)}
+        parents = {
+            str(parent)
+            for name in names
+            if name not in self.sources and self.covers(name)
+            for parent in Path(name).parents
+        }
+        for parent in sorted(parents):
+            if parent in roots or any(_is_below(parent, root) for root in roots):
+                try:
+                    with os.scandir(parent) as entries:
+                        any(entries)  # the first one may fail, too
+                except OSError as error:
+                    self.note_unreadable(parent, error)
+
+
+def discover_sources(
+    paths: Iterable[str | Path],
+    addresses: Mapping[str, str] | None = None,
+    excluded: Path | None = None,
+) -> Discovery:
+    """Return the files of paths, folders and patterns such as `docs/**/*.html`.
+
+    Hidden files and folders are left out, unless they are named; and what is below `excluded`.
+    A symbolic link is followed if it is named, or leads to a file of the folder that is.
+    `addresses` are those of the files that were taken in, by name: a file that is named alone, or
+    by a pattern, has the address that it had. One that is not there raises `NotFound`, unless it
+    was taken in: then it was deleted. What is below a folder that cannot be read was not.
+    """
+    discovery = Discovery()
+    found: dict[str, Source] = {}
+    addresses = addresses or {}
+    for item in paths:
+        path = Path(item)
+        name = _name(path)
+        if path.is_dir():
+            discovery.folders.add(name)
+            walk = _walk(path, name, excluded, discovery)
+            found = {source.name: source for source in walk} | found
+        elif path.is_file():
+            discovery.files.add(name)
+            address = addresses.get(name, _readable(path.name))
+            found.setdefault(name, Source(name, address, path))
+        elif glob.has_magic(str(item)):
+            discovery.patterns.add(name)
+            start = _fixed_part(path)
+            texts = glob.glob(str(item), recursive=True)  # noqa: PTH207 - also whole paths
+            if not any(Path(text).is_file() for text in texts):
+                discovery.unmatched.append(str(item))
+            for text in texts:
+                file = Path(text)
+                if link := _find_way_out(file, start):
+                    discovery.skipped.add(_name(link))
+                elif file.is_file():
+                    file_name = _name(file)
+                    address = _readable(file.relative_to(start).as_posix())
+                    address = addresses.get(file_name, address)
+                    found.setdefault(file_name, Source(file_name, address, file))
+        elif name in addresses:
+            discovery.files.add(name)
+        else:
+            raise NotFound(
+                f"There is no file or folder {str(item)!r}.",
+                hint="Give a file, a folder, or a pattern such as 'docs/**/*.html' in quotes.",
+            )
+    discovery.sources.update(sorted(found.items()))
+    discovery.skipped.difference_update(found)
+    discovery.check_missing(addresses)
+    return discovery
+
+
+def _walk(root: Path, name: str, excluded: Path | None, discovery: Discovery) -> Iterator[Source]:
+    """Yield the files below a folder of some name; links out of it are skipped."""
+    prefix = "" if name == "." else f"{name}{os.sep}"
+
+    def note(error: OSError) -> None:
+        folder = error.filename
+        discovery.note_unreadable(_name(Path(os.fsdecode(folder))) if folder else name, error)
+
+    for parent, folders, files in os.walk(root, onerror=note):
+        here = Path(parent)
+        below = "" if here == root else f"{here.relative_to(root)}{os.sep}"
+        folders[:] = [
+            folder
+            for folder in folders
+            if not folder.startswith(".")
+            and (excluded is None or (here / folder).resolve() != excluded)
+        ]
+        for folder in folders:
+            if (here / folder).is_symlink() and _find_way_out(here / folder, root):
+                discovery.skipped.add(_readable(f"{prefix}{below}{folder}"))
+        for file in files:
+            if file.startswith("."):
+                continue
+            path, address = here / file, _readable(f"{below}{file}")
+            if path.is_symlink() and _find_way_out(path, root):
+                discovery.skipped.add(prefix + address)
+            else:
+                yield Source(prefix + address, address.replace(os.sep, "/"), path)
+
+
+def _find_way_out(path: Path, root: Path) -> Path | None:
+    """Return the first part of a path below a folder that leads out of it, if one does."""
+    inside = os.path.realpath(root)
+
+    def leads_out(part: Path) -> bool:
+        return not Path(os.path.realpath(part)).is_relative_to(inside)
+
+    if not leads_out(path):
+        return None
+    below = path.relative_to(root)
+    parts = (root / part for part in (*reversed(below.parents), below))
+    return next(filter(leads_out, parts), path)
+
+
+def _fixed_part(pattern: Path) -> Path:
+    """Return the folder before the first part of a pattern that is no name."""
+    parts: list[str] = []
+    for part in pattern.parts:
+        if glob.has_magic(part):
+            break
+        parts.append(part)
+    return Path(*parts)
+
+
+def _is_below(name: str, folder: str) -> bool:
+    return name.startswith(f"{folder}{os.sep}") or (folder == "." and not Path(name).is_absolute())
+
+
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not pattern:
+        return not parts
+    if pattern[0] == "**":
+        return any(_matches(parts[start:], pattern[1:]) for start in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
+
+
+def _name(path: Path) -> str:
+    absolute = os.path.abspath(path)  # noqa: PTH100 - symbolic links are names of their own
+    relative = os.path.relpath(absolute)
+    return _readable(absolute if Path(relative).parts[:1] == ("..",) else relative)
+
+
+def _readable(name: str) -> str:
+    """Return the name of a file as text, also if its bytes are none."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -1,0 +1,716 @@
+"""Puts the pieces of knowledge together: resources, and the indexes that find them."""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from glob import has_magic
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any, cast
+
+from copilot_runtime.api.action import Action, ActionContext
+from copilot_runtime.api.embedder import Embedder
+from copilot_runtime.api.registry import Registry
+from copilot_runtime.api.retrieval import Passage
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.errors import (
+    ConfigurationFailed,
+    CopilotError,
+    MissingPackage,
+    Misuse,
+    UnknownName,
+)
+from copilot_runtime.extensions.knowledge.access import (
+    FULL_ACCESS,
+    Access,
+    AccessAction,
+    Actor,
+    select,
+)
+from copilot_runtime.extensions.knowledge.filter import Filter
+from copilot_runtime.extensions.knowledge.identifiers import (
+    Identifier,
+    check_base,
+    strip_namespace,
+)
+from copilot_runtime.extensions.knowledge.passages import cut_passages
+from copilot_runtime.extensions.knowledge.reader import PassageReader
+from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
+from copilot_runtime.extensions.knowledge.sources import Sources
+from copilot_runtime.extensions.knowledge.updater import (
+    KnowledgeStatus,
+    KnowledgeUpdate,
+    StepProgress,
+    Updater,
+)
+from copilot_runtime.extensions.storage import Storage
+from copilot_runtime.telemetry import (
+    NO_TELEMETRY,
+    Telemetry,
+    find_current_span,
+    semconv,
+    trace_block,
+)
+from copilot_runtime.telemetry.database import start_database_span
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.events import ResourceEvents
+    from copilot_runtime.extensions.knowledge.graph import (
+        GraphIndex,
+        GraphOptions,
+        Ontology,
+        SparqlResult,
+    )
+    from copilot_runtime.extensions.knowledge.ingestion import Ingestion, SourceStatus
+    from copilot_runtime.extensions.knowledge.memory import (
+        ContextWindow,
+        ContextWindows,
+        Memories,
+        OptimizationResult,
+    )
+    from copilot_runtime.extensions.knowledge.memory.context import Summarize
+    from copilot_runtime.extensions.knowledge.mirror import ReadFields, ResourceMirror
+    from copilot_runtime.extensions.knowledge.policies import Policy
+    from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
+    from copilot_runtime.extensions.knowledge.retrieval import KnowledgeRetriever
+    from copilot_runtime.extensions.knowledge.similarity import SimilarResources
+    from copilot_runtime.extensions.knowledge.uploads.chat import ChatFiles
+    from copilot_runtime.extensions.knowledge.uploads.uploads import Scan, Upload, Uploads
+    from copilot_runtime.extensions.knowledge.vectors import VectorIndex
+    from copilot_runtime.extensions.knowledge.vectors.pgvector import PgVectorIndex
+    from copilot_runtime.threads.store import ThreadStore
+
+Pattern = tuple[str, str, str]
+"""Subject, predicate and object; `?` stands for anything. A text has them with spaces between."""
+
+_PACKAGES = ("numpy", "pyoxigraph", "lxml")
+"""What no knowledge can do without. They are looked for, not imported."""
+
+_GRAPH = "oxigraph"
+"""What spans of queries call the database of the graph."""
+
+_LEAST_SCORE = 0.0005
+"""What is less like a question has nothing in common with it, and is shown as 0."""
+
+logger = logging.getLogger(__name__)
+
+
+class Knowledge:
+    """Resources with a vector index, a graph and memories, in one storage.
+
+    >>> knowledge = Knowledge("local:.copilot/knowledge", sources=["pages"])
+    >>> await knowledge.ingest()
+    >>> await knowledge.search("When is the library open?", limit=3)
+
+    Nothing is opened, and no package of it imported, before it is used. `actor` is who asks, and
+    sees what the policy lets it read; without one, the program itself asks, and sees everything.
+
+    Parameters:
+
+    * **storage** - Where everything is: `local:PATH`, `memory`, `s3://BUCKET/PREFIX`, or a
+      `Storage`. Default: the one of the settings.
+    * **sources** - Files, folders and patterns such as `docs/**/*.html` that `ingest` takes in, and
+      a server when it starts, beside those of the settings.
+    * **embedder** - What makes vectors: a name, such as `openai:text-embedding-3-small`, or an
+      `Embedder`.
+    * **policy** - Who may do what: a `Policy`, or a file of one. Default: what belongs to a user is
+      that user's, all else may be read by everybody.
+    * **base** - IRI that relative names of things in HTML are resolved against.
+    * **scan** - Looks at each file that somebody attaches to a question, before it is stored: gets
+      its bytes and name, and returns why it is refused, or None.
+    * **settings** - Numbers and switches: the section `knowledge` of the settings.
+
+    Raises `ConfigurationFailed` for what can be known to be wrong without opening anything.
+    """
+
+    def __init__(
+        self,
+        storage: Storage | str | None = None,
+        *,
+        sources: Sequence[str | Path] = (),
+        embedder: Embedder | str | None = None,
+        policy: "Policy | str | Path | None" = None,
+        base: str | None = None,
+        scan: "Scan | None" = None,
+        settings: KnowledgeSettings | None = None,
+    ) -> None:
+        self.settings = settings or KnowledgeSettings()
+        self.sources = [*map(str, (*self.settings.sources, *_check_sources(sources)))]
+        self.base = base or self.settings.base
+        self.link = ""
+        """The address below which a server shows resources; set by the runtime that serves."""
+        self.threads: ThreadStore | None = None
+        """Where conversations are, which `recall` searches; set by the runtime that serves."""
+        self.telemetry: Telemetry = NO_TELEMETRY
+        """What takes note of updates and of files; set by the runtime that serves."""
+        self.summarize: Summarize | None = None
+        """What summarises the oldest of a window; set by the runtime that serves."""
+        self.on_change: Callable[[], None] | None = None
+        """Called when the indexes were changed here; set by the runtime that serves."""
+        self._storage = storage or self.settings.address or "local:.copilot/knowledge"
+        self._embedder = embedder or self.settings.embedder
+        self._policy = policy or self.settings.policy or None
+        self._scan = scan
+        self._updater = Updater(self)
+        self._mirrors: list[ResourceMirror] = []
+        self._check()
+
+    @cached_property
+    def storage(self) -> Storage:
+        """Where everything is."""
+        if isinstance(self._storage, Storage):
+            return self._storage
+        from copilot_runtime.extensions.storage.url import open_storage
+
+        return open_storage(self._storage)
+
+    @property
+    def address(self) -> str:
+        """Where everything is, for messages."""
+        storage = self._storage
+        return storage if isinstance(storage, str) else f"a {type(storage).__name__}"
+
+    @cached_property
+    def events(self) -> "ResourceEvents":
+        """What happens to resources."""
+        from copilot_runtime.extensions.events import ResourceEvents
+
+        return ResourceEvents()
+
+    @cached_property
+    def resources(self) -> "ResourceIndex":
+        """Everything that may be known."""
+        from copilot_runtime.extensions.knowledge.resources import ResourceIndex
+
+        return ResourceIndex(self.storage, self.events)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """What makes vectors."""
+        if isinstance(self._embedder, Embedder):
+            return self._embedder
+        create = _embeddings().create_embedder
+        return create(self._embedder, **self.settings.embedder_options)
+
+    @cached_property
+    def vectors(self) -> "VectorIndex | PgVectorIndex":
+        """Finds resources by meaning."""
+        if self.settings.vector_database:
+            from copilot_runtime.extensions.knowledge.vectors.pgvector import PgVectorIndex
+
+            return PgVectorIndex(self.settings.vector_database, self.embedder)
+        from copilot_runtime.extensions.knowledge.vectors import VectorIndex
+
+        return VectorIndex(self.storage, self.embedder, engine=self.settings.vector_engine)
+
+    @cached_property
+    def similar(self) -> "SimilarResources":
+        """Finds assistants, tools and tasks by meaning, which are in no index."""
+        from copilot_runtime.extensions.knowledge.similarity import SimilarResources
+
+        return SimilarResources(self.resources, self.embedder)
+
+    @cached_property
+    def graph(self) -> "GraphIndex":
+        """Finds resources by the triples in them."""
+        from copilot_runtime.extensions.knowledge.graph import GraphIndex
+
+        return GraphIndex(self.storage, self._graph_options)
+
+    @cached_property
+    def memory(self) -> "Memories":
+        """What belongs to each conversation. Chats of the runtime are threads, and not in it."""
+        from copilot_runtime.extensions.knowledge.memory import Memories
+
+        return Memories(self.storage, self.resources)
+
+    @property
+    def context(self) -> "ContextWindows":
+        """The windows of conversations, within a budget."""
+        from copilot_runtime.extensions.knowledge.memory import ContextWindows
+
+        return ContextWindows(
+            self.memory, budget=self.settings.context_tokens, summarize=self.summarize
+        )
+
+    @cached_property
+    def uploads(self) -> "Uploads":
+        """The files that people have attached to their questions."""
+        from copilot_runtime.extensions.knowledge.uploads.uploads import Uploads
+
+        return Uploads(self, self._scan)
+
+    @cached_property
+    def ingestion(self) -> "Ingestion":
+        """Takes files into resources."""
+        from copilot_runtime.extensions.knowledge.ingestion import Ingestion
+
+        return Ingestion(self.resources, self.storage, base=self.base)
+
+    @cached_property
+    def _graph_options(self) -> "GraphOptions":
+        from copilot_runtime.extensions.knowledge.graph import read_options
+
+        return read_options(self.settings.graph_options, "knowledge.graph_options")
+
+    @cached_property
+    def policy(self) -> "Policy":
+        """Who may do what."""
+        from copilot_runtime.extensions.knowledge.policies import OWNERS_ONLY, Policy, load_policy
+
+        if self._policy is None:
+            return OWNERS_ONLY
+        return self._policy if isinstance(self._policy, Policy) else load_policy(self._policy)
+
+    def access(self, actor: Actor | None, action: AccessAction = "read") -> Access:
+        """Return what somebody may do."""
+        if actor is None:
+            return FULL_ACCESS
+        _check_actor(actor)
+        access = self.policy.access(actor, action)
+        if actor.conversation and self.settings.uploads == "thread":
+            from copilot_runtime.extensions.knowledge.policies import narrow_access
+
+            return narrow_access(access, actor.conversation)
+        return access
+
+    def status(self) -> KnowledgeStatus:
+        """Return what is loaded. Opens nothing."""
+        return self._updater.status()
+
+    def expire(self) -> None:
+        """Look at what is stored before the next search: another process has changed it."""
+        for name in ("vectors", "graph"):
+            if (index := self.__dict__.get(name)) is not None:
+                index.expire()
+
+    def start(self) -> None:
+        """Begin an update in the background, unless one goes on: of the sources and the indexes."""
+        self._updater.start()
+        for mirror in self._mirrors:
+            mirror.update()
+
+    def mirror(self, type: str, origin: str, read: "ReadFields") -> "ResourceMirror":
+        """Keep resources of a type as something else has them, from `start` on.
+
+        `origin` names that, and `read` returns the fields of each, by its name. What is returned
+        has them looked at again: `update`.
+        """
+        from copilot_runtime.extensions.knowledge.mirror import ResourceMirror
+
+        mirror = ResourceMirror(self, type, origin, read)
+        self._mirrors.append(mirror)
+        return mirror
+
+    async def select_names(self, type: str, names: Sequence[str], user: str | None) -> list[str]:
+        """Return those names of resources of a type that a user may read, whatever there is."""
+        if self._policy is None:
+            return [*names]
+        from copilot_runtime.extensions.knowledge.policies import build_actor
+
+        identifiers = [Identifier(type, name) for name in names]
+        return [one.name for one in await select(self.access(build_actor(user)), identifiers)]
+
+    async def update(
+        self, sources: Sequence[str | Path] | None = None, progress: StepProgress | None = None
+    ) -> KnowledgeUpdate:
+        """Take in sources, and bring both indexes up to date with the resources.
+
+        One update waits for another. Raises `CopilotError`; what was done until then stays, and
+        the next update does the rest.
+        """
+        return await self._updater.update(sources, progress)
+
+    async def embed_resources(
+        self, uris: "Collection[str]", progress: StepProgress | None = None
+    ) -> None:
+        """Let searches find some resources, new ones or gone ones, however many others there are.
+
+        It waits for no update that goes on. The triples in them come with the next one.
+        """
+        await self._updater.embed(uris, progress)
+
+    async def provenance(self, resource: "Resource", *, actor: Actor | None = None) -> list[str]:
+        """Return the files that say something of a resource, as far as the actor may list them."""
+        return await Sources(self.ingestion, self.access(actor, "list")).find(resource.uri)
+
+    async def list_sources(self, *, actor: Actor | None = None) -> "list[SourceStatus]":
+        """Return the files that were taken in, or could not be when that was last tried."""
+        return await Sources(self.ingestion, self.access(actor, "list")).list()
+
+    async def ingest(
+        self, *sources: str | Path, progress: StepProgress | None = None
+    ) -> KnowledgeUpdate:
+        """Take in files and folders, or else all `sources`; see `update`."""
+        return await self.update(sources or None, progress)
+
+    async def search(
+        self,
+        texts: str | Sequence[str],
+        *,
+        actor: Actor | None = None,
+        type: str = "",
+        prefix: str = "",
+        threshold: float | None = None,
+        limit: int = 10,
+        max_tokens: int = 0,
+        diversity: float | None = None,
+    ) -> list[Passage]:
+        """Return the resources whose meaning is nearest to any of the texts, the best first.
+
+        `threshold` is the lowest likeness that counts; without one, what has nothing in common with
+        the texts is left out.
+        """
+        await self._updater.wait_for_first()
+        access = self.access(actor)
+        threshold = _LEAST_SCORE if threshold is None else threshold
+        filter = Filter(access=access, type=type, prefix=prefix, threshold=threshold, limit=limit)
+        texts = [texts] if isinstance(texts, str) else texts
+        if type in self.similar.types:
+            found = await self.similar.search(texts, filter)
+        else:
+            found = await self.vectors.search(texts, filter, diversity=diversity)
+        return await self._make_reader(access).read_results(found, max_tokens)
+
+    async def find(
+        self,
+        pattern: Pattern | str,
+        *,
+        actor: Actor | None = None,
+        type: str = "",
+        prefix: str = "",
+        limit: int = 10,
+        offset: int = 0,
+        max_tokens: int = 0,
+    ) -> list[Passage]:
+        """Return the resources that hold triples of a pattern."""
+        await self._updater.wait_for_first()
+        access = self.access(actor)
+        filter = Filter(access=access, type=type, prefix=prefix, limit=limit)
+        found = await self.graph.find(pattern, filter, offset=offset)
+        return await self._make_reader(access).read_results(found, max_tokens)
+
+    async def triples(
+        self, pattern: Pattern | str, *, actor: Actor | None = None, limit: int = 100
+    ) -> list[Pattern]:
+        """Return the triples of a pattern, each term as N-Triples has it."""
+        await self._updater.wait_for_first()
+        triples = await self.graph.triples(pattern, self.access(actor), limit)
+        return [(str(it.subject), str(it.predicate), str(it.object)) for it in triples]
+
+    async def sparql(
+        self, query: str, *, actor: Actor | None = None, limit: int = 1000
+    ) -> "SparqlResult":
+        """Answer a SPARQL query that reads, over what the actor may read.
+
+        Raises `Refused` for one that would write or look elsewhere, `Misuse` for what is no SPARQL,
+        and `LimitExceeded` for one that takes too long.
+        """
+        await self._updater.wait_for_first()
+        limits = self._graph_options.sparql
+        limits = replace(limits, rows=min(limit, limits.rows))
+        asker = None if actor is None else actor.name
+        with trace_block(
+            start_database_span(find_current_span(), system=_GRAPH, operation="SPARQL")
+        ) as span:
+            result = await self.graph.sparql(query, self.access(actor), limits, asker=asker)
+            if span.is_recording:
+                span.name = result.kind.upper()
+                span.set_attributes(
+                    {
+                        semconv.DB_OPERATION_NAME: span.name,
+                        semconv.DB_RESPONSE_RETURNED_ROWS: len(result.rows) or len(result.triples),
+                    }
+                )
+            return result
+
+    async def subjects(
+        self, type: str = "", *, actor: Actor | None = None
+    ) -> Mapping[str, Sequence[str]]:
+        """Return things and their types, all of them or those of one type."""
+        await self._updater.wait_for_first()
+        return await self.graph.subjects(type, self.access(actor))
+
+    async def ontology(self, *, actor: Actor | None = None) -> "Ontology":
+        """Return the vocabulary of what the actor may read."""
+        await self._updater.wait_for_first()
+        return await self.graph.ontology(self.access(actor))
+
+    async def ontology_turtle(self, *, actor: Actor | None = None) -> str:
+        """Return the vocabulary of what the actor may read, as SHACL shapes in Turtle."""
+        await self._updater.wait_for_first()
+        return await self.graph.ontology_turtle(self.access(actor))
+
+    async def picture(self, *, actor: Actor | None = None) -> str:
+        """Return a picture of the vocabulary of what the actor may read, as SVG."""
+        from copilot_runtime.extensions.knowledge.graph.picture import draw_ontology
+
+        return await call(draw_ontology, await self.ontology(actor=actor))
+
+    async def recall(
+        self,
+        texts: str | Sequence[str],
+        *,
+        actor: Actor,
+        thread_id: str,
+        run_id: str = "",
+        limit: int = 10,
+        max_tokens: int = 0,
+    ) -> list[Passage]:
+        """Return what was said in a thread of the actor and has most in common with the texts.
+
+        The run of `run_id`, and one that goes on, is left out.
+        """
+        from copilot_runtime.extensions.knowledge.policies import conversation_identifier
+        from copilot_runtime.extensions.knowledge.recall import recall_messages
+        from copilot_runtime.threads.store import ThreadKey
+
+        access = self.access(actor)
+        conversation = conversation_identifier(actor.name or None, thread_id)
+        if self.threads is None or not await select(access, [conversation]):
+            return []
+        found = await recall_messages(
+            self.threads,
+            ThreadKey(actor.name, thread_id),
+            [texts] if isinstance(texts, str) else texts,
+            embedder=_embeddings().create_embedder("hashing"),
+            run_id=run_id,
+            limit=limit,
+        )
+        return cut_passages(found, max_tokens)
+
+    async def get_window(self, id: str, *, actor: Actor | None = None) -> "ContextWindow":
+        """Return what belongs to a conversation, as far as the actor may read it.
+
+        Raises `AccessDenied`, and `NotFound` without such a conversation.
+        """
+        return await self.context.get(id, access=self.access(actor))
+
+    async def optimize_window(
+        self,
+        window: "ContextWindow | str",
+        budget: int | None = None,
+        *,
+        actor: Actor | None = None,
+    ) -> "OptimizationResult":
+        """Make the window of a conversation smaller until it is within a budget of tokens.
+
+        Equal items become one, large ones are trimmed, and the oldest are summarised. Nothing is
+        lost: memory and resources stay. Returns whether it is within the budget, and whether
+        anything has changed.
+        """
+        access, write = self.access(actor), self.access(actor, "write")
+        return await self.context.optimize(window, budget, access=access, write=write)
+
+    async def find_resources(
+        self, *, actor: Actor | None = None, type: str = "", prefix: str = ""
+    ) -> "list[Identifier]":
+        """Return the resources that the actor may see listed."""
+        access, filter = self.access(actor, "list"), Filter(prefix=strip_namespace(prefix))
+        if type:
+            found = await self.resources.find_by_type(type, access=access)
+            return [it for it in found if filter.matches(it)]
+        if prefix:
+            return await self.resources.find_by_prefix(prefix, access=access)
+        return await self.resources.find_all(access=access)
+
+    async def read(self, resource: "Resource", *, actor: Actor | None = None) -> Passage:
+        """Return what is read of a resource, with its parts as far as the actor may read them."""
+        return await self._make_reader(self.access(actor)).read(resource)
+
+    async def read_titles(
+        self, found: "Sequence[Identifier]", *, actor: Actor | None = None
+    ) -> dict[str, str]:
+        """Return the titles of those resources, by URI, that the actor may read as well as list."""
+        return await self._make_reader(self.access(actor)).read_titles(found)
+
+    async def get(self, uri: str, *, actor: Actor | None = None) -> "Resource | None":
+        """Return a resource, or None without one. Raises `AccessDenied`."""
+        try:
+            found = await self.resources.get([uri], access=self.access(actor))
+        except Misuse:  # nothing can be stored under such a name
+            return None
+        return found[0] if found else None
+
+    async def read_texts(self, uris: "Sequence[str]", context: ActionContext) -> list[str]:
+        """Return the texts of resources that a tool has named, for the caller of an action."""
+        from copilot_runtime.extensions.knowledge.tools import read_texts
+
+        return await read_texts(self, uris, context, self.settings.tool_tokens)
+
+    def tools(self) -> list[Action]:
+        """Return the actions by which models and agents use knowledge."""
+        from copilot_runtime.extensions.knowledge.tools import build_tools
+
+        return build_tools(self, self.settings.tools, self.settings.tool_tokens)
+
+    def functions(self) -> "list[Callable[..., Awaitable[Any]]]":
+        """Return the tools as async functions, of which any framework of agents makes its own.
+
+        Each acts for the user, and in the thread, of the run in which it is called. Outside of a
+        run of a runtime, it raises `Misuse`.
+        """
+        from copilot_runtime.extensions.knowledge.functions import build_functions
+
+        return build_functions(self.tools())
+
+    def retriever(self) -> "KnowledgeRetriever | None":
+        """Return what finds passages for questions, if the settings want it."""
+        from copilot_runtime.extensions.knowledge.retrieval import KnowledgeRetriever
+
+        if not self.settings.retrieval:
+            return None
+        return KnowledgeRetriever(
+            self,
+            limit=self.settings.retrieval_limit,
+            max_tokens=self.settings.retrieval_tokens,
+            threshold=self.settings.retrieval_threshold,
+        )
+
+    def files(self) -> "ChatFiles | None":
+        """Return what takes in the files of a chat, if the settings want it."""
+        if self.settings.uploads == "off":
+            return None
+        from copilot_runtime.extensions.knowledge.uploads.chat import ChatFiles
+
+        return ChatFiles(self)
+
+    async def forget_thread(self, user: str, thread_id: str) -> None:
+        """Delete all that is here of a thread, which is being deleted itself.
+
+        That are its files, its memory, and the resources below its conversation, with what indexes
+        have of them.
+        """
+        from copilot_runtime.extensions.knowledge.policies import conversation_identifier
+        from copilot_runtime.extensions.knowledge.resources import PREFIX
+
+        conversation = conversation_identifier(user or None, thread_id)
+        await self.uploads.forget(conversation)
+        await self.memory.forget(conversation)
+        below = await self.storage.find_by_prefix(f"{PREFIX}{conversation}/")
+        if below or await self.resources.has(conversation):
+            removed = await self.resources.delete(conversation)
+            await self.remove_from_indexes(map(str, removed))
+
+    async def remove_from_indexes(self, uris: Iterable[str]) -> None:
+        """Remove what indexes have of deleted resources. What fails, the next update does."""
+        uris = [*uris]
+        try:
+            await self.vectors.remove(uris)
+            await self.graph.remove(uris)
+        except CopilotError as error:
+            logger.warning("Resources are deleted, and an index still names them: %s", error)
+        self.report_change()
+
+    def report_change(self) -> None:
+        """Let other processes know that the indexes were changed here."""
+        if self.on_change is not None:
+            self.on_change()
+
+    async def forget_old_files(self, before: float) -> int:
+        """Delete the files that came before a time to threads that are no more.
+
+        Returns how many. Where the user or the thread is known by a digest alone, nobody can tell
+        whether the thread is still there: its files go with `forget_thread`.
+        """
+        from copilot_runtime.threads.store import ThreadKey
+
+        async def exists(upload: "Upload") -> bool:
+            thread = upload.find_thread()
+            if thread is None or self.threads is None:
+                return True
+            return await self.threads.get(ThreadKey(*thread)) is not None
+
+        return await self.uploads.forget_older(before, exists)
+
+    async def aclose(self) -> None:
+        """End the update, and let go of everything that was opened here. It can be used again."""
+        await self._updater.aclose()
+        owned = {"storage": self._storage, "embedder": self._embedder}
+        for mirror in self._mirrors:
+            await mirror.aclose()
+        parts = (
+            "uploads",
+            "memory",
+            "similar",
+            "graph",
+            "vectors",
+            "ingestion",
+            "resources",
+            *owned,
+        )
+        for name in parts:
+            part = self.__dict__.pop(name, None)
+            close = getattr(part, "aclose", None)
+            if close is not None and part is not owned.get(name):
+                await close()
+        if "events" in self.__dict__:  # whoever follows them stays
+            await self.events.aclose()
+        policy: Policy | None = self.__dict__.pop("policy", None)
+        if policy is not None and policy is not self._policy:
+            await call(policy.close)
+
+    def _make_reader(self, access: Access) -> PassageReader:
+        return PassageReader(self.resources, access, self.link)
+
+    def _check(self) -> None:
+        """Raise `ConfigurationFailed` for what cannot work, before anything is opened."""
+        for package in _PACKAGES:
+            if find_spec(package) is None:
+                raise MissingPackage("Knowledge", package, "knowledge")
+        check_base(self.base)
+        _ = self.storage  # whose address is read now; nothing is opened
+        for source in self.sources:
+            if not has_magic(source) and not Path(source).exists():
+                raise ConfigurationFailed(
+                    f"There is no file or folder '{source}' to take knowledge from "
+                    f"(looked in {Path.cwd()}).",
+                    hint="Correct knowledge.sources in copilot.yml, or the argument sources.",
+                )
+        self._check_vector_database()
+        if self.settings.graph_options:
+            _ = self._graph_options
+        if self._policy is not None:
+            _ = self.policy  # which is read now, and says what is wrong with it
+        if isinstance(self._embedder, str):
+            kind = self._embedder.partition(":")[0].strip()
+            table = Registry("copilot_runtime.embedders", _embeddings().EMBEDDERS)
+            if kind not in table:
+                raise UnknownName("embedder", kind, table)
+
+    def _check_vector_database(self) -> None:
+        url = self.settings.vector_database
+        if url and url.partition(":")[0] not in ("postgresql", "postgres"):
+            raise ConfigurationFailed(
+                "knowledge.vector_database is no address of PostgreSQL.",
+                hint="It looks like postgresql://user:password@host/database.",
+            )
+        if url and self.settings.vector_engine != "exact":
+            raise ConfigurationFailed(
+                f"Vectors in a database are not searched by {self.settings.vector_engine}.",
+                hint="Leave knowledge.vector_engine out: the database has indexes of its own.",
+            )
+
+
+def _check_sources(sources: object) -> Sequence[str | Path]:
+    if isinstance(sources, str | Path):
+        raise ConfigurationFailed(
+            "sources is one path, and not a list.", hint=f"Write sources=[{str(sources)!r}]."
+        )
+    return cast("Sequence[str | Path]", sources)
+
+
+def _check_actor(actor: object) -> None:
+    if not isinstance(actor, Actor):
+        raise Misuse(
+            f"actor is {shorten(repr(actor), 80)}, and not an Actor.",
+            hint="Write actor=build_actor(user), of copilot_runtime.knowledge.",
+        )
+
+
+def _embeddings() -> Any:
+    """Return the package of embedders: it is beside this one, so it is looked up by its name."""
+    return import_module("copilot_runtime.adapters.embeddings")

@@ -1,0 +1,273 @@
+"""The memories of all conversations, and what a model reads of one."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from copilot_runtime.base.errors import Misuse, NotFound
+from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_object
+from copilot_runtime.extensions.knowledge.access import FULL_ACCESS, Access, require, select
+from copilot_runtime.extensions.knowledge.identifiers import (
+    Identifier,
+    parse_identifier,
+    strip_namespace,
+)
+from copilot_runtime.extensions.knowledge.memory.index import PREFIX, MemoryIndex
+from copilot_runtime.extensions.knowledge.memory.optimization import load_optimization
+from copilot_runtime.extensions.knowledge.memory.window import TOOL, Allocation, Window, find_rules
+from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
+from copilot_runtime.extensions.knowledge.tokens import count_json_tokens, cut_text
+from copilot_runtime.extensions.storage import Storage
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.genai import start_memory_span
+from copilot_runtime.telemetry.span import Span, find_current_span, trace_block
+
+MAX_OPEN = 1000
+"""So many memories stay open; of more, those that were not used for longest are closed."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a model is given of a conversation."""
+
+    messages: Sequence[Resource]
+    """Instructions of the agent, context, conversation: trimmed where the window says so."""
+    tools: Sequence[JsonObject]
+    """As the OpenAI API has them."""
+    window: Window
+    max_tokens: int
+    """How many tokens are left for the answer at least."""
+
+
+class Memories:
+    """What belongs to each conversation: a `MemoryIndex` by the URI of the conversation.
+
+    A memory belongs to whom its conversation belongs to: `access` is asked for the URI of the
+    conversation, and for each resource that a window shows. The default is for the system itself.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        resources: ResourceIndex | None = None,
+        *,
+        rules: str = "newest",
+        allocation: Allocation | None = None,
+        max_tokens: int = 4096,
+    ) -> None:
+        if max_tokens <= 0:
+            raise Misuse("config.max_tokens is required and must be positive")
+        self.allocation = allocation or Allocation()
+        self.max_tokens = max_tokens
+        """How many tokens of a model's budget are for its answer."""
+        self.resources = resources or ResourceIndex(storage)
+        self._storage = storage
+        self._rules = find_rules(rules)
+        self._counts_tools = rules == "newest"
+        self._open: dict[str, MemoryIndex] = {}
+
+    async def append(
+        self,
+        conversation: Identifier | str,
+        *identifiers: Identifier,
+        access: Access = FULL_ACCESS,
+    ) -> None:
+        """Add to a memory. What is there already keeps its place."""
+        memory = await self._find(conversation, access)
+        with self._trace(semconv.UPSERT_MEMORY, memory) as span:
+            span.set_attributes({semconv.MEMORY_RECORD_COUNT: len(identifiers)})
+            if len(identifiers) == 1:
+                span.set_attributes({semconv.MEMORY_RECORD_ID: identifiers[0].name})
+            await memory.append(*identifiers)
+
+    async def read(
+        self, conversation: Identifier | str, *, access: Access = FULL_ACCESS
+    ) -> list[Identifier]:
+        """Return what is in a memory, the oldest first, as far as it may be read."""
+        memory = await self._find(conversation, access)
+        with self._trace(semconv.SEARCH_MEMORY, memory) as span:
+            found = await select(access, (await memory.load()).values())
+            span.set_attributes({semconv.MEMORY_RECORD_COUNT: len(found)})
+        return found
+
+    async def window(
+        self,
+        conversation: Identifier | str,
+        budget: int,
+        allocation: Allocation | None = None,
+        *,
+        access: Access = FULL_ACCESS,
+    ) -> Window:
+        """Return what of a memory fits into so many tokens."""
+        identifiers = await self.read(conversation, access=access)
+        optimization = await load_optimization(self.resources, conversation)
+        identifiers = optimization.apply(identifiers)
+        if self._counts_tools:
+            identifiers = await self._count_tools(identifiers, access)
+        return self._rules.select(identifiers, budget, allocation or self.allocation)
+
+    async def prompt(
+        self,
+        conversation: Identifier | str,
+        budget: int,
+        max_tokens: int | None = None,
+        *,
+        access: Access = FULL_ACCESS,
+    ) -> Prompt:
+        """Return what a model of this budget is given of a conversation.
+
+        That are the instructions and tools of the agent whose URI is the field `agent_id` of the
+        conversation, and what of its memory fits beside them and an answer of `max_tokens`.
+        Raises `NotFound` if there is no such conversation or agent.
+        """
+        max_tokens = self.max_tokens if max_tokens is None else max_tokens
+        if max_tokens <= 0:
+            raise Misuse("maxTokens is required and must be positive")
+        agent = await self._find_agent(strip_namespace(str(conversation)), access)
+        tools = await self._find_tools(agent, access)
+        cost = (agent.id.tokens or 0) + sum(self._count(tool) for tool in tools)
+        window = await self.window(conversation, max(0, budget - cost - max_tokens), access=access)
+        chosen = {tool.id.name for tool in tools}
+        others = [it for it in window.tools if it.name not in chosen]
+        tools += await self.resources.get_visible(others, access)
+        system = replace(agent, role="system")
+        messages = [system, *await self._read_content(window, access)]
+        return Prompt(messages, [*map(encode_tool, tools)], window, max_tokens)
+
+    async def conversations(self, *, access: Access = FULL_ACCESS) -> list[str]:
+        """Return the URIs of the conversations that have a memory and may be listed."""
+        return await select(access, await self._find_conversations(PREFIX))
+
+    async def forget(
+        self, conversation: Identifier | str, *, access: Access = FULL_ACCESS
+    ) -> list[str]:
+        """Remove a memory and those of conversations below it. Returns the URIs of these."""
+        memory = await self._find(conversation, access)
+        below = await self._find_conversations(f"{PREFIX}{memory.uri}/")
+        uris = [*dict.fromkeys([memory.uri, *below])]
+        await require(access, below)
+        with self._trace(semconv.DELETE_MEMORY_STORE, memory):
+            gone = [one for one in uris if await self._open_index(one).delete()]
+        for one in uris:
+            if not self._open_index(one).is_pending:
+                del self._open[one]
+        return gone
+
+    async def aclose(self) -> None:
+        """Write what is not written yet."""
+        while self._open:
+            _, memory = self._open.popitem()
+            await memory.aclose()
+
+    def _trace(self, operation: str, memory: MemoryIndex) -> AbstractContextManager[Span]:
+        own_name = memory.uri.rpartition("/")[2]  # whose it is stands before that
+        return trace_block(start_memory_span(find_current_span(), operation, own_name))
+
+    async def _find(self, conversation: Identifier | str, access: Access) -> MemoryIndex:
+        """Return the memory of a conversation. Raises `AccessDenied`, and `Misuse` for no URI."""
+        uri = strip_namespace(str(conversation))
+        await require(access, [uri])
+        return self._open_index(uri)
+
+    async def _find_conversations(self, prefix: str) -> list[str]:
+        """Return whose memories begin with a key, also of those that are not written yet."""
+        keys = {*await self._storage.find_by_prefix(prefix)}
+        keys |= {
+            memory.key
+            for memory in self._open.values()
+            if memory.is_pending and memory.key.startswith(prefix)
+        }
+        return [key.removeprefix(PREFIX).removesuffix(".jsonl") for key in sorted(keys)]
+
+    def _open_index(self, uri: str) -> MemoryIndex:
+        """Return the memory of a conversation, read or not. Raises `Misuse` for what is no URI."""
+        memory = self._open.pop(uri, None) or MemoryIndex(self._storage, parse_identifier(uri))
+        if len(self._open) >= MAX_OPEN:
+            self._close_oldest()
+        self._open[uri] = memory  # the last one used is the last one closed
+        return memory
+
+    def _close_oldest(self) -> None:
+        """Let go of a memory of which all is written; it is read again when it is used again."""
+        for uri, memory in self._open.items():
+            if not memory.is_pending:
+                del self._open[uri]
+                break
+
+    async def _find_agent(self, conversation: str, access: Access) -> Resource:
+        uri = ""
+        for found in await self.resources.get([conversation], access=access):
+            uri = str(found.fields.get("agent_id") or found.fields.get("assistant_id") or "")
+            for agent in await self.resources.get([uri] if uri else [], access=access):
+                return agent
+            raise NotFound(
+                f"Agent not found: {uri}",
+                hint=f"Put it, or correct the field agent_id of {conversation}.",
+            )
+        raise NotFound(f"Conversation not found: {conversation}")
+
+    async def _find_tools(self, agent: Resource, access: Access) -> list[Resource]:
+        names = [name for name in as_list(agent.fields.get("tools")) if isinstance(name, str)]
+        tools = await self.resources.get([Identifier(TOOL, name) for name in names], access=access)
+        if unknown := {*names} - {tool.id.name for tool in tools}:
+            logger.warning(
+                "The agent %s names tools that there are not: %s.",
+                agent.uri,
+                ", ".join(sorted(unknown)),
+            )
+        return tools
+
+    async def _count_tools(
+        self, identifiers: Sequence[Identifier], access: Access
+    ) -> list[Identifier]:
+        """Give those tools the tokens of their schemas which have been appended without."""
+        without = [it for it in identifiers if it.type == TOOL and not it.tokens]
+        if not without:
+            return [*identifiers]
+        tools = await self.resources.get_visible(without, access)
+        tokens = {tool.uri: self._count(tool) for tool in tools}
+        return [
+            replace(it, tokens=tokens.get(str(it), it.tokens)) if it.type == TOOL else it
+            for it in identifiers
+        ]
+
+    def _count(self, tool: Resource) -> int:
+        """Return how many tokens a tool costs: nothing by older rules, which see its content."""
+        tokens = tool.id.tokens or 0
+        return tokens or count_tool_tokens(tool) if self._counts_tools else tokens
+
+    async def _read_content(self, window: Window, access: Access) -> list[Resource]:
+        """Return the resources of a window in its order, trimmed as it says."""
+        identifiers = [*window.context, *window.conversation]
+        resources = await self.resources.get_visible(identifiers, access)
+        tokens = {str(it): it.tokens or 0 for it in identifiers if str(it) in window.trimmed}
+        return [cut_resource(it, tokens[it.uri]) if it.uri in tokens else it for it in resources]
+
+
+def count_tool_tokens(tool: Resource) -> int:
+    """Return how many tokens a model reads of a tool: its name, description and parameters."""
+    return count_json_tokens(describe_tool(tool.id.name, tool.content, tool.fields))
+
+
+def describe_tool(name: str, content: str, fields: Mapping[str, object]) -> JsonObject:
+    """Return what a model reads of a tool."""
+    parameters = as_object(fields.get("parameters"))
+    return {
+        "name": name,
+        "description": fields.get("description") or content,
+        "parameters": {"type": "object", "properties": {}, **parameters},
+    }
+
+
+def encode_tool(tool: Resource) -> JsonObject:
+    """Return a tool as the OpenAI API has it."""
+    return {"type": "function", "function": describe_tool(tool.id.name, tool.content, tool.fields)}
+
+
+def cut_resource(resource: Resource, tokens: int) -> Resource:
+    """Return the beginning of a resource that has at most about so many tokens."""
+    content = cut_text(resource.content, tokens)
+    return replace(resource, content=content, id=replace(resource.id, tokens=tokens))

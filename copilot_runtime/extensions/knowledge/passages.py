@@ -1,0 +1,130 @@
+"""What models and people read of a resource: its text, its title, and a link to it."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from copilot_runtime.api.retrieval import Passage
+from copilot_runtime.base.jsonvalue import as_count, get_object, get_text
+from copilot_runtime.extensions.knowledge.identifiers import Identifier, hash_values
+from copilot_runtime.extensions.knowledge.tokens import count_tokens, cut_text
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.knowledge.resources import Resource
+
+_LEAST_TOKENS = 40
+"""A shorter piece of a text says nothing."""
+
+_NAMELESS = re.compile(r'"(urn:skolem:[^"\s]+)"')
+_MOST_PARTS = 20
+_LINKS = {
+    "jsonld": re.compile(r'"@id"\s*:\s*"([^"\\]+)"'),
+    "turtle": re.compile(r"<([^<>\s]+)>"),
+    "nquads": re.compile(r"<([^<>\s]+)>"),
+}
+_MOST_LINKS = 100
+
+_LONGEST_TITLE = 120
+_BELOW = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
+"""Stands between a heading and the one above it."""
+
+
+def build_passage(
+    resource: "Resource",
+    link: str = "",
+    score: float | None = None,
+    parts: Sequence["Resource"] = (),
+    names: Mapping[str, str] | None = None,
+) -> Passage:
+    """Return what is read of a resource, with the texts of its parts below its own.
+
+    `link` is the address below which resources are, and `names` what things are called to which it
+    refers, by their IRIs.
+    """
+    text = render_resource(resource, names)
+    return Passage(
+        id=resource.uri,
+        title=_find_title(resource, text),
+        text="\n".join([text, *(render_resource(part, names) for part in parts)]),
+        url=f"{link}{quote(resource.uri, safe='')}" if link else "",
+        score=score,
+    )
+
+
+def find_links(resource: "Resource") -> dict[str, str]:
+    """Return the IRIs of the things that a resource refers to, by the URIs they are stored at."""
+    if resource.format not in _LINKS:
+        return {}
+    own = {*resource.id.subjects}
+    iris = dict.fromkeys(_LINKS[resource.format].findall(resource.content))
+    links = islice((iri for iri in iris if iri not in own), _MOST_LINKS)
+    return {str(Identifier(resource.id.type, hash_values(iri))): iri for iri in links}
+
+
+def find_parts(resource: "Resource") -> list[str]:
+    """Return the URIs of parts that have no name of their own, such as the answer to a question."""
+    if resource.format != "jsonld":
+        return []
+    iris = dict.fromkeys(_NAMELESS.findall(resource.content))
+    own = {*resource.id.subjects}
+    uris = (str(Identifier(resource.id.type, hash_values(iri))) for iri in iris if iri not in own)
+    return [*islice(uris, _MOST_PARTS)]
+
+
+def cut_passages(passages: Sequence[Passage], max_tokens: int) -> list[Passage]:
+    """Return the first passages of so many tokens in all, the last of them cut; 0 for all."""
+    if max_tokens <= 0:
+        return [*passages]
+    cut: list[Passage] = []
+    left = max_tokens
+    for passage in passages:
+        if cut and left < _LEAST_TOKENS:
+            break
+        text = cut_text(passage.text, left)
+        left -= count_tokens(text)
+        cut.append(replace(passage, text=text))
+    return cut
+
+
+def render_resource(resource: "Resource", names: Mapping[str, str] | None = None) -> str:
+    """Return the text of a resource; one of triples has a line for each property.
+
+    Things are called by the `names` of their IRIs, as far as there are some.
+    A piece of a document has the title of that and the headings above it in the first line: they
+    may be the question that it answers.
+    """
+    if resource.format == "text":
+        return "\n".join(filter(None, [_find_headings(resource), resource.content]))
+    from copilot_runtime.extensions.knowledge.vectors.text import render_text  # brings numpy along
+
+    return render_text(resource.content, resource.format, names)
+
+
+def _find_headings(resource: "Resource") -> str:
+    """Return the title of a text and the headings above it, from the outermost one."""
+    if not resource.content.strip():
+        return ""
+    title = get_text(resource.fields, "title")
+    above = get_text(get_object(resource.fields, "place"), "heading").split(_BELOW)
+    if title.startswith(above[0]):  # as in "News - Acme", which is above "News"
+        del above[0]
+    return _BELOW.join(text[:_LONGEST_TITLE] for text in (title, *above) if text)
+
+
+def _find_title(resource: "Resource", text: str) -> str:
+    """Return what a person calls a resource: its own name, or that of its page and where it is."""
+    title = get_text(resource.fields, "title")
+    if not title and resource.format != "text":  # a thing without a name: what it is, and where
+        file = get_text(resource.fields, "source").rpartition("/")[2]
+        kind = text.partition("\n")[0]
+        title = ", ".join(filter(None, [kind if ":" not in kind else "", file]))
+    place = get_object(resource.fields, "place")
+    heading = get_text(place, "heading").rpartition(_BELOW)[2]
+    page = as_count(place.get("page"))
+    parts = [title or resource.id.name, heading if heading != title else ""]
+    if page is not None:
+        parts.append(f"page {page}")
+    return ", ".join(filter(None, parts))[:_LONGEST_TITLE]

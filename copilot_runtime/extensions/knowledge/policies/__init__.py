@@ -1,0 +1,36 @@
+"""Who may do what with which resource: rules, whose resources are, and engines of others."""
+
+from copilot_runtime.extensions.knowledge.access import AccessDenied, Actor
+from copilot_runtime.extensions.knowledge.policies.file import POLICIES, PolicyFile, load_policy
+from copilot_runtime.extensions.knowledge.policies.native import OWNERS_ONLY
+from copilot_runtime.extensions.knowledge.policies.ownership import (
+    build_actor,
+    conversation_identifier,
+    find_owner,
+    narrow_access,
+    user_identifier,
+)
+from copilot_runtime.extensions.knowledge.policies.policy import (
+    ALLOW_ALL,
+    Decision,
+    Explanation,
+    Policy,
+)
+
+__all__ = [
+    "ALLOW_ALL",
+    "OWNERS_ONLY",
+    "POLICIES",
+    "AccessDenied",
+    "Actor",
+    "Decision",
+    "Explanation",
+    "Policy",
+    "PolicyFile",
+    "build_actor",
+    "conversation_identifier",
+    "find_owner",
+    "load_policy",
+    "narrow_access",
+    "user_identifier",
+]

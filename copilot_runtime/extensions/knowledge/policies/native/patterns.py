@@ -1,0 +1,184 @@
+"""Patterns of URIs: how they are written, what they match, and one regex for many of them.
+
+    common.Message.m1           exactly this resource
+    common.Message.*            `*` is any run of characters but a slash
+    common.Folder.hr/*          what is right below the folder
+    common.Folder.hr/**         the folder and all that is below it; `**` can only be the last part
+    **                          everything
+    common.User.{user}/**       `{user}`, `{agent}` and `{group}` are those of the actor
+
+What belongs to a person is given away by name only: a pattern of a rule that allows has to begin
+with `common.User.` or `common.Conversation.` to match what these belong to (`spare_owned`).
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+from copilot_runtime.extensions.knowledge.identifiers import escape_name, strip_namespace
+from copilot_runtime.extensions.knowledge.policies.ownership import CONVERSATION, USER
+
+VARIABLES = ("user", "agent", "group")
+
+NOTHING = "(?!)"
+"""The regex that matches no text."""
+
+_VARIABLE = re.compile(r"\{(\w*)\}")
+_PART = "[^/.][^/]*+"
+_REST = f"(?:/{_PART})*+"
+_OWNED = (f"{USER}.", f"{CONVERSATION}.")
+_NOT_OWNED = f"(?!{'|'.join(map(re.escape, _OWNED))})"
+
+_DEEPEST = 40
+"""How many groups a regex has inside each other at most: `re` recurses into them."""
+
+Values = Mapping[str, Sequence[str]]
+"""What the variables of a pattern stand for. One that stands for nothing matches nothing."""
+
+Tokens = tuple[str, ...]
+"""Regexes that match one after the other: single characters, and wildcards."""
+
+
+@dataclass(frozen=True)
+class UriPattern:
+    """Matches URIs of resources; see the head of this file."""
+
+    text: str
+
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """What stands between the slashes."""
+        return tuple(strip_namespace(self.text).split("/"))
+
+    @cached_property
+    def variables(self) -> Sequence[str]:
+        """The names that it has in braces."""
+        return sorted({*_VARIABLE.findall(self.text)})
+
+    @property
+    def names_owned(self) -> bool:
+        """Whether it is about what belongs to people, and not by a wildcard."""
+        return self.parts[0].startswith(_OWNED)
+
+    def find_problem(self) -> str:
+        """Return why it can match no resource, or nothing."""
+        *before, last = self.parts
+        if any("**" in part for part in before) or ("**" in last and last != "**"):
+            return "`**` can only be the last part: for a type of resource anywhere, use `types`"
+        if unknown := [name for name in self.variables if name not in VARIABLES]:
+            names = ", ".join(f"{{{name}}}" for name in VARIABLES)
+            return f"there is no {{{unknown[0]}}}: the variables are {names}"
+        return next(filter(None, map(_find_problem, self.parts)), "")
+
+    def expand(self, values: Values, *, spare_owned: bool) -> Iterator[Tokens]:
+        """Yield what to look for, with each choice of values for the variables.
+
+        With `spare_owned`, a wildcard does not reach what belongs to a person.
+        """
+        guard = spare_owned and not self.names_owned
+        for choice in product(*(values.get(name, ()) for name in self.variables)):
+            chosen = dict(zip(self.variables, choice, strict=True))
+            yield (*([_NOT_OWNED] if guard else []), *_tokens(self.parts, chosen))
+
+    def covers(self, other: "UriPattern") -> bool:
+        """Return whether it is sure to match all that another one matches."""
+        for position, part in enumerate(self.parts):
+            if part == "**":
+                return True
+            if position >= len(other.parts) or other.parts[position] == "**":
+                return False
+            if not _covers_part(part, other.parts[position]):
+                return False
+        return len(self.parts) == len(other.parts)
+
+
+ANY_URI = UriPattern("**")
+
+
+def tokens_below(uri: str) -> Tokens:
+    """Return what matches a resource and all that is below it."""
+    return (*map(re.escape, uri), _REST)
+
+
+def build_regex(sequences: Iterable[Tokens]) -> str:
+    """Return a regex for any of the sequences of tokens."""
+    ordered = sorted({*sequences})
+    return _join(ordered, 0) if ordered else NOTHING
+
+
+def matches_glob(glob: str, text: str) -> bool:
+    """Return whether a text is as another one with stars says."""
+    return re.fullmatch("".join(_glob(glob, {}, ".")), text, re.DOTALL) is not None
+
+
+def build_type_regex(types: Iterable[str]) -> str:
+    """Return a regex that looks ahead whether the resource at the end of a URI has a type."""
+    names = "|".join("".join(_glob(type_, {}, "[^/.]")) for type_ in types)
+    return rf"(?=(?>(?:.*/)?)(?:{names})\.[^/]*\Z)"
+
+
+def _find_problem(part: str) -> str:
+    """Return why a part of a pattern can be no part of a URI."""
+    plain = _VARIABLE.sub("x", part)
+    if not plain or plain.startswith("."):
+        return "a part between slashes is empty or begins with a dot"
+    if "*" not in plain and plain.count(".") < 2:
+        example = f"{plain}.*" if plain.count(".") == 1 else "common.Message.*"
+        return f"{part!r} names no resource: a part is type.name, such as {example}"
+    return ""
+
+
+def _tokens(parts: Sequence[str], values: Mapping[str, str]) -> Iterator[str]:
+    for position, part in enumerate(parts):
+        if part == "**":
+            yield _REST if position else _PART + _REST
+            continue
+        if position:
+            yield "/"
+        yield from [_PART] if part == "*" else _glob(part, values, "[^/]")
+
+
+def _glob(text: str, values: Mapping[str, str], character: str) -> Iterator[str]:
+    """Yield regexes for a text with stars; like those of `fnmatch`, they never go back."""
+    first, *rest = (_substitute(piece, values) for piece in text.split("*"))
+    yield from map(re.escape, first)
+    for piece in rest[:-1]:
+        yield f"(?>{character}*?{re.escape(piece)})"
+    if rest:
+        yield f"{character}*{re.escape(rest[-1])}"
+
+
+def _substitute(text: str, values: Mapping[str, str]) -> str:
+    return _VARIABLE.sub(lambda found: escape_name(values[found[1]]), text) if values else text
+
+
+def _join(sequences: Sequence[Tokens], depth: int) -> str:
+    """Return a regex for any of the sorted sequences, which reads their common beginnings once."""
+    if len(sequences) == 1:
+        return "".join(sequences[0])
+    if depth >= _DEEPEST:
+        return f"(?:{'|'.join(map(''.join, sequences))})"
+    length = _count_common(sequences[0], sequences[-1])
+    branches: dict[Tokens, list[Tokens]] = {}
+    for sequence in sequences:
+        branches.setdefault(sequence[length : length + 1], []).append(sequence[length:])
+    choice = "|".join(_join(branch, depth + 1) for branch in branches.values())
+    return f"{''.join(sequences[0][:length])}(?:{choice})"
+
+
+def _count_common(first: Tokens, last: Tokens) -> int:
+    """Return how many tokens two sequences have in common at their beginnings."""
+    pairs = zip(first, last, strict=False)
+    same = next((position for position, (a, b) in enumerate(pairs) if a != b), None)
+    return min(len(first), len(last)) if same is None else same
+
+
+def _covers_part(wide: str, narrow: str) -> bool:
+    if wide in ("*", narrow):
+        return True
+    if "*" not in narrow:
+        return re.fullmatch("".join(_glob(wide, {}, "[^/]")), narrow) is not None
+    head, star, tail = wide.partition("*")
+    return bool(star) and not tail and narrow.partition("*")[0].startswith(head)

@@ -1,0 +1,93 @@
+"""IRIs and literals as annotations write them, as terms of RDF."""
+
+import re
+from urllib.parse import urljoin
+
+from pyoxigraph import Literal, NamedNode
+
+from copilot_runtime.extensions.knowledge.namespaces import SCHEMA, XSD
+
+_MOST_CHARACTERS = 8192
+"""A longer IRI is a picture, or an attack."""
+_OLD_SCHEMA = re.compile(r"https?://(?:www\.)?schema\.org(?:/|$)", re.IGNORECASE)
+_ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+_FORBIDDEN = re.compile(r'[\x00-\x20<>"{}|\\^`\x7f]')
+_CODE = re.compile(r"\s*(?:javascript|vbscript):", re.IGNORECASE)
+_LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*")
+
+_ZONE = r"(?:Z|[+-]\d\d:\d\d)?"
+_DATE = r"-?\d{4,}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+_TIME = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?"
+_TIMES = [
+    (re.compile(pattern, re.ASCII), NamedNode(XSD + name))
+    for name, pattern in {
+        "date": _DATE + _ZONE,
+        "dateTime": f"{_DATE}T{_TIME}{_ZONE}",
+        "time": _TIME + _ZONE,
+        "gYearMonth": r"-?\d{4,}-(?:0[1-9]|1[0-2])" + _ZONE,
+        "gYear": r"-?\d{4,}" + _ZONE,
+        "duration": (
+            r"-?P(?=.)(?:\d+Y)?(?:\d+M)?(?:\d+D)?"
+            r"(?:T(?=.)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)?"
+        ),
+    }.items()
+]
+_NUMBERS = [
+    (re.compile(pattern, re.ASCII), NamedNode(XSD + name))
+    for name, pattern in {
+        "integer": r"-?\d+",
+        "double": r"-?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?",
+    }.items()
+]
+
+
+def make_iri(reference: str, base: str = "") -> NamedNode | None:
+    """Return the IRI that a reference means on a page; None for what is none, or runs code.
+
+    Addresses of schema.org get the one form of it that counts, with https.
+    """
+    reference = reference.strip()
+    if len(reference) > _MOST_CHARACTERS or _CODE.match(reference):
+        return None
+    try:
+        # joining is slow, and does nothing to most absolute addresses
+        joined = base and (not is_absolute(reference) or "/." in reference)
+        iri = urljoin(base, reference) if joined else reference
+        if _FORBIDDEN.search(iri):
+            iri = _FORBIDDEN.sub(lambda match: f"%{ord(match[0]):02X}", iri)
+        return NamedNode(normalize_schema(iri)) if is_absolute(iri) else None
+    except ValueError:
+        return None
+
+
+def is_absolute(reference: str) -> bool:
+    """Return whether a reference begins with a scheme."""
+    return _ABSOLUTE.match(reference) is not None
+
+
+def normalize_schema(iri: str) -> str:
+    """Return an IRI of schema.org in its one form: with https, and without www."""
+    return _OLD_SCHEMA.sub(SCHEMA, iri, count=1) if _OLD_SCHEMA.match(iri) else iri
+
+
+def make_text(value: str, language: str = "") -> Literal:
+    """Return a text in a language; what is no tag of a language is ignored."""
+    if language and _LANGUAGE.fullmatch(tag := language.strip().replace("_", "-")):
+        return Literal(value, language=tag)
+    return Literal(value)
+
+
+def make_number(value: str) -> Literal:
+    """Return a number, or the text if it is none."""
+    return _match_datatype(value, _NUMBERS)
+
+
+def make_time(value: str) -> Literal:
+    """Return a date, a time, both, a year, a month of a year or a duration, or else the text."""
+    return _match_datatype(value, _TIMES)
+
+
+def _match_datatype(value: str, kinds: list[tuple[re.Pattern[str], NamedNode]]) -> Literal:
+    value = value.strip()
+    datatype = next((datatype for pattern, datatype in kinds if pattern.fullmatch(value)), None)
+    return Literal(value, datatype=datatype) if datatype else Literal(value)

@@ -1,0 +1,173 @@
+"""Finds passages for the last question of a conversation."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import zip_longest
+from math import log
+from typing import TYPE_CHECKING
+
+from copilot_runtime.api.messages import Message, TextMessage
+from copilot_runtime.api.retrieval import Passage
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.extensions.knowledge.access import Actor
+from copilot_runtime.extensions.knowledge.passages import cut_passages
+from copilot_runtime.extensions.knowledge.policies import build_actor
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.knowledge.knowledge import Knowledge
+
+_LONGEST_QUERY = 2000
+"""Characters: what a person pastes below a question says little about what is asked."""
+
+_POOL = 4
+"""For each passage, how many are looked at."""
+
+_WORDS_SHARE = 0.3
+"""What a passage gains that has all words of the question, beside its likeness of at most 1."""
+
+_LEAST_SHARE = 0.6
+"""Of the best score: what is less like the question than this only distracts from the best."""
+
+_WORD = re.compile(r"\w+")
+_ENDING = re.compile(r"(?:ing|ed|es|s)$")
+
+_FEW_WORDS = 6
+_REFERENCE = re.compile(
+    r"\b(?:it|its|they|them|their|he|him|his|she|her|this|that|these|those|there|then|one|ones|"
+    r"same|former|latter|else|more|also)\b",
+    re.IGNORECASE,
+)
+"""Words of a question that mean something said before."""
+
+
+class KnowledgeRetriever:
+    """Searches as the caller of the run, for `limit` passages of `max_tokens` in all.
+
+    Each is as like the question as `threshold`, at least.
+    """
+
+    source = "knowledge"
+    """What spans call it."""
+
+    def __init__(
+        self,
+        knowledge: "Knowledge",
+        *,
+        limit: int = 5,
+        max_tokens: int = 2000,
+        threshold: float | None = None,
+    ) -> None:
+        self._knowledge = knowledge
+        self.limit = limit
+        self._max_tokens = max_tokens
+        self._threshold = threshold
+
+    async def retrieve(self, run: RunInput) -> Sequence[Passage]:
+        """Return what the caller may read and fits the last question. Raises what a search does."""
+        queries = find_queries(run.messages)
+        if not queries:
+            return ()
+        return await search_passages(
+            self._knowledge,
+            queries,
+            build_actor(run.user, run.thread_id, agent=run.agent_name),
+            limit=self.limit,
+            max_tokens=self._max_tokens,
+            threshold=self._threshold,
+        )
+
+
+async def search_passages(
+    knowledge: "Knowledge",
+    queries: Sequence[str],
+    actor: Actor,
+    *,
+    limit: int,
+    max_tokens: int,
+    threshold: float | None = None,
+) -> list[Passage]:
+    """Return what answers any of some questions best: nothing twice, and so many tokens in all."""
+
+    async def search(query: str) -> list[Passage]:
+        found = await knowledge.search(query, actor=actor, limit=_POOL * limit, threshold=threshold)
+        return rank_passages([query], found)
+
+    rankings = await asyncio.gather(*map(search, queries))
+    ranked = drop_repetitions(merge_rankings(rankings))
+    return cut_passages(ranked[:limit], max_tokens)
+
+
+def rank_passages(queries: Sequence[str], passages: Sequence[Passage]) -> list[Passage]:
+    """Return passages with the best first: by their likeness, and by the words of the question.
+
+    Vectors of long texts are alike in what the texts are about, and blur names and numbers. So a
+    word counts the more, the fewer of the passages have it. What is far worse than the best is left
+    out.
+    """
+    words = _read_words(" ".join(queries))
+    texts = [_read_words(f"{passage.title} {passage.text}") for passage in passages]
+    counts = Counter(word for text in texts for word in words & text)
+    weights = {word: log(1 + len(texts) / count) for word, count in counts.items()}
+    most = sum(weights.values()) or 1.0
+    scores = [
+        (passage.score or 0) + _WORDS_SHARE * sum(weights[word] for word in words & text) / most
+        for passage, text in zip(passages, texts, strict=True)
+    ]
+    least = _LEAST_SHARE * max(scores, default=0)
+    ranked = sorted(zip(scores, passages, strict=True), key=lambda row: -row[0])
+    return [passage for score, passage in ranked if score >= least]
+
+
+def merge_rankings(rankings: Sequence[Sequence[Passage]]) -> list[Passage]:
+    """Return the best of each ranking, then the second of each, and so on, none of them twice.
+
+    Of the best, the one that is most like its question comes first. What is found with the question
+    before is often more like that than the answer is like the last one alone, and must not crowd
+    it out.
+    """
+    ordered = sorted(filter(None, rankings), key=lambda ranking: -(ranking[0].score or 0))
+    merged: dict[str, Passage] = {}
+    for row in zip_longest(*ordered):
+        for passage in filter(None, row):
+            merged.setdefault(passage.id, passage)
+    return [*merged.values()]
+
+
+def drop_repetitions(passages: Sequence[Passage]) -> list[Passage]:
+    """Return passages without those whose text another one has as well, such as its part."""
+    return [
+        passage
+        for number, passage in enumerate(passages)
+        if not any(
+            passage.text in other.text and (len(other.text) > len(passage.text) or before < number)
+            for before, other in enumerate(passages)
+            if before != number
+        )
+    ]
+
+
+def find_queries(messages: Sequence[Message]) -> list[str]:
+    """Return what to search for: the last question, and with the one before if it refers to it."""
+    questions = [
+        message.content.strip()[:_LONGEST_QUERY]
+        for message in messages
+        if isinstance(message, TextMessage) and message.role == "user" and message.content.strip()
+    ]
+    if not questions:
+        return []
+    last, before = questions[-1], questions[-2:-1]
+    if not before or not _refers_back(last):
+        return [last]
+    return [last, f"{before[0]}\n{last}"]
+
+
+def _read_words(text: str) -> set[str]:
+    """Return the words of a text without the endings that plurals and verbs have in English."""
+    words = (word.lower() for word in _WORD.findall(text) if len(word) > 1)
+    return {_ENDING.sub("", word) if len(word) > 4 else word for word in words}
+
+
+def _refers_back(question: str) -> bool:
+    return len(question.split()) <= _FEW_WORDS or _REFERENCE.search(question) is not None

@@ -1,0 +1,256 @@
+"""Brings the indexes up to date with the resources, and these with their sources."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from contextvars import Context
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal
+
+from copilot_runtime.base.concurrency import retrieve_exception
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.extensions.knowledge.spans import start_ingest_span, start_ingest_step_span
+from copilot_runtime.extensions.knowledge.update import UpdateReport
+from copilot_runtime.telemetry import Span, semconv, trace_block
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.knowledge.ingestion import IngestProgress, IngestReport
+    from copilot_runtime.extensions.knowledge.knowledge import Knowledge
+    from copilot_runtime.extensions.knowledge.vectors import EmbeddingReport
+
+Step = Literal["read", "store", "embed", "link"]
+StepProgress = Callable[[Step, int, int], None]
+"""Called with a step of an update, and how much of it is done, of how much."""
+
+State = Literal["closed", "updating", "ready", "incomplete", "failed"]
+"""Of what is incomplete, some cannot be found by meaning; why, is in the log."""
+
+_FIRST_UPDATE = 10.0
+"""Seconds from the start of the first update of all in which questions wait for its end."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeStatus:
+    """What is loaded, for operators."""
+
+    state: State
+    resources: int = 0
+    error: str = ""
+    """Why the last update failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeUpdate:
+    """What became of one update: of the sources, if there were any, and of both indexes."""
+
+    sources: "IngestReport | None"
+    vectors: "EmbeddingReport"
+    graph: Any
+
+
+class Updater:
+    """Updates a `Knowledge`, one time after the other, and in the background of a server."""
+
+    def __init__(self, knowledge: "Knowledge") -> None:
+        self._knowledge = knowledge
+        self._writing = asyncio.Lock()
+        self._background: _BackgroundUpdate | None = None
+        self._count = 0
+        self._gap = ""
+        """Why something cannot be found by its meaning."""
+
+    def status(self) -> KnowledgeStatus:
+        """Return what is loaded. Opens nothing."""
+        background = self._background
+        error = background.error if background else ""
+        state: State = "incomplete" if self._gap else "ready"
+        if background is None:
+            state = "closed"
+        elif background.is_running:
+            state = "updating"
+        elif error:
+            state = "failed"
+        return KnowledgeStatus(state=state, resources=self._count, error=error)
+
+    def start(self) -> None:
+        """Begin an update in the background, unless one goes on: of the sources and the indexes."""
+        if self._background is None or not self._background.is_running:
+            error = self._background.error if self._background else ""
+            self._background = _BackgroundUpdate(self, error)
+
+    async def update(
+        self, sources: Sequence[str | Path] | None, progress: StepProgress | None
+    ) -> KnowledgeUpdate:
+        """Take in sources, and bring both indexes up to date. One update waits for another."""
+        async with self._writing:
+            with trace_block(start_ingest_span(self._knowledge.telemetry)) as span:
+                update = await self._update(sources, progress)
+                if span.is_recording:
+                    _describe_update(span, update)
+                return update
+
+    async def _update(
+        self, sources: Sequence[str | Path] | None, progress: StepProgress | None
+    ) -> KnowledgeUpdate:
+        knowledge = self._knowledge
+        if not knowledge.resources.is_reconciled:  # with what other programs may have written
+            await knowledge.resources.reconcile()
+        report = None
+        if chosen := knowledge.sources if sources is None else [*sources]:
+            report = await knowledge.ingestion.run(chosen, _follow(progress), wait=True)
+        vectors = await self._update_vectors(progress)
+        self._gap = await self._find_gap(vectors)
+        with trace_block(start_ingest_step_span("link")) as span:
+            graph = await knowledge.graph.update(knowledge.resources, _step("link", progress))
+            _describe_step(span, graph)
+            self._report(graph)
+        await self.count()
+        return KnowledgeUpdate(sources=report, vectors=vectors, graph=graph)
+
+    async def embed(self, uris: Collection[str], progress: StepProgress | None) -> None:
+        """Embed some resources, or drop them, beside any update that goes on."""
+        report = await self._update_vectors(progress, only=uris)
+        self._gap = next(iter(report.failed.values()), self._gap)
+        await self.count()
+
+    async def _update_vectors(
+        self, progress: StepProgress | None, only: Collection[str] | None = None
+    ) -> "EmbeddingReport":
+        knowledge = self._knowledge
+        with trace_block(start_ingest_step_span("embed")) as span:
+            step = _step("embed", progress)
+            report = await knowledge.vectors.update(knowledge.resources, step, only=only)
+            _describe_step(span, report)
+            self._report(report)
+            return report
+
+    def _report(self, update: UpdateReport) -> None:
+        """Let other processes know of an update that has changed an index."""
+        if update.added or update.changed or update.removed:
+            self._knowledge.report_change()
+
+    async def update_all(self) -> None:
+        """Update what may have changed while no server ran."""
+        started = monotonic()
+        await self._knowledge.uploads.resume()
+        await self.update(None, None)
+        seconds = monotonic() - started
+        if self._gap:
+            logger.warning(
+                "Knowledge is incomplete: a search by meaning misses resources. %s", self._gap
+            )
+        else:
+            logger.info("Knowledge: %d resources, up to date after %.1f s", self._count, seconds)
+
+    async def count(self) -> int:
+        """Count the resources, for the status, and return how many there are."""
+        self._count = len(await self._knowledge.resources.versions())
+        return self._count
+
+    async def wait_for_first(self) -> None:
+        """Wait a while for the first update of all: nobody asks for nothing."""
+        if self._background is not None and self._background.is_running:
+            await self._background.wait_for_first()
+
+    async def aclose(self) -> None:
+        """End the update in the background."""
+        if self._background is not None:
+            await self._background.cancel()
+            self._background = None
+
+    async def _find_gap(self, vectors: "EmbeddingReport") -> str:
+        """Return why not everything can be found by its meaning, or nothing."""
+        from copilot_runtime.extensions.knowledge.vectors.update import describe_failure
+
+        if vectors.failed:
+            return next(iter(vectors.failed.values()))
+        try:
+            await self._knowledge.embedder.check_key()
+        except CopilotError as error:
+            return describe_failure(error)
+        return ""
+
+
+class _BackgroundUpdate:
+    """One update of everything; a failure is logged, and shown until the next one has worked."""
+
+    def __init__(self, updater: Updater, error: str) -> None:
+        self.error = error
+        """Why it failed, or the one before it while this one runs."""
+        self._updater = updater
+        self._began = monotonic()
+        self._counted = asyncio.Event()
+        """Set once it has found out whether there is anything yet."""
+        self._is_first = False
+        # it is nobody's: whoever asked first may be gone before it ends
+        self._task = asyncio.create_task(self._run(), name="update knowledge", context=Context())
+        self._task.add_done_callback(retrieve_exception)
+
+    @property
+    def is_running(self) -> bool:
+        return not self._task.done()
+
+    async def wait_for_first(self) -> None:
+        """Wait for its end, if there was nothing when it began, and it did so just now.
+
+        One that takes long answers from what it has done so far.
+        """
+        await self._counted.wait()
+        if self._is_first and (left := self._began + _FIRST_UPDATE - monotonic()) > 0:
+            await asyncio.wait((self._task,), timeout=left)
+
+    async def cancel(self) -> None:
+        self._task.cancel()
+        await asyncio.wait((self._task,))
+
+    async def _run(self) -> None:
+        try:
+            self._is_first = not await self._updater.count()
+            self._counted.set()
+            await self._updater.update_all()
+            self.error = ""
+        except Exception as error:
+            self.error = error.public if isinstance(error, CopilotError) else type(error).__name__
+            is_ours = isinstance(error, CopilotError)
+            logger.error("Knowledge is not up to date: %s", error, exc_info=not is_ours)
+        finally:
+            self._counted.set()
+
+
+def _describe_update(span: Span, update: KnowledgeUpdate) -> None:
+    """Set how much an update was about; the names of files stay out of it."""
+    failures, report = len(update.vectors.failed), update.sources
+    if report is not None:
+        failures += len(report.failed)
+        read = len(report.new) + len(report.changed) + report.unchanged
+        span.set_attributes(
+            {
+                semconv.INGEST_SOURCES: read + len(report.failed),
+                semconv.INGEST_CHANGES: report.resources + report.deleted,
+            }
+        )
+    span.set_attributes({semconv.INGEST_FAILURES: failures})
+
+
+def _describe_step(span: Span, report: UpdateReport) -> None:
+    span.set_attributes(
+        {
+            semconv.INGEST_CHANGES: report.added + report.changed + report.removed,
+            semconv.INGEST_FAILURES: len(report.failed),
+        }
+    )
+
+
+def _follow(progress: StepProgress | None) -> "Callable[[IngestProgress], None] | None":
+    if progress is None:
+        return None
+    return lambda at: progress(at.stage, at.done, at.total)
+
+
+def _step(step: Step, progress: StepProgress | None) -> Callable[[int, int], None] | None:
+    return None if progress is None else partial(progress, step)

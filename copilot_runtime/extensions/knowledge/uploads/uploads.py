@@ -1,0 +1,595 @@
+"""Store the files of people below their conversations, and take them in in the background.
+
+Below `common.User.ann/common.Conversation.t1/file.Upload.<hash>` are the pieces of a file, each a
+`common.Chunk.<number>`; its bytes are at `uploads/<uri>` in the storage. The resource of a file
+comes first, in the state `reading`: what ends half-way is completed by the next start, or
+forgotten if the bytes had not arrived.
+"""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
+
+from copilot_runtime.api.hooks import call as call_hook
+from copilot_runtime.base.concurrency import call, retrieve_exception
+from copilot_runtime.base.errors import CopilotError, Interrupted, LimitExceeded
+from copilot_runtime.base.jsonvalue import JsonValue, get_object, get_text
+from copilot_runtime.extensions.knowledge.access import Access, AccessDenied, Actor
+from copilot_runtime.extensions.knowledge.identifiers import Identifier, parse_identifier
+from copilot_runtime.extensions.knowledge.ingestion.documents import (
+    CSV,
+    HTML,
+    MARKDOWN,
+    PDF,
+    TEXT,
+    UnreadableDocument,
+    UnsupportedType,
+    detect_media_type,
+)
+from copilot_runtime.extensions.knowledge.policies.ownership import UPLOAD, find_owner, is_shortened
+from copilot_runtime.extensions.knowledge.resources import PREFIX, Resource, VersionConflict
+from copilot_runtime.extensions.knowledge.spans import (
+    describe_upload,
+    start_ingest_step_span,
+    start_upload_span,
+)
+from copilot_runtime.extensions.knowledge.uploads.attachments import (
+    describe_limit,
+    describe_size,
+    hash_bytes,
+)
+from copilot_runtime.extensions.knowledge.uploads.extraction import Extract, extract
+from copilot_runtime.extensions.knowledge.uploads.queue import FairQueue, TooManyFiles
+from copilot_runtime.extensions.storage import ObjectNotFound
+from copilot_runtime.telemetry import Span, find_current_span, trace_block
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.knowledge.knowledge import Knowledge
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Scan: TypeAlias = Callable[[bytes, str], "str | Awaitable[str | None] | None"]
+"""Called with a file and its name before anything of it is stored; returns why it is refused."""
+
+UploadState = Literal["reading", "searchable", "stored", "refused"]
+"""`stored` is what has no text, such as a picture."""
+
+CHUNK = "common.Chunk"
+
+_BYTES = "uploads/"
+"""Where the bytes of files are in a storage."""
+_WHOLE_TOKENS = 1500
+"""A file of no more is read whole by a model; of others, so much is their beginning."""
+_MOST_JOBS = 20
+"""Files of one user on their way, of which nearly all wait; more are refused."""
+_ARRIVAL = 600
+"""Seconds after which the bytes of a file that have not arrived are not on their way any more."""
+_MOST_REFUSALS = 1000
+"""Refused files that are remembered, so that nobody looks at them again with each question."""
+
+_DOCUMENTS = {HTML: "HTML", PDF: "PDF", MARKDOWN: "Markdown", CSV: "table", TEXT: "text"}
+_NOT_CHECKED = "The file could not be checked."
+_DELETED = "It was deleted while it was read."
+_MEDIA = ("image/", "audio/", "video/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A file that somebody has attached, and what became of it."""
+
+    id: Identifier
+    name: str
+    state: UploadState
+    message: str = ""
+    """Why it was refused, or what of it could not be taken in."""
+    media_type: str = ""
+    bytes: int = 0
+    chunks: int = 0
+    created: int = 0
+    """When it came, in seconds since 1970."""
+    first: int = 0
+    """How many of its first chunks a model may read without a search."""
+    is_blocked: bool = False
+    """Whether a scanner has refused it, or has failed: nobody else gets it."""
+    thread: tuple[str, str] | None = None
+    """The user and the id of its thread, where they were given: a URI may have digests of them."""
+
+    @property
+    def uri(self) -> str:
+        return str(self.id)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a model reads all of it."""
+        return self.first == self.chunks
+
+    def find_thread(self) -> tuple[str, str] | None:
+        """Return the user and the id of its thread; None where a digest alone is known of one."""
+        if self.thread is not None:
+            return self.thread
+        owner = find_owner(self.uri)
+        user = owner.name if owner and owner.kind == "user" else ""
+        thread = user, parse_identifier(self.id.parent).name
+        return None if any(map(is_shortened, thread)) else thread
+
+    def list_chunks(self) -> list[str]:
+        """Return the URIs of its first chunks."""
+        return [str(Identifier(CHUNK, str(at), self.uri)) for at in range(1, self.first + 1)]
+
+
+@dataclass
+class Job:
+    """A file on its way. It ends with an upload; with none if it could not be stored."""
+
+    upload: Upload
+    data: bytes = b""
+    """The file, until it is stored: what waits to be read is in no memory."""
+    is_excess: bool = False
+    """Whether its owner has too many on their way already."""
+    step: str = "waiting"
+    done: int = 0
+    total: int = 0
+    task: "asyncio.Task[Upload]" = field(init=False)
+    is_stored: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it is stored, or will not be."""
+
+    @property
+    def owner(self) -> str:
+        """The user whose file it is. All who have not signed in are one: threads cost nothing."""
+        owner = find_owner(self.upload.uri)
+        return owner.name if owner and owner.kind == "user" else ""
+
+    async def wait_for_storage(self) -> Upload:
+        """Return the file once it is stored, or refused. Raises what storing it raises."""
+        await self.is_stored.wait()
+        if not self.task.done():
+            return self.upload
+        if self.task.cancelled():
+            raise Interrupted("The file was not stored: send it again.")
+        return self.task.result()
+
+    def follow(self, step: str, done: int, total: int) -> None:
+        self.step, self.done, self.total = step, done, total
+
+
+class Uploads:
+    """The files in the conversations of a `Knowledge`."""
+
+    def __init__(self, knowledge: "Knowledge", scan: Scan | None = None) -> None:
+        self._knowledge = knowledge
+        self._settings = knowledge.settings
+        self._scan = scan
+        self._jobs: dict[str, Job] = {}
+        self._refusals: OrderedDict[tuple[str, str], Upload] = OrderedDict()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._queue = FairQueue()
+        self._next_look: asyncio.Task[None] | None = None
+        """Looks again for what was on its way when this server started."""
+
+    async def get(self, id: Identifier | str) -> Upload | None:
+        """Return a file, or None without one."""
+        return (await self.get_many([id])).get(str(id))
+
+    async def get_many(self, ids: Iterable[Identifier | str]) -> Mapping[str, Upload]:
+        """Return those of the files that there are, by URI."""
+        found = await self._knowledge.resources.get(ids)
+        return {it.uri: decode_upload(it) for it in found}
+
+    async def read(self, upload: Upload) -> bytes | None:
+        """Return a file as it came; None if it is not stored."""
+        try:
+            return await self._knowledge.storage.get(_BYTES + upload.uri)
+        except ObjectNotFound:
+            return None
+
+    def find_job(self, uri: str) -> Job | None:
+        """Return what takes a file in at this moment, in this process."""
+        return self._jobs.get(uri)
+
+    def find_refusal(self, uri: str, name: str) -> Upload | None:
+        """Return a file that was refused a while ago for what is in it."""
+        return self._refusals.get((uri, name))
+
+    def add(
+        self,
+        data: bytes,
+        name: str,
+        conversation: Identifier,
+        *,
+        actor: Actor | None = None,
+        digest: str = "",
+        thread: tuple[str, str] | None = None,
+    ) -> Job:
+        """Begin to take in a file. The same one twice in a conversation is one.
+
+        `actor` is on whose behalf: the policy must let it write there. `digest` is what
+        `hash_bytes` returns, if the caller has it, and `thread` the user and the id of the thread
+        that the conversation is. Who waits for the task of the job by `asyncio.wait` may stop
+        waiting without ending it.
+        """
+        upload = Upload(
+            id=Identifier(UPLOAD, digest or hash_bytes(data), str(conversation)),
+            name=name,
+            state="reading",
+            bytes=len(data),
+            created=int(time.time()),
+            thread=thread,
+        )
+        if (job := self._jobs.get(upload.uri)) is None:
+            access = self._knowledge.access(actor, "write")
+            job = Job(upload, data)
+            others = [it for it in self._jobs.values() if not it.is_excess]
+            most = max(_MOST_JOBS, self._settings.upload_files)  # one question may bring as many
+            job.is_excess = sum(it.owner == job.owner for it in others) >= most
+            self._start(job, lambda job: self._take_in(job, access))
+        return job
+
+    async def list(self, conversation: Identifier | str) -> Sequence[Upload]:
+        """Return the files in a conversation, or of all of a user."""
+        return [*(await self.get_many(await self._find_below(conversation))).values()]
+
+    async def forget(self, conversation: Identifier | str) -> int:
+        """Delete the files in a conversation, and all that was made of them; return how many."""
+        uri = str(conversation)
+        jobs = [job.task for name, job in self._jobs.items() if name.startswith(f"{uri}/")]
+        for task in jobs:
+            task.cancel()
+        if jobs:
+            await asyncio.wait(jobs)
+        for key in [key for key in self._refusals if key[0].startswith(f"{uri}/")]:
+            del self._refusals[key]
+        knowledge = self._knowledge
+        uploads = await self._find_below(uri)
+        removed = await knowledge.resources.delete_many(uploads) if uploads else []
+        await knowledge.storage.delete_many(
+            await knowledge.storage.find_by_prefix(f"{_BYTES}{uri}/")
+        )
+        if removed:
+            await knowledge.remove_from_indexes(map(str, removed))
+        return len(uploads)
+
+    async def forget_older(self, before: float, exists: Callable[[Upload], Awaitable[bool]]) -> int:
+        """Delete the files that came before a time to conversations that are no more."""
+        knowledge = self._knowledge
+        found = await knowledge.resources.find_by_type(UPLOAD)
+        latest: dict[str, Upload] = {}
+        for upload in (await self.get_many(found)).values():
+            other = latest.setdefault(upload.id.parent, upload)
+            if upload.created > other.created:
+                latest[upload.id.parent] = upload
+        gone = 0
+        for uri, upload in latest.items():
+            if uri and upload.created < before and not await exists(upload):
+                gone += await self.forget(uri)
+        return gone
+
+    async def resume(self) -> None:
+        """Begin to complete what a server that has ended could not; forget what has no bytes.
+
+        Bytes that another server may be storing get `_ARRIVAL` seconds, and then another look.
+        """
+        knowledge = self._knowledge
+        is_expecting = False
+        if not knowledge.resources.is_reconciled:  # who was killed may not have told of its file
+            await knowledge.resources.reconcile()
+        found = await knowledge.resources.find_by_type(UPLOAD)
+        for upload in (await self.get_many(found)).values():
+            if upload.state != "reading" or upload.uri in self._jobs:
+                continue
+            if not await knowledge.storage.exists(_BYTES + upload.uri):
+                if upload.created < time.time() - _ARRIVAL:
+                    await knowledge.resources.delete(upload.id)
+                else:
+                    is_expecting = True
+                continue
+            logger.info("The file %s was not read to its end: it is read again.", upload.uri)
+            self._start(Job(upload), self._read)
+        if is_expecting and self._next_look is None:
+            self._next_look = asyncio.create_task(self._look_again(), name="look for files")
+
+    async def _look_again(self) -> None:
+        await asyncio.sleep(_ARRIVAL + 1)  # times of files have whole seconds
+        self._next_look = None
+        try:
+            await self.resume()
+        except CopilotError as error:
+            logger.warning("Files that did not arrive were not looked for: %s", error)
+
+    async def aclose(self) -> None:
+        """End what is on its way. The next start completes it."""
+        tasks: list[asyncio.Task[Any]] = [job.task for job in self._jobs.values()]
+        if self._next_look is not None:
+            tasks.append(self._next_look)
+            self._next_look = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _start(self, job: Job, work: "Callable[[Job], Awaitable[Upload]]") -> None:
+        uri = job.upload.uri
+
+        async def run() -> Upload:
+            try:
+                with trace_block(self._start_span(job.upload)) as span:
+                    upload = await work(job)
+                    _describe(span, upload)
+                    return upload
+            finally:
+                self._jobs.pop(uri, None)
+                job.is_stored.set()
+
+        self._jobs[uri] = job
+        job.task = asyncio.create_task(run(), name=f"take in {uri}")
+        job.task.add_done_callback(retrieve_exception)
+
+    def _start_span(self, upload: Upload) -> Span:
+        _, thread_id = upload.thread or ("", "")
+        telemetry, size = self._knowledge.telemetry, upload.bytes
+        return start_upload_span(telemetry, name=upload.name, size=size, thread_id=thread_id)
+
+    async def _find_below(self, uri: Identifier | str) -> "list[str]":
+        """Return the files below a conversation or a user: by what is stored there.
+
+        The catalog would be walked through, whoever's all the others in it are.
+        """
+        keys = await self._knowledge.storage.find_by_prefix(f"{PREFIX}{uri}/")
+        uris = [key.removeprefix(PREFIX).removesuffix(".json") for key in keys]
+        return [uri for uri in uris if uri.rpartition("/")[2].startswith(f"{UPLOAD}.")]
+
+    async def _take_in(self, job: Job, access: Access) -> Upload:
+        try:
+            upload = job.upload = await self._receive(job, access)
+        finally:
+            job.data = b""
+        if upload.state != "reading":
+            return upload
+        job.is_stored.set()
+        return await self._read(job)
+
+    async def _receive(self, job: Job, access: Access) -> Upload:
+        """Check a file and store it; return it as it is then, to be read or refused.
+
+        Raises `TooManyFiles`: that is no fault of the file.
+        """
+        upload = job.upload
+        if not upload.uri.isprintable():
+            return _refuse(upload, "The id of this conversation has characters that are no text.")
+        if (before := await self.get(upload.id)) is not None and before.state != "reading":
+            return before
+        if (before := self.find_refusal(upload.uri, upload.name)) is not None:
+            return before
+        if len(job.data) > self._settings.upload_bytes:
+            return _refuse(upload, describe_limit(self._settings.upload_bytes))
+        if job.is_excess:
+            raise TooManyFiles("Too many files of yours are read now: send it again later.")
+        try:
+            upload = replace(upload, media_type=await call(check_content, job.data, upload.name))
+        except (UnreadableDocument, LimitExceeded) as error:
+            return self._remember(_refuse(upload, _format_error(error)))
+        if reason := await self._scan_data(job.data, upload.name):
+            return self._remember(replace(_refuse(upload, reason), is_blocked=True))
+        owner = find_owner(upload.uri)
+        prefix = owner.uri if owner else upload.id.parent
+        lock = self._locks.setdefault(prefix, asyncio.Lock())
+        async with lock:  # of two tabs, each counts what the other has stored
+            if refusal := await self._find_excess(upload, prefix):
+                return _refuse(upload, refusal)
+            try:
+                await _complete(self._store(upload, job.data, access))
+            except AccessDenied:
+                return _refuse(upload, "You may not add files to this conversation.")
+        return upload
+
+    async def _scan_data(self, data: bytes, name: str) -> str:
+        """Ask the scanner of the application, and return why it refuses; empty if it does not."""
+        if self._scan is None:
+            return ""
+        try:
+            reason = await call_hook(
+                self._scan, data, name, name="scan", parent=find_current_span()
+            )
+        except Exception:  # of the application: what was not looked at is not stored
+            logger.exception("The scanner of files failed")
+            return _NOT_CHECKED
+        return str(reason) if reason else ""
+
+    def _remember(self, refused: Upload) -> Upload:
+        """Keep in mind that a file was refused, unless that may be otherwise the next time."""
+        if refused.message != _NOT_CHECKED:
+            self._refusals[refused.uri, refused.name] = refused
+            if len(self._refusals) > _MOST_REFUSALS:
+                self._refusals.popitem(last=False)
+        return refused
+
+    async def _find_excess(self, upload: Upload, owner: str) -> str:
+        """Return which limit a file would exceed; empty if none."""
+        keys = await self._knowledge.storage.find_by_prefix(f"{_BYTES}{owner}/")
+        uris = [uri for key in keys if (uri := key.removeprefix(_BYTES)) != upload.uri]
+        stored = [*(await self.get_many(uris)).values()]
+        here = sum(it.id.parent == upload.id.parent for it in stored)
+        if here >= (most := self._settings.upload_files):
+            return f"There are {most} files in this conversation already."
+        if sum(it.bytes for it in stored) + upload.bytes > (most := self._settings.upload_total):
+            return (
+                f"Your files would have more than {describe_size(most)}: delete old conversations."
+            )
+        return ""
+
+    async def _store(self, upload: Upload, data: bytes, access: Access) -> None:
+        await self._knowledge.resources.put(encode_upload(upload), access=access)
+        await self._knowledge.storage.put(_BYTES + upload.uri, data)
+
+    async def _read(self, job: Job) -> Upload:
+        """Take the text of a stored file in, and return the file as it is then."""
+        upload = job.upload
+        if upload.media_type not in _DOCUMENTS:
+            upload = replace(upload, state="stored")
+            return await _complete(self._finish(upload, []))
+        try:
+            async with self._queue.slot(job.owner, upload.bytes):
+                job.follow("read", 0, 0)
+                with trace_block(start_ingest_step_span("read")):
+                    if (data := await self.read(upload)) is None:
+                        return _refuse(upload, _DELETED)
+                    found = await extract(data, upload.name)
+                    del data
+        except (UnreadableDocument, LimitExceeded) as error:
+            # the bytes go, and the reason stays, so that nobody tries again with each question
+            await _complete(self._drop_bytes(upload))
+            return await _complete(self._finish(_refuse(upload, _format_error(error)), []))
+        chunks = await call(make_chunks, upload, found)  # their tokens are counted
+        message = "Only its beginning was taken in: it is too long." if found.is_cut else ""
+        upload = replace(
+            upload,
+            state="searchable",
+            message=message,
+            chunks=len(chunks),
+            first=_count_first(chunks),
+        )
+        job.follow("store", 0, len(chunks))
+        with trace_block(start_ingest_step_span("store")):
+            job.upload = await _complete(self._finish(upload, chunks))
+        if job.upload.state == "searchable":
+            await self._add_to_indexes([upload.uri, *(it.uri for it in chunks)], job)
+        return job.upload
+
+    async def _finish(self, upload: Upload, chunks: Sequence[Resource]) -> Upload:
+        """Store what was read of a file, and return the file as it is then.
+
+        Of one that another process has deleted meanwhile, nothing stays.
+        """
+        resources = self._knowledge.resources
+        if before := await resources.get([upload.id]):
+            await resources.put_many(chunks)  # first: what is searchable has all its chunks
+            try:
+                await resources.put(encode_upload(upload), expected=before[0].version)
+            except VersionConflict:
+                if after := await self.get(upload.id):  # another process has read it, too
+                    return after
+            else:
+                return upload
+            await resources.delete_many(chunk.id for chunk in chunks)
+        await self._drop_bytes(upload)
+        return _refuse(upload, _DELETED)
+
+    async def _drop_bytes(self, upload: Upload) -> None:
+        await self._knowledge.storage.delete(_BYTES + upload.uri)
+
+    async def _add_to_indexes(self, uris: "list[str]", job: Job) -> None:
+        """Let searches find a file. What fails is logged: the next update does it."""
+        try:
+            await self._knowledge.embed_resources(uris, job.follow)
+        except CopilotError as error:
+            logger.warning("A file is stored, and not searchable yet: %s", error)
+
+
+def _describe(span: Span, upload: Upload) -> None:
+    describe_upload(
+        span,
+        state=upload.state,
+        media_type=upload.media_type,
+        chunks=upload.chunks,
+        message=upload.message,
+    )
+
+
+def check_content(data: bytes, name: str) -> str:
+    """Return the type of a file by its content. Raises `UnreadableDocument` for what has no use."""
+    if not data:
+        raise UnreadableDocument("The file is empty.")
+    media_type = detect_media_type(data, name)
+    if media_type in _DOCUMENTS or media_type.startswith(_MEDIA):
+        return media_type
+    raise UnsupportedType(media_type)
+
+
+def make_chunks(upload: Upload, found: Extract) -> list[Resource]:
+    """Return the pieces of a file as resources."""
+    fields: dict[str, JsonValue] = {"title": upload.name, "source": upload.name}
+    return [
+        Resource(
+            Identifier(CHUNK, str(number), upload.uri),
+            chunk.text,
+            fields={**fields, "place": place} if (place := chunk.place.encode()) else fields,
+        )
+        for number, chunk in enumerate(found.chunks, 1)
+    ]
+
+
+def encode_upload(upload: Upload) -> Resource:
+    """Return the resource of a file. It has no content: that is in its chunks."""
+    fields: Mapping[str, JsonValue] = {
+        "title": upload.name,
+        "source": upload.name,
+        "state": upload.state,
+        "media_type": upload.media_type,
+        "bytes": upload.bytes,
+        "chunks": upload.chunks,
+        "first": upload.first,
+        "created": upload.created,
+    }
+    if upload.message:
+        fields = {**fields, "message": upload.message}
+    if upload.thread:
+        user, name = upload.thread
+        fields = {**fields, "thread": {"user": user, "id": name}}
+    return Resource(replace(upload.id, tokens=None), fields=fields)
+
+
+def decode_upload(resource: Resource) -> Upload:
+    """Return the file that a resource stands for."""
+    fields: Mapping[str, Any] = resource.fields
+    state, thread = get_text(fields, "state"), get_object(fields, "thread")
+    return Upload(
+        id=resource.id,
+        name=get_text(fields, "title") or resource.id.name,
+        state=state if state in ("searchable", "stored", "refused") else "reading",
+        message=get_text(fields, "message"),
+        media_type=get_text(fields, "media_type"),
+        bytes=_count(fields.get("bytes")),
+        chunks=_count(fields.get("chunks")),
+        first=_count(fields.get("first")),
+        created=_count(fields.get("created")),
+        thread=(get_text(thread, "user"), get_text(thread, "id")) if thread else None,
+    )
+
+
+def _refuse(upload: Upload, message: str) -> Upload:
+    return replace(upload, state="refused", message=message)
+
+
+def _format_error(error: CopilotError) -> str:
+    return f"{error.message} {error.hint or ''}".strip()
+
+
+def _count_first(chunks: Sequence[Resource]) -> int:
+    """Return how many chunks a model may read without a search: one at least."""
+    left = _WHOLE_TOKENS
+    for number, chunk in enumerate(chunks):
+        left -= chunk.id.tokens or 0
+        if left < 0:
+            return max(number, 1)
+    return len(chunks)
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+async def _complete(work: Awaitable[T]) -> T:
+    """Await a write. Cancelled, it waits for its end first: nothing is written afterwards."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        retrieve_exception(task)
+        raise

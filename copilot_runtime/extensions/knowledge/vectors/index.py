@@ -1,0 +1,206 @@
+"""The vector index: what is said in about the same words, or means about the same."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from copilot_runtime.api.embedder import Embedder
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.extensions.knowledge.access import run_with_access
+from copilot_runtime.extensions.knowledge.filter import Filter
+from copilot_runtime.extensions.knowledge.identifiers import Identifier, hash_values
+from copilot_runtime.extensions.knowledge.index import EVERYTHING, Index, check_ids
+from copilot_runtime.extensions.knowledge.resources import ResourceIndex
+from copilot_runtime.extensions.knowledge.update import Progress
+from copilot_runtime.extensions.knowledge.vectors.faiss import FaissClusters
+from copilot_runtime.extensions.knowledge.vectors.mmr import check_diversity, diversify
+from copilot_runtime.extensions.knowledge.vectors.normalize import Vector, normalize
+from copilot_runtime.extensions.knowledge.vectors.quantized import Floats
+from copilot_runtime.extensions.knowledge.vectors.ranking import Hit, rank
+from copilot_runtime.extensions.knowledge.vectors.segment import Row
+from copilot_runtime.extensions.knowledge.vectors.state import TableState
+from copilot_runtime.extensions.knowledge.vectors.table import VectorTable, check_dimensions
+from copilot_runtime.extensions.knowledge.vectors.update import EmbeddingReport, Updater
+from copilot_runtime.extensions.knowledge.vectors.usage import ModelUsage
+from copilot_runtime.extensions.storage import Storage
+
+Engine = Literal["exact", "faiss"]
+"""How rows are searched: all of them, or those in the clusters that are nearest."""
+
+_MAX_AGE = 5.0
+"""Seconds after which a search looks whether another process has written."""
+TEXTS = "3"
+"""Another one when other texts are embedded of the same resources: all are embedded anew."""
+_POOL = 4
+"""For each result that is to be unlike others, how many are looked at."""
+_SMALLEST_POOL = 50
+_LARGEST_POOL = 1000
+_FIRST_GUESSES = (256, 4096)
+"""How many results are computed at first where only their tokens are limited."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorItem:
+    """A vector and the resource that it belongs to."""
+
+    identifier: Identifier
+    vector: Vector
+
+
+class VectorIndex(Index[VectorItem, Sequence[Vector]]):
+    """Finds resources by the likeness of vectors: the cosine, from -1 to 1.
+
+    Results are exact; with the engine `faiss`, those among a million come faster, and nearly all of
+    the best are there. All vectors get length 1; one of zeros is like nothing, as an item and as a
+    question. Without a threshold, results have a score of 0 at least.
+
+    The vectors of each model are below a prefix of their own. An index answers by those of its
+    embedder's model alone, because a question can only be compared in the model that it is
+    embedded with. After a change of the model, servers that still run with the old one find all,
+    and those with the new one what is embedded so far. The old vectors are deleted by an update
+    that is complete, once nobody has written or searched them for a day.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        embedder: Embedder,
+        prefix: str = "vectors",
+        *,
+        engine: Engine = "exact",
+    ) -> None:
+        self.embedder = embedder
+        place = f"{prefix}/{hash_values(embedder.model, TEXTS)}"
+        self.table = VectorTable(storage, place)
+        self._usage = ModelUsage(storage, prefix, place, embedder.model)
+        if engine not in get_args(Engine):
+            raise ConfigurationFailed(f"There is no vector engine {engine!r}: 'exact' or 'faiss'.")
+        self._clusters = FaissClusters(storage, place) if engine == "faiss" else None
+
+    async def add(self, *items: VectorItem) -> None:
+        """Take in vectors, durably. Raises `Misuse` for what is no vector of this index."""
+        vectors = await asyncio.to_thread(normalize, [item.vector for item in items])
+        rows = zip((item.identifier for item in items), vectors, strict=True)
+        await self.table.write([Row(identifier, vector) for identifier, vector in rows])
+
+    async def remove(self, ids: Iterable[Identifier | str]) -> None:
+        """Forget the vectors of resources."""
+        await self.table.write([], check_ids(ids))
+
+    async def get(self, ids: Iterable[Identifier | str] | None) -> list[Identifier]:
+        await self.table.load()
+        found = (self.table.state.find(uri) for uri in check_ids(ids))
+        return [identifier for identifier in found if identifier is not None]
+
+    async def has(self, id: Identifier | str) -> bool:
+        await self.table.load()
+        return str(id) in self.table.state
+
+    async def count(self) -> int:
+        """Return how many vectors there are."""
+        await self.table.load()
+        return len(self.table.state)
+
+    async def query(
+        self,
+        query: Sequence[Vector],
+        filter: Filter = EVERYTHING,
+        *,
+        diversity: float | None = None,
+    ) -> list[Identifier]:
+        """Return what is most like one of some vectors, each result with its best score.
+
+        With a `diversity` above 0 and up to 1, results are chosen one after the other, each for its
+        score and for being unlike those before it, from the best fifty or more.
+        """
+        check_diversity(diversity)
+        await self.table.refresh(_MAX_AGE)
+        queries = normalize(query)
+        queries = queries[queries.any(axis=1)]
+        state = self.table.state
+        if not len(queries) or state.dimensions is None:
+            return []
+        check_dimensions(queries.shape[1], state.dimensions)
+        await self._usage.touch()
+        if self._clusters:
+            await self._clusters.load(state.blocks)
+        return await run_with_access(
+            filter.access, lambda: self._answer(state, queries, filter, diversity)
+        )
+
+    async def search(
+        self,
+        texts: Sequence[str],
+        filter: Filter = EVERYTHING,
+        *,
+        diversity: float | None = None,
+    ) -> list[Identifier]:
+        """Return what is most like one of some texts, each result with its best score.
+
+        Raises `CopilotError` if they cannot be embedded.
+        """
+        texts = select_texts(texts)
+        await self.table.refresh(_MAX_AGE)
+        if not texts or not len(self.table.state):
+            return []
+        vectors = await self.embedder.embed_queries(texts)
+        return await self.query([*vectors], filter, diversity=diversity)
+
+    async def update(
+        self,
+        resources: ResourceIndex,
+        progress: Progress | None = None,
+        *,
+        only: Collection[str] | None = None,
+    ) -> EmbeddingReport:
+        """Embed what is new or other than before, and forget what is gone.
+
+        What could not be embedded is in the report, and is tried again by the next update. With
+        `only`, this is about the resources of these URIs, and costs nothing for all others.
+        """
+        report = await Updater(self.table, self.embedder, resources, progress, only).run()
+        if only is not None:
+            return report
+        if self._clusters:
+            await self._clusters.update(self.table.state.blocks)
+        if len(self.table.state):
+            await self._usage.touch()
+        if not report.failed:
+            await self._usage.clear_others()
+        return report
+
+    def expire(self) -> None:
+        """Look at what is stored before the next search: another process has written."""
+        self.table.expire()
+
+    async def aclose(self) -> None:
+        """Let go of the embedder's connections. All vectors are written already."""
+        await self.embedder.aclose()
+
+    def _answer(
+        self, state: TableState, queries: Floats, filter: Filter, diversity: float | None
+    ) -> list[Identifier]:
+        blocks = state.search_blocks
+        narrow = self._clusters.narrow if self._clusters else None
+        if diversity:
+            pool = max(filter.limit * _POOL, _SMALLEST_POOL) if filter.limit > 0 else _LARGEST_POOL
+            hits = rank(blocks, queries, filter, pool, narrow)
+            return _cut(diversify(hits, diversity, filter.limit), filter)
+        if filter.limit > 0 or filter.max_tokens <= 0:
+            return _cut(rank(blocks, queries, filter, filter.limit, narrow), filter)
+        for limit in _FIRST_GUESSES:
+            hits = rank(blocks, queries, filter, limit, narrow)
+            results = _cut(hits, filter)
+            if len(results) < len(hits) or len(hits) < limit:
+                return results
+        return _cut(rank(blocks, queries, filter, 0), filter)
+
+
+def select_texts(texts: str | Sequence[str]) -> list[str]:
+    """Return the texts that say something; one may come without a list around it."""
+    return [text for text in ([texts] if isinstance(texts, str) else texts) if text.strip()]
+
+
+def _cut(hits: Sequence[Hit], filter: Filter) -> list[Identifier]:
+    return filter.cut(hit.identify() for hit in hits)

@@ -1,0 +1,446 @@
+"""Vectors in PostgreSQL with the extension pgvector: the database searches, for all servers.
+
+The vectors of each model are in a table of their own, `copilot_vectors_<digest of the model>`, and
+`copilot_vector_models` has a line for each:
+
+| column | what it is |
+|---|---|
+| `name` | the end of the name of its table |
+| `model` | the model, for people |
+| `dimensions` | of its vectors |
+| `changes` | how often it was written; each row has the number of its last change |
+| `used_at` | when it was last written or searched, in seconds since 1970 |
+
+Who writes holds the line of the model until the end of the transaction. So changes become visible
+in the order of their numbers, and who knows all up to one number reads what came after it. A row
+that was removed stays for a day without a vector, for those who have not read that yet.
+"""
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from copilot_runtime.api.embedder import Embedder
+from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
+from copilot_runtime.database.postgres.pool import Pool
+from copilot_runtime.extensions.knowledge.access import judge
+from copilot_runtime.extensions.knowledge.filter import Filter
+from copilot_runtime.extensions.knowledge.identifiers import (
+    Identifier,
+    hash_values,
+    parse_identifier,
+)
+from copilot_runtime.extensions.knowledge.index import EVERYTHING, Index, check_ids
+from copilot_runtime.extensions.knowledge.resources import ResourceIndex
+from copilot_runtime.extensions.knowledge.update import Progress
+from copilot_runtime.extensions.knowledge.vectors.index import TEXTS, VectorItem, select_texts
+from copilot_runtime.extensions.knowledge.vectors.mmr import check_diversity, diversify
+from copilot_runtime.extensions.knowledge.vectors.normalize import Vector, normalize
+from copilot_runtime.extensions.knowledge.vectors.quantized import Floats
+from copilot_runtime.extensions.knowledge.vectors.ranking import DIGITS, TOLERANCE
+from copilot_runtime.extensions.knowledge.vectors.segment import Row
+from copilot_runtime.extensions.knowledge.vectors.table import check_dimensions
+from copilot_runtime.extensions.knowledge.vectors.update import EmbeddingReport, Updater
+
+_CONNECTIONS = 8
+_OLDEST_VERSION = (0, 8)
+"""Of pgvector: from here on, an index goes on until enough rows pass a filter."""
+_FIRST_PAGE = 64
+_GROWTH = 8
+"""How many times as many rows are asked for where too few may be seen."""
+_POOL = 200
+"""From so many of the best, results are chosen that are unlike each other."""
+_HOUR = 3600.0
+_DAY = 24 * _HOUR
+
+_LOCK = 0x436F7056
+"""Of an advisory lock: two servers that start make the tables one after the other."""
+
+_MODELS = """
+CREATE TABLE IF NOT EXISTS copilot_vector_models (
+    name TEXT PRIMARY KEY,
+    model TEXT NOT NULL,
+    dimensions INT,
+    changes BIGINT NOT NULL,
+    used_at DOUBLE PRECISION NOT NULL
+)
+"""
+_ROWS = """
+CREATE TABLE IF NOT EXISTS {table} (
+    uri TEXT PRIMARY KEY,
+    version TEXT NOT NULL,
+    type TEXT NOT NULL,
+    tokens INT,
+    subjects TEXT[] NOT NULL,
+    position BIGINT GENERATED ALWAYS AS IDENTITY,
+    change BIGINT NOT NULL,
+    removed_at DOUBLE PRECISION,
+    embedding vector({dimensions})
+)
+"""
+_PUT = """
+INSERT INTO {table} AS old (uri, version, type, tokens, subjects, change, embedding)
+VALUES ($1, $2, $3, $4, $5, $6, $7::real[]::vector)
+ON CONFLICT (uri) DO UPDATE SET version = excluded.version, tokens = excluded.tokens,
+    subjects = excluded.subjects, change = excluded.change, removed_at = NULL,
+    embedding = excluded.embedding
+"""
+_REMOVE = """
+UPDATE {table} SET change = $1, removed_at = $2, embedding = NULL
+WHERE uri = ANY($3) AND removed_at IS NULL
+"""
+_SEARCH = """
+SELECT uri, tokens, subjects, position, -(embedding <#> $1::real[]::vector) AS score,
+    CASE WHEN $5 THEN embedding::real[] END AS embedding
+FROM {table}
+WHERE embedding IS NOT NULL AND ($2 = '' OR type = $2)
+    AND ($3 = '' OR uri = $3 OR starts_with(uri, $3 || '/'))
+ORDER BY embedding <#> $1::real[]::vector, position LIMIT $4
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PgState:
+    """Which resources have vectors, and of which version, after a number of changes."""
+
+    rows: Mapping[str, str] = field(default_factory=dict[str, str])
+    dimensions: int | None = None
+    changes: int = -1
+
+    def __contains__(self, uri: str) -> bool:
+        return uri in self.rows
+
+    def find_version(self, uri: str) -> str:
+        """Return the version of which a resource has its vector; empty if there is none."""
+        return self.rows.get(uri, "")
+
+    def versions(self) -> Mapping[str, str]:
+        """Return the version of which each resource has its vector."""
+        return self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Hit:
+    identifier: Identifier
+    score: float
+    position: int
+    vector: Floats
+
+
+class PgVectorTable:
+    """The table of one model: `state` is what this process knows of it."""
+
+    def __init__(self, url: str, model: str) -> None:
+        self.state = PgState()
+        self._model = model
+        self._name = hash_values(model, TEXTS)[:16]
+        self._pool = Pool(url, _CONNECTIONS, content="vectors")
+        self._is_open = False
+        self._read_at = 0.0
+        self._touched_at = 0.0
+        self._lock = asyncio.Lock()
+
+    async def refresh(self) -> None:
+        """Read what was changed since, by whichever process."""
+        async with self._lock:
+            await self._open()
+            self.state = await self._pool.do(self._read, reading=True)
+            self._read_at = time.time()
+
+    async def write(self, rows: Sequence[Row], removed: Iterable[str] = ()) -> None:
+        """Take in rows and remove others, so that both stay. Raises `Misuse` for a wrong length."""
+        removed = [*removed]
+        if not rows and not removed:
+            return
+        await self.refresh()
+        size = self.state.dimensions or (len(rows[0].vector) if rows else None)
+        if size is None:
+            return
+        for row in rows:
+            check_dimensions(len(row.vector), size)
+        await self._pool.do(lambda db: self._write(db, rows, removed, size))
+        await self.refresh()
+
+    async def search(self, query: Floats, filter: Filter, limit: int, *, whole: bool) -> list[Any]:
+        """Return the rows that are most like a vector, the best first; with vectors if `whole`."""
+        if self.state.dimensions is None:
+            await self.refresh()
+        if self.state.dimensions is None:
+            return []
+        check_dimensions(len(query), self.state.dimensions)
+        statement = _SEARCH.format(table=self._table)
+        values = (query.tolist(), filter.type, filter.prefix, limit, whole)
+
+        async def work(db: Any) -> list[Any]:
+            await db.execute("SET LOCAL hnsw.iterative_scan = strict_order")
+            return await db.fetch(statement, *values)
+
+        try:
+            return await self._pool.do(work)
+        except StoreFailed as error:
+            if type(error.__cause__).__name__ != "UndefinedTableError":
+                raise
+            self.state = PgState()  # nobody had used it for a day: the next update fills it again
+            return []
+
+    async def count(self) -> int:
+        """Return how many vectors there are."""
+        await self.refresh()
+        return len(self.state.rows)
+
+    async def find(self, uris: Sequence[str]) -> dict[str, Identifier]:
+        """Return the identifiers of those resources that have a vector, by URI."""
+        await self.refresh()
+        if self.state.dimensions is None:
+            return {}
+        select = f"SELECT uri, tokens, subjects FROM {self._table} WHERE uri = ANY($1)"  # noqa: S608
+        rows = await self._pool.do(lambda db: db.fetch(select, uris), reading=True)
+        found = {row["uri"]: _read_identifier(row) for row in rows}
+        return {uri: it for uri, it in found.items() if uri in self.state}
+
+    async def touch(self) -> None:
+        """Note that the vectors are used, unless that was noted within the hour."""
+        if time.time() - self._touched_at < _HOUR:
+            return
+        self._touched_at = time.time()
+        update = "UPDATE copilot_vector_models SET used_at = $1 WHERE name = $2"
+        await self._pool.do(lambda db: db.execute(update, time.time(), self._name))
+
+    async def clear_others(self) -> None:
+        """Delete the vectors of models that nobody has used for a day, and what was removed."""
+        await self._pool.do(self._clear_others)
+
+    def close(self) -> None:
+        """Drop all connections. What is asked for later makes new ones."""
+        self._pool.close()
+        self._is_open = False
+
+    @property
+    def _table(self) -> str:
+        return f"copilot_vectors_{self._name}"
+
+    async def _open(self) -> None:
+        if not self._is_open:
+            await self._pool.retry(lambda: self._pool.open(self._prepare))
+            self._is_open = True
+
+    async def _prepare(self, db: Any) -> None:
+        async with db.transaction():
+            await db.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+            await self._check_extension(db)
+            await db.execute(_MODELS)
+            await db.execute(
+                "INSERT INTO copilot_vector_models VALUES ($1, $2, NULL, 0, $3)"
+                " ON CONFLICT DO NOTHING",
+                *(self._name, self._model, time.time()),
+            )
+
+    async def _check_extension(self, db: Any) -> None:
+        """Make the extension, if it is not there. Raises `ConfigurationFailed`."""
+        find = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+        version = await db.fetchval(find)
+        if version is None:
+            try:
+                async with db.transaction():
+                    await db.execute("CREATE EXTENSION vector")
+            except self._pool.errors as error:
+                raise ConfigurationFailed(
+                    f"{self._pool.address} has no extension for vectors: {error}",
+                    hint="Install pgvector, and let an administrator run CREATE EXTENSION vector; "
+                    "or empty the setting knowledge.vector_database.",
+                ) from error
+            version = await db.fetchval(find)
+        if tuple(map(int, version.split(".")[:2])) < _OLDEST_VERSION:
+            raise ConfigurationFailed(
+                f"pgvector {version} in {self._pool.address} is too old: 0.8 is needed.",
+                hint="Install a later one, and run ALTER EXTENSION vector UPDATE.",
+            )
+
+    async def _read(self, db: Any) -> PgState:
+        before = self.state
+        row = await db.fetchrow(
+            "SELECT dimensions, changes FROM copilot_vector_models WHERE name = $1", self._name
+        )
+        if row is None:  # deleted, as nobody had used it: the next write makes it again
+            self._is_open = False
+            return PgState()
+        dimensions, changes = row
+        if dimensions is None or (changes == before.changes and self._is_fresh):
+            return PgState(before.rows, dimensions, changes)
+        is_anew = changes < before.changes or not self._is_fresh
+        rows = {} if is_anew else dict(before.rows)
+        select = f"SELECT uri, version, removed_at FROM {self._table} WHERE change > $1"  # noqa: S608
+        found = await db.fetch(select, -1 if is_anew else before.changes)
+        for uri, version, removed_at in found:
+            if removed_at is None:
+                rows[uri] = version
+            else:
+                rows.pop(uri, None)
+        return PgState(rows, dimensions, changes)
+
+    @property
+    def _is_fresh(self) -> bool:
+        """Whether what was removed since the last reading is still there to be read."""
+        return time.time() - self._read_at < _DAY / 2
+
+    async def _write(self, db: Any, rows: Sequence[Row], removed: Sequence[str], size: int) -> None:
+        change, dimensions = await db.fetchrow(
+            "UPDATE copilot_vector_models SET changes = changes + 1, used_at = $2,"
+            " dimensions = coalesce(dimensions, $3) WHERE name = $1 RETURNING changes, dimensions",
+            *(self._name, time.time(), size),
+        )
+        check_dimensions(size, dimensions)
+        await db.execute(_ROWS.format(table=self._table, dimensions=size))
+        if removed:
+            await db.execute(_REMOVE.format(table=self._table), change, time.time(), removed)
+        await db.executemany(
+            _PUT.format(table=self._table), [_encode_row(row, change) for row in rows]
+        )
+
+    async def _clear_others(self, db: Any) -> None:
+        old = time.time() - _DAY
+        if self.state.dimensions is not None:
+            await db.execute(f"DELETE FROM {self._table} WHERE removed_at < $1", old)  # noqa: S608
+        names = await db.fetch(
+            "DELETE FROM copilot_vector_models WHERE used_at < $1 AND name <> $2 RETURNING name",
+            *(old, self._name),
+        )
+        for (name,) in names:
+            await db.execute(f"DROP TABLE IF EXISTS copilot_vectors_{name}")
+
+
+class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
+    """Finds resources by the likeness of vectors, as `VectorIndex` does, in a database.
+
+    Without an index of the database, results are exact. What is written is found at once, by every
+    process. Access is judged here, of the best rows first, until there are enough.
+    """
+
+    def __init__(self, url: str, embedder: Embedder) -> None:
+        self.embedder = embedder
+        self.table = PgVectorTable(url, embedder.model)
+
+    async def add(self, *items: VectorItem) -> None:
+        """Take in vectors, durably. Raises `Misuse` for what is no vector of this index."""
+        vectors = normalize([item.vector for item in items])
+        rows = zip((item.identifier for item in items), vectors, strict=True)
+        await self.table.write([Row(identifier, vector) for identifier, vector in rows])
+
+    async def remove(self, ids: Iterable[Identifier | str]) -> None:
+        """Forget the vectors of resources."""
+        await self.table.write([], check_ids(ids))
+
+    async def get(self, ids: Iterable[Identifier | str] | None) -> list[Identifier]:
+        uris = check_ids(ids)
+        found = await self.table.find(uris)
+        return [found[uri] for uri in uris if uri in found]
+
+    async def has(self, id: Identifier | str) -> bool:
+        return bool(await self.table.find([str(id)]))
+
+    async def count(self) -> int:
+        """Return how many vectors there are."""
+        return await self.table.count()
+
+    async def query(
+        self,
+        query: Sequence[Vector],
+        filter: Filter = EVERYTHING,
+        *,
+        diversity: float | None = None,
+    ) -> list[Identifier]:
+        """Return what is most like one of some vectors, each result with its best score."""
+        check_diversity(diversity)
+        queries = normalize(query)
+        best: dict[str, _Hit] = {}
+        for vector in queries[queries.any(axis=1)] if queries.size else ():
+            for hit in await self._find_best(vector, filter, whole=bool(diversity)):
+                uri = str(hit.identifier)
+                if uri not in best or hit.score > best[uri].score:
+                    best[uri] = hit
+        await self.table.touch()
+        hits = sorted(best.values(), key=lambda hit: (-hit.score, hit.position))
+        if diversity:
+            hits = diversify(hits, diversity, filter.limit)
+        return filter.cut(hit.identifier.score_as(round(hit.score, DIGITS)) for hit in hits)
+
+    async def search(
+        self,
+        texts: Sequence[str],
+        filter: Filter = EVERYTHING,
+        *,
+        diversity: float | None = None,
+    ) -> list[Identifier]:
+        """Return what is most like one of some texts, each result with its best score.
+
+        Raises `CopilotError` if they cannot be embedded.
+        """
+        texts = select_texts(texts)
+        if not self.table.state.rows:
+            await self.table.refresh()
+        if not texts or not self.table.state.rows:
+            return []
+        vectors = await self.embedder.embed_queries(texts)
+        return await self.query([*vectors], filter, diversity=diversity)
+
+    async def update(
+        self,
+        resources: ResourceIndex,
+        progress: Progress | None = None,
+        *,
+        only: Collection[str] | None = None,
+    ) -> EmbeddingReport:
+        """Embed what is new or other than before, and forget what is gone."""
+        report = await Updater(self.table, self.embedder, resources, progress, only).run()
+        if only is None and not report.failed:
+            await self.table.clear_others()
+        return report
+
+    def expire(self) -> None:
+        """Do nothing: each search asks the database."""
+
+    async def aclose(self) -> None:
+        """Let go of the connections, also those of the embedder."""
+        self.table.close()
+        await self.embedder.aclose()
+
+    async def _find_best(self, query: Floats, filter: Filter, *, whole: bool) -> list[_Hit]:
+        """Return the best rows that a filter lets through, as many as can be in the results."""
+        floor = (filter.threshold or 0.0) - TOLERANCE
+        most = max(filter.limit, _POOL) if whole else filter.limit
+        size, start, hits = max(_FIRST_PAGE, 2 * most), 0, list[_Hit]()
+        while True:
+            rows = await self.table.search(query, filter, size, whole=whole)
+            new = [row for row in rows[start:] if row["score"] >= floor]
+            allowed = await judge(filter.access, [row["uri"] for row in new])
+            hits += [_read_hit(row) for row, may in zip(new, allowed, strict=True) if may]
+            is_last = len(rows) < size or len(new) < len(rows) - start
+            if is_last or 0 < most <= len(hits) or _is_full(hits, filter):
+                return hits[:most] if most > 0 else hits
+            start, size = len(rows), size * _GROWTH
+
+
+def _is_full(hits: Iterable[_Hit], filter: Filter) -> bool:
+    """Return whether some hits have more tokens than the results may have."""
+    used = sum(hit.identifier.tokens or 0 for hit in hits)
+    return 0 < filter.max_tokens < used
+
+
+def _encode_row(row: Row, change: int) -> Sequence[Any]:
+    it = row.identifier
+    names = (str(it), row.version, it.type, it.tokens, [*it.subjects])
+    return (*names, change, row.vector.tolist())
+
+
+def _read_hit(row: Any) -> _Hit:
+    vector = np.asarray(row["embedding"] or (), np.float32)
+    return _Hit(_read_identifier(row), row["score"], row["position"], vector)
+
+
+def _read_identifier(row: Any) -> Identifier:
+    identifier = parse_identifier(row["uri"])
+    return replace(identifier, tokens=row["tokens"], subjects=tuple(row["subjects"]))

@@ -1,0 +1,127 @@
+"""Order the rows of a vector index by how well they answer."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from copilot_runtime.extensions.knowledge.filter import Filter
+from copilot_runtime.extensions.knowledge.identifiers import Identifier
+from copilot_runtime.extensions.knowledge.vectors.block import Block
+from copilot_runtime.extensions.knowledge.vectors.quantized import Floats, bound_scores, score_rows
+
+DIGITS = 6
+"""Digits of scores behind the point: more cannot be told from float32."""
+
+TOLERANCE = 0.5 * 10.0**-DIGITS
+"""So much below a threshold counts as at it."""
+_FEW = 1000
+"""As many rows are scored at once, without bounds first."""
+
+
+Narrow = Callable[[Block, NDArray[np.bool_], Floats, int], NDArray[np.intp] | None]
+"""Returns which rows of a block, of those that a mask selects, are worth a look; None for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A row that answers."""
+
+    score: float
+    block: Block
+    row: int
+
+    @property
+    def vector(self) -> Floats:
+        return self.block.segment.vectors[self.row]
+
+    def identify(self) -> Identifier:
+        """Return whose vector it is, with the score."""
+        return self.block.segment.identifier(self.row).score_as(round(self.score, DIGITS))
+
+
+def rank(
+    blocks: Sequence[Block],
+    queries: Floats,
+    filter: Filter,
+    limit: int,
+    narrow: Narrow | None = None,
+) -> list[Hit]:
+    """Return the best rows that a filter lets through, at most `limit` of them if that is not 0.
+
+    A row's score is its best one over all queries, which have length 1. Equal scores are in the
+    order in which their rows were first added. The results are those of a full comparison, unless
+    `narrow` leaves out rows of what is limited.
+    """
+    floor = (filter.threshold or 0.0) - TOLERANCE
+    selections = [(block, block.select(filter)) for block in blocks]
+    candidates: list[_Candidates] = []
+    for block, mask in selections:
+        if narrow and limit and (rows := narrow(block, mask, queries, limit)) is not None:
+            candidates.append(_score_now(block, rows, queries))
+        elif mask.any():
+            candidates.append(_find_candidates(block, mask, queries))
+    if 0 < limit < sum(len(one.rows) for one in candidates):
+        lowest = np.concatenate([one.lowest for one in candidates])
+        floor = max(floor, float(np.partition(lowest, -limit)[-limit]))
+    found = [_score(one, queries, floor) for one in candidates]
+    return _sort(found, (filter.threshold or 0.0) - TOLERANCE, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Rows of a block, and between which numbers their scores are."""
+
+    block: Block
+    rows: NDArray[np.intp]
+    lowest: NDArray[np.floating]
+    highest: NDArray[np.floating]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    block: Block
+    rows: NDArray[np.intp]
+    scores: NDArray[np.float64]
+
+
+def _find_candidates(block: Block, mask: NDArray[np.bool_], queries: Floats) -> _Candidates:
+    rows = np.flatnonzero(mask)
+    if len(rows) <= _FEW:
+        return _score_now(block, rows, queries)
+    segment = block.segment
+    bounds = bound_scores(segment.vectors, segment.codes, queries)
+    if len(rows) == len(mask):
+        return _Candidates(block, rows, bounds.lowest, bounds.highest)
+    return _Candidates(block, rows, bounds.lowest[rows], bounds.highest[rows])
+
+
+def _score_now(block: Block, rows: NDArray[np.intp], queries: Floats) -> _Candidates:
+    scores = score_rows(block.segment.vectors, queries, rows)
+    return _Candidates(block, rows, scores, scores)
+
+
+def _score(candidates: _Candidates, queries: Floats, floor: float) -> _Scores:
+    rows = candidates.rows[candidates.highest >= floor]
+    scores = score_rows(candidates.block.segment.vectors, queries, rows)
+    return _Scores(candidates.block, rows, scores)
+
+
+def _sort(found: Sequence[_Scores], floor: float, limit: int) -> list[Hit]:
+    if not found:
+        return []
+    scores = np.concatenate([one.scores for one in found])
+    positions = np.concatenate([one.block.positions[one.rows] for one in found])
+    owners = np.repeat(np.arange(len(found)), [len(one.rows) for one in found])
+    rows = np.concatenate([one.rows for one in found])
+    order = np.lexsort((positions, -scores))
+    order = order[scores[order] >= floor]
+    if limit > 0:
+        order = order[:limit]
+    return [
+        Hit(score, found[owner].block, row)
+        for score, owner, row in zip(
+            scores[order].tolist(), owners[order].tolist(), rows[order].tolist(), strict=True
+        )
+    ]

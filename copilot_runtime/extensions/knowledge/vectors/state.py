@@ -1,0 +1,211 @@
+"""All rows of a vector table at one moment."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from copilot_runtime.extensions.knowledge.identifiers import Identifier
+from copilot_runtime.extensions.knowledge.vectors.block import Block
+from copilot_runtime.extensions.knowledge.vectors.lines import Change
+from copilot_runtime.extensions.knowledge.vectors.segment import Row, Segment
+
+_MOST_LINES = 2000
+_MOST_LINE_NUMBERS = 400_000
+"""Numbers of all vectors that are lines at one time: 260 of 1,536 dimensions."""
+_MOST_BLOCK_NUMBERS = 50_000_000
+"""Numbers in one block, 250 MB: as much is in memory while it is written."""
+_FAN = 8
+_SMALLEST_TIER = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row that is in no block yet."""
+
+    row: Row
+    position: int
+
+
+@dataclass(frozen=True)
+class TableState:
+    """Blocks, and the lines that came after them.
+
+    Nothing of it ever changes, so a search in a thread sees one moment, whatever is written or read
+    meanwhile: methods return the state that follows.
+    """
+
+    blocks: Sequence[Block] = ()
+    lines: Mapping[str, Line] = field(default_factory=dict[str, Line])
+    removed: Mapping[str, None] = field(default_factory=dict[str, None])
+    """The URIs that lines have removed from blocks, or from earlier lines."""
+    line_count: int = 0
+    """How many lines the object has, with those that others replace."""
+    number: int = 0
+    """That of the last block."""
+    next_position: int = 0
+    dimensions: int | None = None
+
+    def __len__(self) -> int:
+        return sum(block.count for block in self.blocks) + len(self.lines)
+
+    def __contains__(self, uri: str) -> bool:
+        return uri in self.lines or any(block.find(uri) is not None for block in self.blocks)
+
+    @cached_property
+    def search_blocks(self) -> Sequence[Block]:
+        """The blocks, and the lines as one more. That takes a while, in whichever thread asks."""
+        return [*self.blocks, Block(self._join_lines())] if self.lines else self.blocks
+
+    def find(self, uri: str) -> Identifier | None:
+        """Return the identifier that was added under a URI."""
+        if line := self.lines.get(uri):
+            return line.row.identifier
+        for block in self.blocks:
+            if (row := block.find(uri)) is not None:
+                return block.segment.identifier(row)
+        return None
+
+    def find_version(self, uri: str) -> str:
+        """Return the version of which a URI has the vector; empty if there is none."""
+        if line := self.lines.get(uri):
+            return line.row.version
+        for block in self.blocks:
+            if (row := block.find(uri)) is not None:
+                return block.segment.columns.versions[row]
+        return ""
+
+    def versions(self) -> dict[str, str]:
+        """Return the version of which each URI has the vector."""
+        found: dict[str, str] = {}
+        for block in self.blocks:
+            columns = block.segment.columns
+            rows = zip(columns.uris, columns.versions, block.current.tolist(), strict=True)
+            found.update((uri, version) for uri, version, is_current in rows if is_current)
+        return found | {uri: line.row.version for uri, line in self.lines.items()}
+
+    def add_blocks(self, blocks: Sequence[Block]) -> "TableState":
+        """Return the state with blocks behind those that are there, from the first to the last."""
+        stack = [*self.blocks, *blocks]
+        later: set[str] = set()
+        for number in range(len(stack) - 1, 0, -1):
+            later.update(stack[number].row_numbers, stack[number].segment.removed)
+            stack[number - 1] = stack[number - 1].without(later)
+        filled = [block for block in blocks if len(block)]
+        ends = [int(block.positions.max()) + 1 for block in filled]
+        return replace(
+            self,
+            blocks=stack,
+            next_position=max([self.next_position, *ends]),
+            dimensions=filled[-1].segment.dimensions if filled else self.dimensions,
+        )
+
+    def add_lines(self, changes: Sequence[Change]) -> "TableState":
+        """Return the state with lines behind those that are there.
+
+        A row of a URI that has one takes its place, and keeps its position.
+        """
+        lines, removed, end = {**self.lines}, {**self.removed}, self.next_position
+        uris = dict.fromkeys(uri for uri, _ in changes)
+        positions = self._find_positions(uris.keys())
+        dimensions = self.dimensions
+        for uri, row in changes:
+            if row is None:
+                lines.pop(uri, None)
+                positions.pop(uri, None)
+                removed[uri] = None
+                continue
+            if uri not in positions:
+                positions[uri], end = end, end + 1
+            lines[uri] = Line(row, positions[uri])
+            dimensions = dimensions or len(row.vector)
+        return replace(
+            self,
+            blocks=[block.without(uris.keys()) for block in self.blocks],
+            lines=lines,
+            removed=removed,
+            line_count=self.line_count + len(changes),
+            next_position=end,
+            dimensions=dimensions,
+        )
+
+    @property
+    def has_too_many_lines(self) -> bool:
+        """Whether it is time to write them as a block."""
+        numbers = self.line_count * (self.dimensions or 1)
+        return self.line_count > _MOST_LINES or (bool(self.lines) and numbers > _MOST_LINE_NUMBERS)
+
+    def merge_lines(self) -> Segment:
+        """Return what is to be the next block.
+
+        It has all lines, and the rows of those blocks that it is time to join with them: the last
+        ones once they are many, and those half dead.
+        """
+        blocks = self._choose_blocks()
+        parts = [block.segment.take(np.flatnonzero(block.current)) for block in blocks]
+        if self.lines:
+            parts.append(self._join_lines())
+        names = [block.name for block in blocks]
+        return Segment.concat(parts, self._find_removals(blocks), names)
+
+    def replace_lines(self, block: Block) -> "TableState":
+        """Return the state with a block that has all lines, and the rows of those it replaces."""
+        others = [one for one in self.blocks if one.name not in block.segment.replaces]
+        return replace(
+            self,
+            blocks=[*others, block],
+            lines={},
+            removed={},
+            line_count=0,
+            number=self.number + 1,
+        )
+
+    def _join_lines(self) -> Segment:
+        lines = self.lines.values()
+        return Segment.of([line.row for line in lines], [line.position for line in lines])
+
+    def _find_positions(self, uris: Collection[str]) -> dict[str, int]:
+        """Return the positions of those URIs that have a row."""
+        positions = {
+            uri: int(block.positions[row])
+            for block in self.blocks
+            for uri, row in block.find_many(uris)
+        }
+        return positions | {uri: self.lines[uri].position for uri in self.lines.keys() & uris}
+
+    def _choose_blocks(self) -> list[Block]:
+        """Return the blocks to join with the lines."""
+        rows = len(self.lines)
+        most = count_block_rows(self.dimensions or 1)
+        older, chosen = [*self.blocks], list[Block]()
+        while True:
+            count = 0
+            while count < len(older) and _tier(len(older[-1 - count])) <= _tier(rows):
+                count += 1
+            run = older[len(older) - count :]
+            rows += sum(map(len, run))
+            if count + 1 < _FAN or rows > most:
+                break
+            del older[len(older) - count :]
+            chosen = run + chosen
+        return [block for block in older if block.is_half_dead] + chosen
+
+    def _find_removals(self, merged: Sequence[Block]) -> list[str]:
+        """Return which URIs have a row in a block that stays, and none that counts."""
+        removed = {uri: None for block in merged for uri in block.segment.removed}
+        removed |= self.removed
+        others = [block for block in self.blocks if block not in merged]
+        current = {uri for block in others for uri, _ in block.find_many(removed.keys())}
+        dead = {uri for block in others for uri in block.row_numbers.keys() & removed.keys()}
+        return [uri for uri in removed if uri in dead and uri not in current]
+
+
+def count_block_rows(dimensions: int) -> int:
+    """Return how many rows of so many numbers are in one block, at most."""
+    return max(1, _MOST_BLOCK_NUMBERS // dimensions)
+
+
+def _tier(rows: int) -> int:
+    """Return how often a number of rows can be divided by `_FAN` until it is small."""
+    return max(0, (rows // _SMALLEST_TIER).bit_length() - 1) // (_FAN.bit_length() - 1)

@@ -1,0 +1,270 @@
+"""Keep a vector index in step with the resources: embed what is new, forget what is gone."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from time import monotonic
+from typing import Protocol
+
+import numpy as np
+
+from copilot_runtime.api.embedder import Embedder
+from copilot_runtime.base.errors import (
+    AuthenticationFailed,
+    ConfigurationFailed,
+    CopilotError,
+    LimitExceeded,
+    MissingPackage,
+    Misuse,
+    NetworkError,
+)
+from copilot_runtime.extensions.knowledge.catalog import Entry
+from copilot_runtime.extensions.knowledge.passages import render_resource
+from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
+from copilot_runtime.extensions.knowledge.update import Progress, UpdateReport, is_indexed
+from copilot_runtime.extensions.knowledge.vectors.normalize import normalize
+from copilot_runtime.extensions.knowledge.vectors.quantized import Floats
+from copilot_runtime.extensions.knowledge.vectors.segment import Row
+from copilot_runtime.extensions.knowledge.vectors.text import cut_to_tokens
+
+_SHORT = 500
+"""Characters of a text that no model finds too long."""
+_BATCH_RESOURCES = 256
+_BATCH_TOKENS = 50_000
+_BATCHES_AT_ONCE = 4
+_NOT_FOUND = 404  # the model: no other text would change that
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingReport(UpdateReport):
+    """What an update of a vector index has done, and what that cost."""
+
+    tokens: int = 0
+    """How many tokens the provider has counted."""
+    dollars: Decimal | None = None
+    """Their price; None where it is not known."""
+
+
+class RowState(Protocol):
+    """The rows of a table at one moment."""
+
+    @property
+    def dimensions(self) -> int | None: ...
+
+    def __contains__(self, uri: str) -> bool: ...
+
+    def find_version(self, uri: str) -> str:
+        """Return the version of which a URI has the vector; empty if there is none."""
+        ...
+
+    def versions(self) -> Mapping[str, str]:
+        """Return the version of which each URI has the vector."""
+        ...
+
+
+class RowTable(Protocol):
+    """Where vectors are: `state` has the rows as they were last read or written."""
+
+    @property
+    def state(self) -> RowState: ...
+
+    async def refresh(self) -> None:
+        """Read what other processes have written."""
+        ...
+
+    async def write(self, rows: Sequence[Row], removed: Iterable[str] = ()) -> None:
+        """Take in rows and remove others, so that both stay."""
+        ...
+
+
+class Updater:
+    """One update: batches of resources are read, embedded and written, four at a time.
+
+    It is about all resources, or about `only` some, by their URIs.
+
+    A batch is durable once it is written. What other processes have embedded meanwhile is left as
+    it is: that is looked up before a batch is embedded, and before it is written. If the provider
+    refuses a batch, it is halved until what it refuses is alone, and a text that is too long is
+    halved until it is not. If the provider cannot be reached after all retries, the batch fails as
+    a whole. A key or a model that is wrong ends the update.
+    """
+
+    def __init__(
+        self,
+        table: RowTable,
+        embedder: Embedder,
+        resources: ResourceIndex,
+        progress: Progress | None = None,
+        only: Collection[str] | None = None,
+    ) -> None:
+        self._table = table
+        self._only = only
+        self._embedder = embedder
+        self._resources = resources
+        self._progress = progress
+        self._before = table.state
+        self._failed: dict[str, str] = {}
+        self._added = 0
+        self._changed = 0
+        self._done = 0
+        self._total = 0
+
+    async def run(self) -> EmbeddingReport:
+        """Do it. Raises `CopilotError` if nothing can be embedded at all."""
+        began, tokens = monotonic(), self._count_tokens()
+        await self._table.refresh()
+        self._before = self._table.state  # older than the entries: what these lack is gone
+        pending, removed = await self._compare(await self._resources.versions())
+        await self._table.write([], removed)
+        self._total = len(pending)
+        await self._embed_all(pending)
+        await self._table.refresh()
+        tokens = self._count_tokens() - tokens
+        return EmbeddingReport(
+            added=self._added,
+            changed=self._changed,
+            removed=len(removed),
+            failed=self._failed,
+            seconds=monotonic() - began,
+            tokens=tokens,
+            dollars=await self._embedder.price(tokens) if tokens else None,
+        )
+
+    async def _embed_all(self, pending: Mapping[str, int]) -> None:
+        batches = make_batches(pending)
+
+        async def work() -> None:
+            for batch in batches:
+                await self._embed_batch(batch)
+                self._done += len(batch)
+                if self._progress is not None:
+                    self._progress(self._done, self._total)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(_BATCHES_AT_ONCE):
+                    group.create_task(work())
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _compare(self, entries: Mapping[str, Entry]) -> tuple[dict[str, int], list[str]]:
+        """Return the tokens of what is new or other than before, by URI, and what is gone."""
+        state, only = self._before, self._only
+        if only is None:
+            copy = {**entries}  # the other one may change
+            return await asyncio.to_thread(lambda: _compare(copy, state.versions()))
+        some = {uri: entries[uri] for uri in only if uri in entries}
+        return _compare(some, {uri: state.find_version(uri) for uri in only})
+
+    def _count_tokens(self) -> int:
+        """Return how many tokens of texts were embedded so far: searches have tokens, too."""
+        return self._embedder.tokens - self._embedder.query_tokens
+
+    async def _embed_batch(self, uris: Sequence[str]) -> None:
+        await self._table.refresh()
+        state = self._table.state
+        resources = [
+            resource
+            for resource in await self._resources.get(uris)
+            if state.find_version(resource.uri) != resource.version
+        ]
+        texts = await asyncio.to_thread(self._render, resources)
+        rows = await self._embed(
+            [(resource, text) for resource, text in zip(resources, texts, strict=True) if text]
+        )
+        size = self._table.state.dimensions or (len(rows[0].vector) if rows else 0)
+        if size:  # there is nothing to embed in these: a row of zeros says that they were looked at
+            blank = [one for one, text in zip(resources, texts, strict=True) if not text]
+            zeros = np.zeros(size, np.float32)
+            rows += [Row(one.id, zeros, one.version) for one in blank]
+        rows = await self._drop_old(rows)
+        await self._table.write(rows)
+        for row in rows:
+            if str(row.identifier) in self._before:
+                self._changed += 1
+            else:
+                self._added += 1
+
+    async def _drop_old(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows but those of which another process has embedded a later version."""
+        await self._table.refresh()
+        state, entries = self._table.state, await self._resources.versions()
+        return [
+            row
+            for row in rows
+            if not (entry := entries.get(str(row.identifier)))
+            or entry.version == row.version
+            or entry.version != state.find_version(str(row.identifier))
+        ]
+
+    def _render(self, resources: Sequence[Resource]) -> list[str]:
+        texts = map(render_resource, resources)
+        return [cut_to_tokens(text.strip(), self._embedder.max_tokens) for text in texts]
+
+    async def _embed(self, pairs: Sequence[tuple[Resource, str]]) -> list[Row]:
+        """Return rows of those resources that the provider takes."""
+        if not pairs:
+            return []
+        try:
+            vectors = await self._embedder.embed([text for _, text in pairs])
+        except CopilotError as error:
+            if _is_fatal(error):
+                raise
+            resource, text = pairs[0]
+            if len(pairs) == 1 and isinstance(error, LimitExceeded) and len(text) > _SHORT:
+                return await self._embed([(resource, text[: len(text) // 2])])
+            if len(pairs) == 1 or isinstance(error, NetworkError):
+                reason = describe_failure(error)
+                self._failed.update((resource.uri, reason) for resource, _ in pairs)
+                return []
+            middle = len(pairs) // 2
+            return await self._embed(pairs[:middle]) + await self._embed(pairs[middle:])
+        check_vectors(vectors, len(pairs))
+        found = zip(pairs, normalize([*vectors]), strict=True)
+        return [Row(resource.id, vector, resource.version) for (resource, _), vector in found]
+
+
+def _compare(
+    entries: Mapping[str, Entry], versions: Mapping[str, str]
+) -> tuple[dict[str, int], list[str]]:
+    indexable = {uri: entry for uri, entry in entries.items() if is_indexed(uri)}
+    pending = {
+        uri: entry.tokens for uri, entry in indexable.items() if versions.get(uri) != entry.version
+    }
+    # what has no version was not made from a resource, and somebody else's business
+    return pending, [uri for uri, version in versions.items() if version and uri not in indexable]
+
+
+def make_batches(tokens: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield the keys in batches that are neither many nor long."""
+    batch: list[str] = []
+    size = 0
+    for uri, count in tokens.items():
+        if batch and (len(batch) >= _BATCH_RESOURCES or size + count > _BATCH_TOKENS):
+            yield batch
+            batch, size = [], 0
+        batch.append(uri)
+        size += count
+    if batch:
+        yield batch
+
+
+def check_vectors(vectors: Floats, count: int) -> None:
+    """Raise `Misuse` unless an embedder has returned a vector for each text."""
+    if vectors.ndim != 2 or len(vectors) != count or not vectors.shape[1]:
+        raise Misuse(
+            f"The embedder returned vectors of the shape {vectors.shape} for {count} texts.",
+            hint="An embedder returns a row for each text.",
+        )
+
+
+def describe_failure(error: CopilotError) -> str:
+    """Return why something could not be embedded; what is not configured, with the way out."""
+    is_unset = isinstance(error, ConfigurationFailed) and error.hint
+    return f"{error.message} {error.hint}" if is_unset else error.message
+
+
+def _is_fatal(error: CopilotError) -> bool:
+    kinds = (AuthenticationFailed, MissingPackage, Misuse)
+    return isinstance(error, kinds) or error.status_code == _NOT_FOUND

@@ -1,0 +1,260 @@
+"""What an MCP server offers, as actions."""
+
+import hashlib
+import logging
+import re
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
+
+import orjson
+from mcp_types import PaginatedRequestParams, Tool
+
+from copilot_runtime.api.action import Action, ActionContext
+from copilot_runtime.base.errors import CopilotError, NetworkError
+from copilot_runtime.base.jsonvalue import get_object
+from copilot_runtime.extensions.mcp.client.pool import Connection
+from copilot_runtime.extensions.mcp.client.results import (
+    parse_prompt,
+    parse_resource,
+    parse_tool_result,
+)
+from copilot_runtime.extensions.mcp.client.server import McpServer
+from copilot_runtime.extensions.mcp.client.session import Session
+from copilot_runtime.telemetry import NO_SPAN, Span, semconv, trace_block
+from copilot_runtime.telemetry.genai import describe_mcp_call, start_mcp_client_span
+from mcp import ClientSession, MCPError
+
+MAX_ACTIONS = 128
+"""Tools of one server that are offered: providers take no more."""
+
+MAX_DESCRIPTION = 4000
+MAX_SCHEMA = 64 * 1024
+MAX_LISTED = 200
+"""Resources or prompts in one list for a model."""
+
+_MAX_NAME = 64
+_TOOL_ERROR = "tool_error"
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+
+_NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
+_URI: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"uri": {"type": "string"}},
+    "required": ["uri"],
+}
+_PROMPT: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "arguments": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+    "required": ["name"],
+}
+
+logger = logging.getLogger(__name__)
+
+
+async def build_actions(connection: Connection, parent: Span = NO_SPAN) -> Sequence[Action]:
+    """Return an action for each tool, and for the resources and prompts that are selected.
+
+    What the run of the span `parent` has to wait for has a span below it. Raises why the server
+    cannot be reached.
+    """
+    server = connection.server
+
+    def trace(method: str, *, is_ready: bool) -> AbstractContextManager[Span]:
+        above = NO_SPAN if is_ready else parent
+        return trace_block(start_mcp_client_span(above, server.label, server.url, method))
+
+    with trace("initialize", is_ready=connection.is_open):
+        capabilities = await connection.ask(Session.capabilities)
+    actions: list[Action] = []
+    if capabilities.tools is not None:
+        with trace("tools/list", is_ready=connection.has_tools):
+            tools = await connection.ask(Session.tools)
+        actions += _build_tools(connection, tools)
+    if capabilities.resources is not None and server.resources:
+        actions += _build_resource_actions(connection)
+    if capabilities.prompts is not None and server.prompts:
+        actions += _build_prompt_actions(connection)
+    return actions
+
+
+def _build_tools(connection: Connection, tools: Sequence[Tool]) -> Sequence[Action]:
+    server = connection.server
+    selected = [tool for tool in tools if is_selected(server, tool)]
+    actions = [
+        action for tool in selected if (action := _build_action(connection, tool)) is not None
+    ]
+    if len(actions) > MAX_ACTIONS:
+        logger.warning(
+            "%r has %d tools, of which the first %d are offered; McpServer(tools=[...]) chooses.",
+            *(server.label, len(actions), MAX_ACTIONS),
+        )
+    return actions[:MAX_ACTIONS]
+
+
+def is_selected(server: McpServer, tool: Tool) -> bool:
+    """Return whether the operator lets models use a tool."""
+    return server.tools(tool) if callable(server.tools) else _matches(tool.name, server.tools)
+
+
+def _build_action(connection: Connection, tool: Tool) -> Action | None:
+    server = connection.server
+    if not is_sendable(tool.input_schema):
+        logger.warning("The schema of %r of %r is too large to be sent.", tool.name, server.label)
+        return None
+    hints = tool.annotations
+    is_idempotent = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
+
+    async def run(values: Mapping[str, Any], context: ActionContext) -> Any:
+        # whatever the server gets of the caller is in the headers
+        call = partial(Session.call, tool=tool.name, values=values, is_idempotent=is_idempotent)
+        with describe_request(context.span, server, "tools/call"):
+            result = await connection.ask(call)
+        if result.is_error:
+            context.span.fail(_TOOL_ERROR)
+        return parse_tool_result(result)
+
+    return Action(
+        name=sanitize_name(server.prefix + tool.name),
+        description=(tool.description or tool.title or "")[:MAX_DESCRIPTION],
+        parameters={"type": "object", "properties": {}, **tool.input_schema},
+        run=run,
+        timeout=server.max_time,
+        is_idempotent=is_idempotent,
+        mcp_server=server.url,
+    )
+
+
+def is_sendable(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema can be sent to a model: it is JSON, and not too long."""
+    try:
+        return len(orjson.dumps(schema)) <= MAX_SCHEMA
+    except TypeError:  # a number that has more than 64 bits, or nesting without end
+        return False
+
+
+def _build_resource_actions(connection: Connection) -> Sequence[Action]:
+    server = connection.server
+
+    async def list_all(session: ClientSession) -> Sequence[Any]:
+        items: list[Any] = []
+        cursor: str | None = None
+        while len(items) < MAX_LISTED:
+            page = await session.list_resources(params=PaginatedRequestParams(cursor=cursor))
+            items += page.resources
+            if not (cursor := page.next_cursor) or not page.resources:
+                break
+        templates = await session.list_resource_templates()
+        return [*items, *templates.resource_templates]
+
+    async def list_items(values: Mapping[str, Any], context: ActionContext) -> Any:
+        del values
+        with describe_request(context.span, server, "resources/list"):
+            items = [_describe(one) for one in await connection.request(list_all)]
+        return [
+            one for one in items if "uriTemplate" in one or _matches(one["uri"], server.resources)
+        ][:MAX_LISTED]
+
+    async def read(values: Mapping[str, Any], context: ActionContext) -> Any:
+        uri = str(values.get("uri"))
+        if not _matches(uri, server.resources):
+            raise CopilotError(f"The resource {uri!r} may not be read.")
+        with describe_request(context.span, server, "resources/read"):
+            context.span.set_content({semconv.MCP_RESOURCE_URI: uri})
+            found = await connection.request(lambda client: client.read_resource(uri))
+        return parse_resource(found)
+
+    slug, label = server.slug, server.label
+    return [
+        Action(
+            name=f"{slug}_list_resources",
+            description=f"List what {label} has to read.",
+            parameters=_NO_PARAMETERS,
+            run=list_items,
+            is_idempotent=True,
+        ),
+        Action(
+            name=f"{slug}_read_resource",
+            description=f"Read a resource of {label} by its URI.",
+            parameters=_URI,
+            run=read,
+            is_idempotent=True,
+        ),
+    ]
+
+
+def _build_prompt_actions(connection: Connection) -> Sequence[Action]:
+    server = connection.server
+
+    async def list_items(values: Mapping[str, Any], context: ActionContext) -> Any:
+        del values
+        with describe_request(context.span, server, "prompts/list"):
+            found = await connection.request(lambda client: client.list_prompts())
+        selected = [one for one in found.prompts if _matches(one.name, server.prompts)]
+        return [_describe(one) for one in selected[:MAX_LISTED]]
+
+    async def get(values: Mapping[str, Any], context: ActionContext) -> Any:
+        name = str(values.get("name"))
+        if not _matches(name, server.prompts):
+            raise CopilotError(f"The prompt {name!r} may not be used.")
+        texts = {key: str(value) for key, value in get_object(values, "arguments").items()}
+        with describe_request(context.span, server, "prompts/get"):
+            found = await connection.request(lambda client: client.get_prompt(name, texts))
+        context.span.set_attributes({semconv.PROMPT_NAME: name})  # which the server has
+        return parse_prompt(found)
+
+    slug, label = server.slug, server.label
+    return [
+        Action(
+            name=f"{slug}_list_prompts",
+            description=f"List the prompts that {label} has prepared, and their arguments.",
+            parameters=_NO_PARAMETERS,
+            run=list_items,
+            is_idempotent=True,
+        ),
+        Action(
+            name=f"{slug}_get_prompt",
+            description=f"Get a prompt of {label} by its name.",
+            parameters=_PROMPT,
+            run=get,
+            is_idempotent=True,
+        ),
+    ]
+
+
+@contextmanager
+def describe_request(span: Span, server: McpServer, method: str) -> Generator[None]:
+    """Say on the span of a call what is asked of which server, and the code of its refusal."""
+    span.set_attributes(describe_mcp_call(server.label, server.url, method))
+    try:
+        yield
+    except CopilotError as error:
+        cause = error.__cause__
+        if isinstance(cause, MCPError) and not isinstance(error, NetworkError):
+            code = str(cause.error.code)
+            span.set_attributes({semconv.RPC_RESPONSE_STATUS_CODE: code})
+            span.fail(code)
+        raise
+
+
+def _describe(one: Any) -> dict[str, Any]:
+    selected = {"uri", "uri_template", "name", "title", "description", "mime_type", "arguments"}
+    return one.model_dump(mode="json", by_alias=True, exclude_none=True, include=selected)
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def sanitize_name(name: str) -> str:
+    """Return a name that providers take: letters, digits, _ and -, at most 64 of them."""
+    plain = _NOT_IN_NAMES.sub("_", name)
+    if len(plain) <= _MAX_NAME:
+        return plain or "_"
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{plain[: _MAX_NAME - 9]}_{digest}"

@@ -1,0 +1,438 @@
+"""The file of a backup: a tar, packed by gzip, that is read strictly.
+
+Its entries are `header.json`, then numbered files of rows (`threads/00000001.jsonl`) and of single
+objects (`knowledge/00000002.object`, a line of JSON and the bytes), then `manifest.json` with the
+number of records and a checksum of each part. An entry's name is never a path of this machine, and
+nothing else is taken: no links, no gaps, no other order, nothing behind the end.
+"""
+
+import gzip
+import hashlib
+import hmac
+import io
+import tarfile
+import time
+import zlib
+from collections import Counter, deque
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import orjson
+
+from copilot_runtime import __version__
+from copilot_runtime.base import jsontext
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.extensions.operations.backup.record import (
+    END_OF_DATES,
+    DamagedRecord,
+    PackedObject,
+    PackedRecord,
+    Record,
+    Row,
+    StoredObject,
+    decode_row,
+    encode_row,
+)
+
+FORMAT = 1
+"""The version of archives. It rises when this program could not read them any more."""
+
+_HEADER, _MANIFEST = "header.json", "manifest.json"
+_BLOCK = tarfile.BLOCKSIZE
+_CHUNK_BYTES = 1 << 20
+"""Rows are collected up to this size before they become an entry."""
+_LONGEST_LINE = 64 << 20
+"""Bytes of one row: the log of a run has 16 MB at most, unless `max_bytes_per_run` says more."""
+_MOST_TABLES = 50
+"""In one part."""
+_LARGEST_NOTE = 1 << 20
+"""Of header and manifest."""
+_LARGEST_OBJECT = (8 << 30) - 1  # what a plain tar can say
+_MOST_EXPANSION = 200
+"""How many times larger than its file an archive may be, once it is not small."""
+_SMALL = 32 << 20
+
+
+class BackupRefused(CopilotError):
+    """A backup cannot be used: it is damaged, incomplete, not ours, or of a later version."""
+
+    code = "MISUSE"
+    status_code = 400
+
+
+@dataclass(slots=True)
+class _Part:
+    """What is known of the records of one source."""
+
+    rows: Counter[str] = field(default_factory=Counter[str])
+    objects: int = 0
+    digest: Any = field(default_factory=hashlib.sha256)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "rows": dict(sorted(self.rows.items())),
+            "objects": self.objects,
+            "sha256": self.digest.hexdigest(),
+        }
+
+
+class ArchiveHeader(NamedTuple):
+    """Who wrote an archive, when, and what of."""
+
+    version: str
+    created_at: float
+    parts: tuple[str, ...]
+    places: Mapping[str, str]
+    """Digests of where the parts were."""
+
+
+class ArchiveWriter:
+    """Writes records into a file, in order; `finish` completes it.
+
+    `places` has digests of where the parts are. `key` makes a signature, by which `ArchiveReader`
+    knows that nobody changed anything.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        parts: tuple[str, ...],
+        key: bytes = b"",
+        *,
+        places: Mapping[str, str] | None = None,
+    ) -> None:
+        self._gzip = gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6, mtime=0)
+        self._tar = tarfile.TarFile(fileobj=self._gzip, mode="w", format=tarfile.USTAR_FORMAT)
+        self._key = key
+        self._parts = {name: _Part() for name in parts}
+        self._lines = bytearray()
+        self._part = ""
+        self._number = 0
+        self._header = orjson.dumps(
+            {
+                "kind": "copilot-runtime backup",
+                "format": FORMAT,
+                "version": __version__,
+                "created_at": time.time(),
+                "parts": parts,
+                "places": dict(places or {}),
+            }
+        )
+        self._add(_HEADER, self._header)
+
+    def add(self, name: str, record: Record) -> None:
+        """Add a record of a part. All of one part come before those of the next."""
+        if name != self._part:
+            self._flush()
+            self._part = name
+        part = self._parts[name]
+        match record:
+            case Row():
+                part.rows[record.table] += 1
+                line = encode_row(record)
+                if len(line) > _LONGEST_LINE:
+                    raise BackupRefused(
+                        f"A {record.table} of the {name} is larger than 64 MB, which no backup "
+                        "holds.",
+                        hint=f"Delete it, or leave them out by --without {name}.",
+                    )
+                self._lines += line
+                if len(self._lines) >= _CHUNK_BYTES:
+                    self._flush()
+            case StoredObject():
+                self._flush()
+                part.objects += 1
+                head = orjson.dumps({"name": record.name, "size": len(record.data)})
+                self._add_entry(name, "object", head + b"\n", record.data)
+
+    def finish(self) -> dict[str, Any]:
+        """Write the manifest, and return it."""
+        self._flush()
+        parts = {name: part.describe() for name, part in self._parts.items()}
+        manifest: dict[str, Any] = {"entries": self._number, "parts": parts}
+        if self._key:
+            manifest["signature"] = _sign(self._key, self._header, manifest)
+        self._add(_MANIFEST, orjson.dumps(manifest))
+        self._tar.close()
+        self._gzip.close()
+        return manifest
+
+    def _flush(self) -> None:
+        if self._lines:
+            lines, self._lines = bytes(self._lines), bytearray()
+            self._add_entry(self._part, "jsonl", lines)
+
+    def _add_entry(self, name: str, kind: str, *pieces: bytes) -> None:
+        self._number += 1
+        digest = self._parts[name].digest
+        digest.update(_describe_entry(self._number, kind, sum(map(len, pieces))))
+        for piece in pieces:
+            digest.update(piece)
+        self._add(f"{name}/{self._number:08d}.{kind}", *pieces)
+
+    def _add(self, name: str, *pieces: bytes) -> None:
+        info = tarfile.TarInfo(name)
+        info.size, info.mode = sum(map(len, pieces)), 0o600
+        if info.size > _LARGEST_OBJECT:
+            raise BackupRefused(f"{name!r} is larger than 8 GB, which no backup holds.")
+        self._tar.addfile(info, _PieceReader(pieces))
+
+
+class ArchiveReader:
+    """Reads an archive from its beginning, and raises `BackupRefused` for all that is wrong.
+
+    `read` yields the records of the archive. Only when it has come to its end is known that the
+    archive is whole: what was read is not to be trusted before.
+    """
+
+    def __init__(self, file: BinaryIO, key: bytes = b"") -> None:
+        self._key = key
+        self.is_signed = False
+        """Whether it has a signature, which is known at its end."""
+        self._tar = _Stream(file)
+        name, size = self._tar.next_entry() or ("", 0)
+        if name != _HEADER:
+            raise _refuse("it is no backup of copilot-runtime")
+        self._header = self._tar.read_note(size)
+        header = _load(self._header)
+        if header.get("kind") != "copilot-runtime backup":
+            raise _refuse("it is no backup of copilot-runtime")
+        if header.get("format") != FORMAT:
+            raise BackupRefused(
+                f"The backup is of format {header.get('format')!r}, and this is copilot-runtime "
+                f"{__version__}, which reads format {FORMAT}.",
+                hint=f"Restore it with the version that wrote it: {header.get('version')}.",
+            )
+        match header:
+            case {"version": str(version), "created_at": int() | float() as created_at} if (
+                0 <= created_at < END_OF_DATES and _are_names(header.get("parts"))
+            ):
+                places = _read_places(header.get("places"))
+                self.header = ArchiveHeader(version, created_at, tuple(header["parts"]), places)
+            case _:
+                raise _refuse("its header is damaged")
+        self._parts = {name: _Part() for name in self.header.parts}
+
+    def read(self) -> Iterator[tuple[str, PackedRecord]]:
+        """Yield the records with the names of their parts, and check all in the end.
+
+        Nothing is in memory as a whole but one row, so that it does not matter how large an object
+        is.
+        """
+        number, order = 0, [*self.header.parts]
+        while (entry := self._tar.next_entry()) is not None:
+            name, size = entry
+            if name == _MANIFEST:
+                self._check(self._tar.read_note(size), number)
+                self._tar.finish()
+                return
+            number += 1
+            part, kind = _split_name(name, number)
+            while order and order[0] != part:
+                order.pop(0)
+            if not order:
+                raise _refuse(f"{name!r} is not where it belongs")
+            self._parts[part].digest.update(_describe_entry(number, kind, size))
+            records = self._read_rows if kind == "jsonl" else self._read_object
+            try:
+                for record in records(self._parts[part], size):
+                    yield part, record
+            except DamagedRecord as error:
+                raise _refuse(f"{name!r} is damaged: {error}") from error
+        raise _refuse("it ends before its end: it was cut off")
+
+    def _read_rows(self, part: _Part, size: int) -> Iterator[PackedRecord]:
+        for line in self._read_lines(part, size):
+            row = decode_row(line)
+            part.rows[row.table] += 1
+            if len(part.rows) > _MOST_TABLES:
+                raise DamagedRecord("it has too many tables")
+            yield row
+
+    def _read_lines(self, part: _Part, size: int) -> Iterator[bytes]:
+        rest = bytearray()
+        for piece in self._read_pieces(part, size):
+            first, *lines = piece.split(b"\n")
+            rest += first
+            if len(rest) > _LONGEST_LINE:
+                raise DamagedRecord("a line is too long")
+            if lines:
+                yield bytes(rest)
+                rest = bytearray(lines.pop())
+                yield from lines
+        if rest:
+            raise DamagedRecord("its last line has no end")
+
+    def _read_object(self, part: _Part, size: int) -> Iterator[PackedRecord]:
+        pieces = self._read_pieces(part, size)
+        head, _, start = next(pieces, b"").partition(b"\n")
+        match _load(head):
+            case {"name": str(name), "size": int(length)} if len(head) + 1 + length == size:
+                part.objects += 1
+                rest = chain([start], pieces)
+                yield PackedObject(name, rest)
+                deque(rest, maxlen=0)  # what nobody has taken
+            case _:
+                raise DamagedRecord("it has no name")
+
+    def _read_pieces(self, part: _Part, size: int) -> Iterator[bytes]:
+        for piece in self._tar.read_pieces(size):
+            part.digest.update(piece)
+            yield piece
+
+    def _check(self, data: bytes, number: int) -> None:
+        manifest = _load(data)
+        signature = manifest.pop("signature", "")
+        self.is_signed = bool(signature)
+        if self._key:
+            expected = _sign(self._key, self._header, manifest)
+            if not isinstance(signature, str) or not hmac.compare_digest(
+                signature.encode(), expected.encode()
+            ):
+                raise _refuse("its signature is not made with this key, or it was changed")
+        found = {name: part.describe() for name, part in self._parts.items()}
+        expected_parts = manifest.get("parts")
+        if manifest.get("entries") != number or not isinstance(expected_parts, Mapping):
+            raise _refuse("it is not complete")
+        for name, part in found.items():
+            if expected_parts.get(name) != part:
+                raise _refuse(f"the part {name!r} is not what was written: it was changed")
+
+
+class _PieceReader(io.RawIOBase):
+    """Bytes one after the other, as `tarfile` reads them; none of them is copied whole."""
+
+    def __init__(self, pieces: tuple[bytes, ...]) -> None:
+        self._pieces = [*map(memoryview, pieces)]
+
+    def read(self, size: int = -1) -> bytes:
+        while self._pieces and not self._pieces[0]:
+            self._pieces.pop(0)
+        if not self._pieces:
+            return b""
+        piece = self._pieces[0]
+        data = bytes(piece if size < 0 else piece[:size])
+        self._pieces[0] = piece[len(data) :]
+        if len(data) < size and len(self._pieces) > 1:
+            return data + self.read(size - len(data))
+        return data
+
+
+class _Stream:
+    """The entries of a tar, which is read once from its beginning to its end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        file.seek(0)
+        self._file = file
+        is_packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        self._is_packed = is_packed
+        self._data: Any = gzip.GzipFile(fileobj=file, mode="rb") if is_packed else file
+        self._position = 0
+        self._padding = 0
+
+    def next_entry(self) -> tuple[str, int] | None:
+        """Return name and size of the next entry; None at the end."""
+        self._read(self._padding)
+        self._padding = 0
+        block = self._read(_BLOCK)
+        if not any(block):
+            return None
+        try:
+            info = tarfile.TarInfo.frombuf(block, "ascii", "strict")
+        except (tarfile.TarError, UnicodeDecodeError) as error:
+            raise _refuse("it is no tar file, or damaged") from error
+        if info.type != tarfile.REGTYPE or info.linkname or info.size < 0:
+            raise _refuse(f"{info.name[:100]!r} is no plain file")
+        return info.name, info.size
+
+    def read_pieces(self, size: int) -> Generator[bytes]:
+        """Yield the bytes of an entry."""
+        self._padding = -size % _BLOCK
+        while size:
+            piece = self._read(min(size, _CHUNK_BYTES))
+            size -= len(piece)
+            yield piece
+
+    def read_note(self, size: int) -> bytes:
+        if size > _LARGEST_NOTE:
+            raise _refuse("its header or manifest is too large")
+        return b"".join(self.read_pieces(size))
+
+    def finish(self) -> None:
+        """Make sure that nothing follows but the zeros at the end of a tar."""
+        self._read(self._padding)
+        self._padding = 0
+        rest = self._read_some(tarfile.RECORDSIZE + 1)
+        if any(rest) or not 2 * _BLOCK <= len(rest) <= tarfile.RECORDSIZE:
+            raise _refuse("it does not end where it should")
+
+    def _read(self, size: int) -> bytes:
+        data = self._read_some(size)
+        if len(data) < size:
+            raise _refuse("it ends before its end: it was cut off")
+        return data
+
+    def _read_some(self, size: int) -> bytes:
+        try:
+            data = self._data.read(size)
+        except (OSError, EOFError, zlib.error) as error:
+            if isinstance(error, EOFError):
+                raise _refuse("it ends before its end: it was cut off") from error
+            raise _refuse(f"it cannot be read: {error}") from error
+        self._position += len(data)
+        if self._is_packed and self._position > _SMALL + _MOST_EXPANSION * self._file.tell():
+            raise BackupRefused(
+                f"The backup is packed more than {_MOST_EXPANSION} times, as no real one is.",
+                hint="If it is one all the same, unpack it by gunzip, and restore that file.",
+            )
+        return data
+
+
+def _describe_entry(number: int, kind: str, size: int) -> bytes:
+    return f"{number} {kind} {size}\n".encode()
+
+
+def _split_name(name: str, number: int) -> tuple[str, str]:
+    part, _, file = name.partition("/")
+    for kind in ("jsonl", "object"):
+        if file == f"{number:08d}.{kind}":
+            return part, kind
+    raise _refuse(f"it has an entry {name[:100]!r}, which is none of a backup")
+
+
+def _are_names(names: Any) -> bool:
+    return isinstance(names, list) and all(
+        isinstance(name, str) and name.isalpha() and name.isascii() for name in names
+    )
+
+
+def _read_places(value: Any) -> Mapping[str, str]:
+    """Return the digests of a header, which those of earlier versions do not have."""
+    if not isinstance(value, Mapping):
+        return {}
+    places = cast("Mapping[str, Any]", value)
+    return {name: place for name, place in places.items() if isinstance(place, str)}
+
+
+def _sign(key: bytes, header: bytes, manifest: Mapping[str, Any]) -> str:
+    text = header + b"\n" + orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)
+    return hmac.digest(key, text, "sha256").hex()
+
+
+def _load(data: bytes) -> dict[str, Any]:
+    try:
+        value: Any = jsontext.loads(data)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise _refuse("its header or manifest is damaged")
+    return value
+
+
+def _refuse(reason: str) -> BackupRefused:
+    return BackupRefused(
+        f"The backup is refused because {reason}.", hint="Nothing was changed. Take another backup."
+    )

@@ -1,0 +1,64 @@
+"""What `serve` says of its settings and stores: from which file they are, and where threads are."""
+
+import logging
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.cli.target import find_folder
+from copilot_runtime.config.loader import DEFAULT_FILE, read_settings
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.config.source import is_independent
+from copilot_runtime.extensions.operations.places import describe_threads, name_stores
+
+if TYPE_CHECKING:
+    from copilot_runtime.app.app import CopilotRuntime
+
+logger = logging.getLogger(__name__)
+
+
+def list_places(
+    target: str | None,
+    runtime: "CopilotRuntime | None",
+    settings: Settings,
+    options: Collection[str],
+    file: Path | None,
+) -> list[str]:
+    """Return lines of the banner: the settings of a runtime that is served, and its threads.
+
+    `settings` are those of file and environment, with `options` of the command line.
+    """
+    if runtime is None:
+        return []
+    source = describe_file(file)
+    if target is not None and is_independent(runtime.settings, settings, options):
+        source = f"settings    those of {target}"
+        if file is not None:
+            source += f", and not '{file}'"
+    return [source, f"threads     {describe_threads(name_stores(runtime))}"]
+
+
+def describe_file(file: Path | None) -> str:
+    """Return the line of the banner that names the settings file."""
+    place = str(file.absolute()) if file else f"no {DEFAULT_FILE} here: defaults, environment"
+    return f"settings    {place}"
+
+
+def warn_of_other_file(target: str, runtime: "CopilotRuntime | None", file: Path | None) -> None:
+    """Log a warning if a settings file lies beside the program, and another one or none is read."""
+    if runtime is None or (folder := find_folder(target)) is None:
+        return
+    other = folder / DEFAULT_FILE
+    if not other.is_file() or (file is not None and other.samefile(file)):
+        return
+    try:
+        if not is_independent(runtime.settings, read_settings(other)[0]):
+            return  # the program reads it itself
+    except CopilotError:
+        pass  # nobody has read it
+    logger.warning(
+        "'%s' lies beside the program and is not read: the working directory counts. "
+        "Start the server there, or name the file with --config.",
+        other,
+    )

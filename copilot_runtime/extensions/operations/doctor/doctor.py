@@ -1,0 +1,134 @@
+"""Asks all checks at once, each for some seconds, and hides secrets in what they find."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from copilot_runtime.app.app import CopilotRuntime
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.config.source import is_independent
+from copilot_runtime.extensions.operations.doctor.finding import (
+    Finding,
+    explain_error,
+    good,
+    problem,
+)
+from copilot_runtime.extensions.operations.doctor.machine import (
+    check_disks,
+    check_files,
+    check_limits,
+    check_packages,
+    check_ports,
+)
+from copilot_runtime.extensions.operations.doctor.secrets import collect_secrets, hide_secrets
+from copilot_runtime.extensions.operations.doctor.stores import (
+    check_audit,
+    check_carrier,
+    check_clock,
+    check_limit_store,
+    check_objects,
+    check_schemas,
+    check_sharing,
+    check_vectors,
+)
+from copilot_runtime.extensions.operations.doctor.upstream import (
+    check_access,
+    check_embeddings,
+    check_mcp_servers,
+    check_provider,
+    check_telemetry,
+)
+from copilot_runtime.extensions.operations.places import name_stores
+
+Check = Callable[[], Awaitable[Sequence[Finding]]]
+
+_SECONDS = 20.0
+"""That one check may take."""
+
+
+async def examine(
+    settings: Settings,
+    make_runtime: Callable[[], CopilotRuntime],
+    *,
+    config: Path | None = None,
+    environ: Mapping[str, str],
+    calls: bool = False,
+    options: Mapping[str, Any] | None = None,
+    is_http: bool = True,
+    seconds: float = _SECONDS,
+) -> Sequence[Finding]:
+    """Look at everything that a server with some settings needs. Raises nothing.
+
+    `make_runtime` builds it, without opening anything. `calls` asks the model and the embedder.
+    `options` are the host and the port of the command line; without `is_http`, the server has gRPC
+    alone.
+    """
+    found = [good("configuration", f"read from '{config}'" if config else "defaults, environment")]
+    runtime: CopilotRuntime | None = None
+    try:
+        runtime = make_runtime()
+        if config and is_independent(runtime.settings, settings, options or ()):
+            found = [good("configuration", f"written in the program, which ignores '{config}'")]
+        settings = _merge_listener(settings, name_stores(runtime), options or {})
+    except Exception as error:  # what keeps a server from starting is found, not raised
+        found = [explain_error("configuration", error)]
+    checks = _list_checks(settings, config, is_http=is_http)
+    if runtime is not None:
+        checks["access"] = partial(check_access, runtime, settings, is_http=is_http)
+        checks["provider"] = partial(check_provider, runtime, calls=calls, is_http=is_http)
+        checks["embeddings"] = partial(check_embeddings, runtime, calls=calls)
+    results = await asyncio.gather(*(_run(name, one, seconds) for name, one in checks.items()))
+    secrets = collect_secrets(settings, environ)
+    return [_hide(one, secrets) for one in [*found, *(one for part in results for one in part)]]
+
+
+def _merge_listener(settings: Settings, written: Settings, options: Mapping[str, Any]) -> Settings:
+    """Return what a program wrote into its settings, with the address at which `serve` listens."""
+    names = {"host", "port"} - written.model_fields_set
+    return written.model_copy(
+        update={name: getattr(settings, name) for name in names} | {**options}
+    )
+
+
+def _list_checks(settings: Settings, config: Path | None, *, is_http: bool) -> dict[str, Check]:
+    """Return what settings alone can be asked for."""
+    return {
+        "packages": _in_thread(check_packages),
+        "open files": _in_thread(check_limits),
+        "disk": _in_thread(partial(check_disks, settings)),
+        "files": _in_thread(partial(check_files, settings, config)),
+        "port": _in_thread(partial(check_ports, settings, is_http=is_http)),
+        "clock": partial(check_clock, settings),
+        "stores": partial(check_schemas, settings),
+        "carrier": partial(check_carrier, settings),
+        "limits": partial(check_limit_store, settings),
+        "sharing": partial(check_sharing, settings),
+        "knowledge": partial(check_objects, settings),
+        "vectors": partial(check_vectors, settings),
+        "audit log": partial(check_audit, settings),
+        "mcp server": partial(check_mcp_servers, settings),
+        "telemetry": partial(check_telemetry, settings),
+    }
+
+
+async def _run(name: str, check: Check, seconds: float) -> Sequence[Finding]:
+    try:
+        async with asyncio.timeout(seconds):
+            return await check()
+    except TimeoutError:
+        hint = "Something does not answer: see whether it runs, and what firewalls allow."
+        return [problem(name, f"It took longer than {seconds:g} seconds.", hint)]
+    except Exception as error:  # a check that fails has found something
+        return [explain_error(name, error)]
+
+
+def _in_thread(check: Callable[[], Sequence[Finding]]) -> Check:
+    return partial(asyncio.to_thread, check)
+
+
+def _hide(finding: Finding, secrets: frozenset[str]) -> Finding:
+    text, hint = (hide_secrets(part, secrets) for part in (finding.text, finding.hint))
+    return replace(finding, text=text, hint=hint)

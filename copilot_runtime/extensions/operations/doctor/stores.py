@@ -1,0 +1,201 @@
+"""Stores and what connects servers: threads, plans, keys, the carrier, objects, and clocks."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from secrets import token_hex
+
+from copilot_runtime.app.threads import build_carrier
+from copilot_runtime.base.errors import CopilotError, StoreFailed
+from copilot_runtime.base.formatting import count_words
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.extensions.access.build import build_counters
+from copilot_runtime.extensions.operations.database import Place, check_writable, open_snapshot
+from copilot_runtime.extensions.operations.doctor.finding import Finding, good, problem, warning
+from copilot_runtime.extensions.operations.places import find_threads
+from copilot_runtime.extensions.operations.schemas import Schema, SchemaStatus, list_schemas
+from copilot_runtime.extensions.operations.sharing import list_private_state
+from copilot_runtime.extensions.storage.url import open_storage
+from copilot_runtime.threads.postgres.schema import LEASE
+from copilot_runtime.threads.url import build_store
+
+_MOST_DRIFT = 2.0
+"""Seconds between two clocks that are usual."""
+_HOUR = 3600
+
+
+async def check_schemas(settings: Settings) -> Sequence[Finding]:
+    """See whether each store can be reached and written, and is of a version that is known here.
+
+    What keeps several from being used, such as a database that is away, is said once.
+    """
+    statuses = await asyncio.gather(*map(_inspect, list_schemas(settings)))
+    first = {status.problem: status for status in reversed(statuses) if status.problem}
+    found: list[Finding] = []
+    for status in statuses:
+        if first.get(status.problem, status) is status:
+            others = [
+                one.name
+                for one in statuses
+                if status.problem and one.problem == status.problem and one is not status
+            ]
+            found.append(_describe_schema(status, others))
+    if settings.threads.partition(":")[0] == "memory":
+        hint = "Set threads to sqlite:PATH or postgresql://... unless they may be lost."
+        found.insert(0, warning("threads", "They are in memory, and end with the server.", hint))
+    return found
+
+
+async def _inspect(schema: Schema) -> SchemaStatus:
+    """Return the version of tables; those that nobody can write cannot be used by a server."""
+    status = await schema.inspect()
+    if status.is_usable and not schema.place.is_sqlite:
+        try:
+            await check_writable(schema.place)
+        except CopilotError as error:
+            hint = error.hint or ""
+            return replace(status, state="unusable", problem=error.message, way_out=hint)
+    return status
+
+
+def _describe_schema(status: SchemaStatus, others: Sequence[str]) -> Finding:
+    match status.state:
+        case "current":
+            return good(status.name, f"{status.address}, version {status.version}")
+        case "new":
+            return good(status.name, f"{status.address} is made when it is needed")
+        case "old":
+            text = f"{status.address} is of version {status.version}, and {status.newest} is new."
+            return warning(
+                status.name, text, "The next server migrates it; so does `copilot-runtime migrate`."
+            )
+        case "later" | "unusable":
+            more = f" The same goes for {', '.join(others)}." if others else ""
+            return problem(status.name, f"{status.problem}{more}", status.way_out)
+
+
+async def check_carrier(settings: Settings) -> Sequence[Finding]:
+    """See whether this process can reach others by the carrier."""
+    if settings.carrier == "none" or settings.threads.partition(":")[0] == "memory":
+        return []
+    store = build_store(settings.threads)
+    if store.shared_file is not None and not store.shared_file.exists():
+        return []  # no server has been here
+    if (carrier := build_carrier(settings, store)) is None:
+        return []
+    kind = type(carrier).__name__.removesuffix("Carrier")
+    if kind == "Postgres" and not await _is_reachable(find_threads(settings)):
+        return []  # which the check of the stores says
+    async with aclosing(carrier):
+        await carrier.open(f"doctor{token_hex(4)}", _ignore, _ignore)
+    return [good("carrier", f"messages go by {kind}")]
+
+
+async def check_sharing(settings: Settings) -> Sequence[Finding]:
+    """See whether several processes would count or keep something each for itself."""
+    return [warning(*state) for state in list_private_state(settings)]
+
+
+async def check_limit_store(settings: Settings) -> Sequence[Finding]:
+    """See whether the store in which all processes count answers, and counts."""
+    from copilot_runtime.extensions.access.limits.counters import CountersFailed
+
+    if (counters := build_counters(settings)) is None:
+        return []
+    async with aclosing(counters):
+        try:
+            await counters.read("doctor")
+            await counters.enter("doctor", token_hex(4), 1000, 0.001)
+        except CountersFailed as error:
+            hint = "See whether it runs, and what address, user and password limits.store has."
+            text = f"The store of limits.store does not count: {error}".rstrip(".")
+            return [problem("limits", f"{text}.", hint)]
+        if settings.limits.find_longest() > _HOUR and await counters.find_persistence() is False:
+            text = "The Redis of limits.store keeps nothing on a disk: when it starts again, all of"
+            hint = "Set `appendonly yes` in its settings."
+            return [warning("limits", f"{text} each limit is there again.", hint)]
+    return [good("limits", "all processes count together in Redis")]
+
+
+def _ignore(*_: object) -> None:
+    """Do nothing: nobody sends this process anything."""
+
+
+async def check_objects(settings: Settings) -> Sequence[Finding]:
+    """See whether the storage of knowledge can be reached."""
+    address = settings.knowledge.address
+    if address in ("", "memory"):
+        return []
+    async with aclosing(open_storage(address)) as storage:
+        await storage.find_etags("doctor")
+    return [good("knowledge", f"{address.partition('?')[0]} can be read")]
+
+
+async def check_vectors(settings: Settings) -> Sequence[Finding]:
+    """See whether the database of vectors can be reached, and can search them."""
+    if not settings.knowledge.vector_database:
+        return []
+    place = Place("vectors", url=settings.knowledge.vector_database)
+    query = "SELECT installed_version, default_version FROM pg_available_extensions"
+    async with open_snapshot(place) as db:
+        rows = await db.fetch(f"{query} WHERE name = 'vector'")
+    if not rows:
+        hint = "Install pgvector on the machine of the database."
+        return [problem("vectors", f"{place.describe()} has no extension 'vector'.", hint)]
+    [(installed, available)] = rows
+    text = f"{place.describe()}, pgvector {installed or available}"
+    return [good("vectors", text if installed else f"{text}, which the first server adds")]
+
+
+async def check_clock(settings: Settings) -> Sequence[Finding]:
+    """Compare the clock of this machine with that of the database: leases depend on both."""
+    place = None if settings.threads.partition(":")[0] == "memory" else find_threads(settings)
+    if place is None or place.path is not None:
+        return [good("clock", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()))]
+    if not await _is_reachable(place):
+        return []  # which the check of the stores says
+    drift = abs(await _read_clock(place) - time.time())
+    text = f"{drift:.1f} seconds between this machine and the database"
+    hint = "Let both keep time by NTP: timedatectl."
+    if drift >= LEASE:
+        return [problem("clock", text, hint)]
+    return [warning("clock", text, hint) if drift > _MOST_DRIFT else good("clock", text)]
+
+
+async def _is_reachable(place: Place | None) -> bool:
+    """Return whether a database answers."""
+    if place is None:
+        return True
+    try:
+        async with open_snapshot(place):
+            return True
+    except StoreFailed:
+        return False
+
+
+async def _read_clock(place: Place) -> float:
+    async with open_snapshot(place) as db:
+        [(seconds,)] = await db.fetch("SELECT extract(epoch FROM clock_timestamp())::float8")
+    return seconds
+
+
+async def check_audit(settings: Settings) -> Sequence[Finding]:
+    """See whether the audit log is as it was written."""
+    if not settings.audit.file or not Path(settings.audit.file).exists():  # noqa: ASYNC240  # quick
+        return []
+    from copilot_runtime.extensions.access.audit.verify import NO_KEY, verify
+
+    # in a thread: of a large one, all other checks would wait until their time is over
+    found = await asyncio.to_thread(verify, Path(settings.audit.file), settings.audit.key)
+    if found.problems:
+        hint = "`copilot-runtime audit verify` lists all that is wrong with it."
+        return [problem("audit log", found.problems[0], hint)]
+    lines = f"{count_words(found.lines, 'line')}, unchanged"
+    if not settings.audit.key:
+        hint = "Set audit.key to a secret, and begin a new file: it fits no line from before."
+        text = f"{lines}. {NO_KEY}"
+        return [warning("audit log", text, hint)]
+    return [good("audit log", lines)]

@@ -1,0 +1,174 @@
+"""What is elsewhere: the provider of the model, embeddings, MCP servers, receivers of telemetry."""
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from time import monotonic
+from urllib.parse import urlsplit
+
+from copilot_runtime.adapters.demo import DemoAdapter
+from copilot_runtime.adapters.empty import EmptyAdapter
+from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.app.app import CopilotRuntime
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.config.credentials import list_unused_credentials
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.extensions.access.authentication.jwt import JwtScheme
+from copilot_runtime.extensions.access.authentication.scheme import AuthenticationUnavailable
+from copilot_runtime.extensions.grpc import asks_model
+from copilot_runtime.extensions.operations.doctor.finding import (
+    Finding,
+    explain_error,
+    good,
+    problem,
+    warning,
+)
+from copilot_runtime.security.loopback import list_proxy_settings
+
+_SECONDS = 5.0
+"""In which a server has to take a connection: less than all of a check may take."""
+
+_UNREACHED = "See whether it runs, and what proxies and firewalls allow."
+
+
+async def check_provider(
+    runtime: CopilotRuntime, *, calls: bool, is_http: bool = True
+) -> Sequence[Finding]:
+    """See whether there is a key, and whether the provider can be reached; ask it, if wanted."""
+    adapter, name = runtime.adapter, "provider"
+    if not is_http and not asks_model(runtime.settings.grpc.services):
+        return [good(name, "not needed: none of these services asks a model")]
+    if isinstance(adapter, EmptyAdapter):
+        return [good(name, "not needed: agents answer, and the runtime has no model of its own")]
+    try:
+        await adapter.check_key()
+    except CopilotError as error:
+        return [explain_error(name, error)]
+    request = ChatRequest(
+        messages=[TextMessage(id="doctor", role="user", content="Answer with the word: well")],
+        parameters=Parameters(max_tokens=16),
+    )
+    if calls:
+        return [await _call(runtime, request)]
+    endpoint = adapter.endpoint(request)
+    if isinstance(adapter, DemoAdapter):
+        return [good(name, "the demo, which answers by rules: no model is asked")]
+    if endpoint.in_process:
+        return [good(name, f"{type(adapter).__name__}: it answers in this process")]
+    if not endpoint.url:
+        return [good(name, f"{type(adapter).__name__}: not asked, for it costs tokens (--call)")]
+    return [await _reach(name, endpoint.url, "Not asked, for it costs tokens: --call asks it.")]
+
+
+async def _call(runtime: CopilotRuntime, request: ChatRequest) -> Finding:
+    begin = monotonic()
+    try:
+        async with aclosing(runtime.adapter.stream(request)) as events:
+            async for _ in events:
+                pass
+    except Exception as error:  # of any adapter
+        return explain_error("provider", error)
+    return good("provider", f"answered in {monotonic() - begin:.1f} seconds")
+
+
+async def check_embeddings(runtime: CopilotRuntime, *, calls: bool) -> Sequence[Finding]:
+    """See whether embeddings can be made."""
+    if runtime.knowledge is None:
+        return []
+    embedder = runtime.knowledge.embedder
+    await embedder.check_key()
+    if not calls:
+        return [good("embeddings", f"{type(embedder).__name__}: not asked, --call asks it")]
+    [vector] = await embedder.embed(["doctor"])
+    return [good("embeddings", f"{len(vector)} numbers for a text")]
+
+
+async def check_mcp_servers(settings: Settings) -> Sequence[Finding]:
+    """See whether MCP servers can be reached."""
+    return await asyncio.gather(*(_reach("mcp server", url) for url in settings.mcp.servers))
+
+
+async def check_telemetry(settings: Settings) -> Sequence[Finding]:
+    """See whether the receiver of telemetry can be reached."""
+    telemetry = settings.telemetry
+    urls = {*telemetry.endpoints.values(), *([telemetry.endpoint] if telemetry.endpoint else [])}
+    return await asyncio.gather(*(_reach("telemetry", url) for url in sorted(urls)))
+
+
+def _check_audience(settings: Settings) -> Finding:
+    """See whether tokens have to be meant for this server."""
+    if (
+        "jwt" in settings.access.authenticate
+        and not settings.jwt.audience
+        and any(not name.startswith("HS") for name in settings.jwt.algorithms)
+    ):
+        text = "Tokens that the identity provider makes for other applications are good here, too."
+        hint = "Set jwt.audience to the name by which the provider knows this server."
+        return warning("access", text, hint)
+    return good("access", "people and programs sign in")
+
+
+async def check_access(
+    runtime: CopilotRuntime, settings: Settings, *, is_http: bool = True
+) -> Sequence[Finding]:
+    """See whether people have to sign in, and with tokens that are meant for this server."""
+    unused = list_unused_credentials(settings)
+    if runtime.authenticate is not None or runtime.schemes is not None:
+        tokens = runtime.schemes and runtime.schemes.find_scheme(JwtScheme)
+        keys = [await _check_keys(tokens)] if isinstance(tokens, JwtScheme) else []
+        return [_check_audience(settings), *(warning("access", *one) for one in unused), *keys]
+    is_local = settings.grpc.is_local
+    if is_http:
+        is_local = settings.host in ("127.0.0.1", "::1", "localhost")
+    text = "Nobody has to sign in, and all share their threads."
+    proxies = list_proxy_settings(settings.allowed_hosts, settings.proxy.forwarders)
+    if is_http and is_local and proxies:
+        is_local = False
+        text += f" Other machines reach this server by a proxy: see {' and '.join(proxies)}."
+    hint = "Set access.authenticate, such as [api_keys] or [jwt]."
+    found = good("access", text) if is_local else warning("access", text, hint)
+    return [found, *(problem("access", *one) for one in unused)]
+
+
+async def _check_keys(scheme: JwtScheme) -> Finding:
+    """See how many keys there are to verify tokens with."""
+    if scheme.keys is None:
+        return good("jwt keys", "jwt.secret verifies tokens")
+    name, hint = "jwt keys", "See whether jwt.issuer and jwt.jwks are right."
+    try:
+        async with asyncio.timeout(_SECONDS), aclosing(scheme):
+            count = len(await scheme.list_usable_keys())
+    except TimeoutError:
+        text = f"{scheme.place} does not answer within {_SECONDS:g} seconds."
+        return problem(name, text, _UNREACHED)
+    except AuthenticationUnavailable as error:
+        return problem(name, f"Nobody can sign in with a token: {error.hint}", hint)
+    text = f"{count} key verifies" if count == 1 else f"{count} keys verify"
+    return good(name, f"{text} tokens, from {scheme.place}")
+
+
+async def _reach(name: str, url: str, more: str = "") -> Finding:
+    """Connect to the server of an address, and send it nothing."""
+    parts = urlsplit(url if "//" in url else f"//{url}")
+    is_encrypted = parts.scheme in ("https", "grpcs", "wss")
+    host, port = parts.hostname or "", parts.port or (443 if is_encrypted else 80)
+    where = f"{host}:{port}"
+    try:
+        context = ssl.create_default_context() if is_encrypted else None
+        async with asyncio.timeout(_SECONDS):
+            _, writer = await asyncio.open_connection(host, port, ssl=context)
+    except ssl.SSLError as error:
+        return problem(name, f"The certificate of {where} is not trusted: {error.reason}.")
+    except TimeoutError:
+        return problem(name, f"{where} does not answer within {_SECONDS:g} seconds.", _UNREACHED)
+    except OSError as error:
+        cause = error.strerror or error
+        return problem(name, f"{where} cannot be reached: {cause}.", _UNREACHED)
+    writer.close()
+    with suppress(OSError):
+        async with asyncio.timeout(_SECONDS):
+            await writer.wait_closed()
+    return good(name, " ".join(filter(None, (f"{where} can be reached.", more))))

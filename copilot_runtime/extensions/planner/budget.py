@@ -1,0 +1,78 @@
+"""What a plan and its tasks may use: tokens, dollars and time."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.extensions.planner.plan import Plan, TaskState
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+class BudgetExceeded(LimitExceeded):
+    """A plan or a task has used up what it may use."""
+
+
+class Budget:
+    """What is left for a plan; `clock` returns seconds since 1970."""
+
+    def __init__(self, plan: Plan, clock: Callable[[], float]) -> None:
+        self._plan = plan
+        self._clock = clock
+        self._has_warned = False
+
+    def check(self, state: TaskState) -> None:
+        """Raise `BudgetExceeded` if a task, or what it is a part of, has nothing left."""
+        limits = self._plan.limits
+        for one in state.path():
+            name = "The plan" if one.parent is None else f"The task {one.task.name!r}"
+            if one.task.tokens is not None and one.tokens >= one.task.tokens:
+                limit = "planner.tokens" if one.parent is None else "tokens"
+                raise BudgetExceeded(
+                    f"{name} has used {one.tokens} tokens; at most {one.task.tokens} are allowed, "
+                    f"by its `{limit}`."
+                )
+        if limits.dollars is not None and self._plan.root.dollars >= limits.dollars:
+            raise BudgetExceeded(
+                f"The plan has cost ${self._plan.root.dollars:.4f}; at most ${limits.dollars:g} "
+                "are allowed, by `planner.dollars`."
+            )
+        if (left := self._get_remaining_seconds()) is not None and left <= 0:
+            raise self._build_time_error()
+
+    async def limit_time(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what some work returns. Raises `BudgetExceeded` if the plan's time is over."""
+        limit = asyncio.timeout(self._get_remaining_seconds())
+        try:
+            async with limit:
+                return await work
+        except TimeoutError:
+            if limit.expired():
+                raise self._build_time_error() from None
+            raise
+
+    def warn_of_price(self) -> None:
+        """Log, once, that the plan has a limit of dollars that cannot be held."""
+        if self._plan.limits.dollars is not None and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "The plan %s may cost $%g by planner.dollars, and the price of a model that it "
+                "uses is not known: what it costs does not count. Limit planner.tokens as well, "
+                "or install copilot-runtime[prices].",
+                self._plan.id,
+                self._plan.limits.dollars,
+            )
+
+    def _get_remaining_seconds(self) -> float | None:
+        limit = self._plan.limits.seconds
+        return None if limit is None else limit - self._plan.get_seconds(self._clock())
+
+    def _build_time_error(self) -> BudgetExceeded:
+        limit = self._plan.limits.seconds or 0
+        return BudgetExceeded(
+            f"The plan has worked for {limit:g} seconds; no more are allowed, by `planner.seconds`."
+        )

@@ -1,0 +1,148 @@
+"""Puts a planner together as the settings say."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from copilot_runtime.actions.sources import gather_actions
+from copilot_runtime.adapters.embeddings.hashing import HashingEmbedder
+from copilot_runtime.agents.registry import FindAgents
+from copilot_runtime.api.action import Action, ActionSource
+from copilot_runtime.api.adapter import Adapter
+from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.checkpoints import Checkpoints
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.extensions.planner.agent import PlannerAgent
+from copilot_runtime.extensions.planner.election import Candidate, SimilarityElector
+from copilot_runtime.extensions.planner.engine import PlanEngine
+from copilot_runtime.extensions.planner.log import MemoryPlanLog, PlanLog
+from copilot_runtime.extensions.planner.plan import Plan
+from copilot_runtime.extensions.planner.postgres import DbosPlanLog, PostgresPlanLog
+from copilot_runtime.extensions.planner.requests import PlanRequests
+from copilot_runtime.extensions.planner.settings import PlannerSettings
+from copilot_runtime.extensions.planner.spans import count_plans_from_zero
+from copilot_runtime.extensions.planner.sqlite import SqlitePlanLog
+from copilot_runtime.extensions.planner.supervisor import ModelSupervisor
+from copilot_runtime.extensions.planner.tasks import PlanLimits
+from copilot_runtime.extensions.planner.worker import AgentWorker
+from copilot_runtime.telemetry import NO_TELEMETRY, Telemetry
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.knowledge import Knowledge
+    from copilot_runtime.extensions.planner.resources import TaskResources
+
+_MARGIN, _MOST = 0.1, 10.0
+"""How much earlier than it must a run ends whose plan goes on: a part of its time, in seconds."""
+
+
+def build_planner(
+    settings: PlannerSettings,
+    adapter: Adapter,
+    find_workers: FindAgents,
+    knowledge: "Knowledge | None",
+    sources: Sequence[ActionSource],
+    *,
+    max_turns: int,
+    action_timeout: float,
+    telemetry: Telemetry = NO_TELEMETRY,
+    run_timeout: float,
+    checkpoints: Checkpoints | None = None,
+) -> PlannerAgent:
+    """Return the agent that plans.
+
+    Args:
+        settings: How it plans, and its limits.
+        adapter: The model that writes plans, judges outcomes and puts them together.
+        find_workers: Returns the agents that do tasks, as far as a caller may use them.
+        knowledge: Its embedder compares tasks with agents, else their words do. It keeps tasks as
+            resources, where tasks of later plans find their outcomes.
+        sources: The tools of a plan that another server goes on with.
+        max_turns: How often an agent that leaves its tools to us may call them in a task.
+        action_timeout: Seconds that a tool may take.
+        telemetry: Takes note of plans.
+        run_timeout: Seconds that a run may take; its plan may take longer.
+        checkpoints: Where agents store what they wait with, in a plan of another server.
+    """
+
+    async def list_actions(run: RunInput) -> Sequence[Action]:
+        return await gather_actions(sources, run)
+
+    requests = PlanRequests(list_actions, checkpoints)
+
+    async def list_workers(plan: Plan) -> Mapping[str, Agent]:
+        return await find_workers((await requests.get(plan)).caller)
+
+    async def list_candidates(plan: Plan) -> Sequence[Candidate]:
+        return [
+            Candidate(
+                name=name,
+                description=agent.profile or agent.description or name,
+                is_opaque=not agent.is_replayable,
+            )
+            for name, agent in (await list_workers(plan)).items()
+        ]
+
+    log = build_log(settings.store)
+    resources = None if knowledge is None else _build_resources(knowledge, log)
+    engine = PlanEngine(
+        log,
+        SimilarityElector(
+            list_candidates,
+            HashingEmbedder() if knowledge is None else knowledge.embedder,
+            floor=settings.floor,
+            only_one_fits=True,
+            fallback=settings.fallback,
+        ),
+        AgentWorker(
+            list_workers,
+            requests.get,
+            max_turns=max_turns,
+            action_timeout=action_timeout,
+            recall=None if resources is None else resources.recall,
+        ),
+        ModelSupervisor(adapter, summary=settings.summary),
+        on_end=requests.forget,
+        retention=settings.retention,
+        telemetry=telemetry,
+    )
+    if resources is not None:
+        engine.listen(resources.feed)
+    count_plans_from_zero(telemetry, settings.name)
+    return PlannerAgent(
+        adapter,
+        engine,
+        requests,
+        limits=PlanLimits(
+            depth=settings.depth,
+            width=settings.width,
+            tasks=settings.tasks,
+            rounds=settings.rounds,
+            concurrency=settings.concurrency,
+            tokens=settings.tokens,
+            dollars=settings.dollars,
+            seconds=settings.seconds,
+        ),
+        needs_approval=settings.needs_approval,
+        evaluation=settings.evaluation,
+        patience=run_timeout - min(run_timeout * _MARGIN, _MOST),
+        resources=resources,
+    )
+
+
+def _build_resources(knowledge: "Knowledge", log: PlanLog) -> "TaskResources":
+    from copilot_runtime.extensions.planner.resources import TaskResources  # loads all of knowledge
+
+    return TaskResources(knowledge, log)
+
+
+def build_log(address: str) -> PlanLog:
+    """Return the log of an address, as in the setting `planner.store`, without opening it."""
+    kind, _, path = address.partition(":")
+    match kind:
+        case "memory":
+            return MemoryPlanLog()
+        case "sqlite":
+            return SqlitePlanLog(path)
+        case "dbos":
+            return DbosPlanLog(path)
+        case _:
+            return PostgresPlanLog(address)

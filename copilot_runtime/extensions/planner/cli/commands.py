@@ -1,0 +1,256 @@
+"""`copilot-runtime plans`: look at the plans of a server, watch, stop, retry and answer them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from copilot_runtime.base.jsonvalue import JsonObject, as_objects, get_text
+from copilot_runtime.cli.options import with_options
+from copilot_runtime.extensions.knowledge.cli.knowledge import JsonOption, show_json, show_table
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.planner.cli.client import PlanClient
+
+T = TypeVar("T")
+
+plans = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+UrlOption = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        help="URL of the runtime, as <CopilotKit runtimeUrl> has it.",
+        envvar="COPILOT_URL",
+    ),
+]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", help="Header of each request, as 'Name: value'."),
+]
+IdArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLAN", help="The id of a plan, or a beginning of it that no other has."
+    ),
+]
+TaskOption = Annotated[
+    str, typer.Option("--task", help="Only this task and those below it, by its id, such as 2.1.")
+]
+
+_WORDS = {"yes": "approve", "y": "approve", "no": "reject", "n": "reject"}
+"""What people write in place of an answer."""
+
+
+@plans.callback()
+def look_after_plans() -> None:
+    """Look at plans of a running server, watch them, stop, retry and answer them.
+
+    \b
+    copilot-runtime plans list --status waiting
+    copilot-runtime plans watch e69b48fd
+    copilot-runtime plans answer e69b48fd approve
+
+    The beginning of an id is enough, with or without its `ck-`, if no other plan has it and it is
+    four characters long.
+
+    A plan is there for the person it was made for, by the header with which they sign in, and for
+    operators: where nobody signs in, whoever sits at the machine of the server. `copilot-runtime
+    plan` makes one.
+    """
+
+
+def open_client(
+    url: UrlOption = "http://127.0.0.1:8000/graphql", header: HeaderOption = None
+) -> "PlanClient":
+    """Return a client of a server."""
+    from copilot_runtime.extensions.planner.cli.client import PlanClient
+
+    return PlanClient(url, header or ())
+
+
+@plans.command("list")
+@with_options(client=open_client)
+def list_plans(
+    *,
+    thread: Annotated[str, typer.Option(help="Only plans of this thread.")] = "",
+    status: Annotated[
+        str, typer.Option(help="Only these: running, waiting, finished, failed or stopped.")
+    ] = "",
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Most plans.")] = 50,
+    as_json: JsonOption = False,
+    client: "PlanClient",
+) -> None:
+    """List plans, the newest first.
+
+    \b
+    copilot-runtime plans list
+    copilot-runtime plans list --status waiting --json
+    """
+    values = {"thread_id": thread, "status": status}
+    found = _run(client, lambda: client.list_plans(values, limit))
+    if as_json:
+        show_json({"plans": found})
+        return
+    rows = [
+        (
+            f"{datetime.fromtimestamp(plan['created_at'], UTC):%Y-%m-%dT%H:%M:%SZ}",
+            plan["id"],
+            plan["status"],
+            plan["user"] or "",
+            plan["title"],
+        )
+        for plan in found
+    ]
+    show_table(("CREATED", "PLAN", "STATUS", "USER", "REQUEST"), rows, "There are no such plans.")
+
+
+@plans.command()
+@with_options(client=open_client)
+def show(*, plan_id: IdArgument, as_json: JsonOption = False, client: "PlanClient") -> None:
+    """Draw a plan as a tree, with its outcome and its open questions.
+
+    \b
+    copilot-runtime plans show e69b48fd
+    copilot-runtime plans show e69b48fd --json | jq '.tasks[].status'
+    """
+    _print(_run(client, lambda: client.find(plan_id)), as_json=as_json)
+
+
+@plans.command()
+@with_options(client=open_client)
+def watch(*, plan_id: IdArgument, as_json: JsonOption = False, client: "PlanClient") -> None:
+    """Watch a plan until it is over. In a terminal, its questions are asked.
+
+    \b
+    copilot-runtime plans watch e69b48fd
+    copilot-runtime plans watch e69b48fd --json | jq 'select(.type == "task")'
+
+    Ctrl-C leaves; the plan goes on. The exit status is 0 if it finished, 3 if it waits for a
+    person who did not answer, and 1 otherwise.
+    """
+    from copilot_runtime.extensions.planner.cli.views import build_view
+    from copilot_runtime.extensions.planner.cli.watch import watch_plan
+
+    with asyncio.Runner() as runner:
+        try:
+            plan_id = get_text(runner.run(client.find(plan_id)), "id")
+            code = watch_plan(runner, client, plan_id, build_view(as_json=as_json))
+        except KeyboardInterrupt:
+            code = 1
+            typer.echo("\nThe plan goes on.", err=True)
+        finally:
+            runner.run(client.aclose())
+    raise typer.Exit(code)
+
+
+@plans.command()
+@with_options(client=open_client)
+def stop(
+    *, plan_id: IdArgument, task: TaskOption = "", as_json: JsonOption = False, client: "PlanClient"
+) -> None:
+    """Stop a plan, or one task of it.
+
+    \b
+    copilot-runtime plans stop e69b48fd
+    copilot-runtime plans stop e69b48fd --task 2.1
+    """
+
+    async def work() -> JsonObject:
+        before = await client.find(plan_id)
+        id = get_text(before, "id")
+        plan = await client.touch("stop", id, task)
+        if _is_over(before, task):
+            typer.echo(f"{f'The task {task}' if task else 'The plan'} was over already.", err=True)
+            return plan
+        return plan if task else await client.wait_for_end(id) or plan
+
+    _print(_run(client, work), as_json=as_json)
+
+
+@plans.command()
+@with_options(client=open_client)
+def retry(
+    *, plan_id: IdArgument, task: TaskOption = "", as_json: JsonOption = False, client: "PlanClient"
+) -> None:
+    """Have all tasks of a plan done again that did not finish, or one of them.
+
+    \b
+    copilot-runtime plans retry e69b48fd
+    copilot-runtime plans retry e69b48fd --task 2
+
+    The plan must be over. What has finished is not done again. `plans watch` shows it.
+    """
+
+    async def work() -> JsonObject:
+        return await client.touch("retry", get_text(await client.find(plan_id), "id"), task)
+
+    _print(_run(client, work), as_json=as_json)
+
+
+@plans.command()
+@with_options(client=open_client)
+def answer(
+    *,
+    plan_id: IdArgument,
+    answer: Annotated[
+        str, typer.Argument(help="One of the answers that `plans show` names for the question.")
+    ],
+    note: Annotated[
+        str, typer.Option(help="Why; or the result of a call that was done; or what is asked for.")
+    ] = "",
+    question: Annotated[
+        str, typer.Option(help="The id of the question, if several are open.")
+    ] = "",
+    task: TaskOption = "",
+    as_json: JsonOption = False,
+    client: "PlanClient",
+) -> None:
+    """Answer a question of a plan.
+
+    \b
+    copilot-runtime plans answer e69b48fd approve
+    copilot-runtime plans answer e69b48fd reject --task 3 --note 'Too expensive.'
+    copilot-runtime plans answer e69b48fd done --note '{"order": 17}'
+
+    An approval is answered by approve or reject (or yes, or no); a call that a crash interrupted by
+    retry, done or fail; what an assistant asks by resolve, with the answer as the note, or cancel.
+    """
+    values = {"question_id": question, "answer": _WORDS.get(answer, answer), "note": note}
+
+    async def work() -> JsonObject:
+        id = get_text(await client.find(plan_id), "id")
+        return await client.touch("answer", id, task, values)
+
+    _print(_run(client, work), as_json=as_json)
+
+
+def _is_over(plan: JsonObject, task_id: str) -> bool:
+    """Return whether a plan was over, or the task of it that is named."""
+    from copilot_runtime.extensions.planner.cli.tree import walk_tasks
+
+    tasks = walk_tasks(as_objects(plan.get("tasks"))) if task_id else ()
+    found = next((task for task in tasks if task.get("id") == task_id), plan)
+    return bool(plan.get("ended_at") or found.get("ended_at"))
+
+
+def _run(client: "PlanClient", work: Callable[[], Awaitable[T]]) -> T:
+    async def work_and_close() -> T:
+        try:
+            return await work()
+        finally:
+            await client.aclose()
+
+    return asyncio.run(work_and_close())
+
+
+def _print(plan: JsonObject, *, as_json: bool) -> None:
+    """Print a plan as it is now."""
+    if as_json:
+        show_json(plan)
+        return
+    from copilot_runtime.extensions.planner.cli.views import print_plan
+
+    print_plan(plan)

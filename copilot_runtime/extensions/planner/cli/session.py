@@ -1,0 +1,180 @@
+"""`copilot-runtime plan`: have a planner do something, watch its tasks, answer its questions."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from uuid import uuid4
+
+import typer
+
+from copilot_runtime.agui.outcome import AgentFailed
+from copilot_runtime.api.events import Activity, Interrupt
+from copilot_runtime.api.messages import TextMessage, new_id
+from copilot_runtime.api.run_input import Resume, RunInput
+from copilot_runtime.base.errors import Cancelled, ConfigurationFailed, CopilotError, NetworkError
+from copilot_runtime.base.jsonvalue import JsonObject, get_text
+from copilot_runtime.cli.agent_client import AgentClient
+from copilot_runtime.extensions.planner.agent import ACTIVITY
+from copilot_runtime.extensions.planner.cli.client import PlanClient
+from copilot_runtime.extensions.planner.cli.questions import answer_interrupt
+from copilot_runtime.extensions.planner.cli.views import PlanView, build_view, refresh_often
+from copilot_runtime.extensions.planner.cli.watch import (
+    FINISHED,
+    NOT_FINISHED,
+    WAITING,
+    describe_waiting,
+    watch_plan,
+)
+
+
+def carry_out(
+    url: str,
+    request: str | None,
+    *,
+    agent: str,
+    headers: Sequence[str] = (),
+    is_approved: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Have a planner do something, and print how. Return the exit code.
+
+    `is_approved` answers all questions for an approval. Raises `ConfigurationFailed` for a URL, a
+    header or a request that cannot be used, and `NetworkError` for a runtime that cannot be
+    reached or understood.
+    """
+    client = AgentClient(url, agent, headers)
+    may_ask = sys.stdin.isatty() and not as_json
+    request = _read_request(request)
+    plans = PlanClient(url, headers)
+    session = PlanSession(client, plans, build_view(as_json=as_json), request)
+    with asyncio.Runner() as runner:
+        try:
+            return _converse(runner, session, may_ask, is_approved=is_approved)
+        finally:
+            runner.run(client.aclose())
+            runner.run(plans.aclose())
+
+
+def _read_request(request: str | None) -> str:
+    text = sys.stdin.read() if request is None and not sys.stdin.isatty() else request or ""
+    if not text.strip():
+        raise ConfigurationFailed(
+            "There is nothing to plan: the request is empty.",
+            hint="Say what is to be done, as in: copilot-runtime plan 'Compare three hotels'",
+        )
+    return text.strip()
+
+
+def _converse(
+    runner: asyncio.Runner, session: "PlanSession", may_ask: bool, *, is_approved: bool
+) -> int:
+    """Run a plan to its end, or to a question that nobody answers here; return the exit status."""
+    answers: Sequence[Resume] = ()
+    try:
+        while questions := runner.run(session.run(answers)):
+            answers = [
+                answer
+                for question in questions
+                if (
+                    answer := answer_interrupt(
+                        question, may_ask, is_approved=is_approved, plan=session.plan
+                    )
+                )
+            ]
+            if not answers:
+                typer.echo(describe_waiting(session.plans, session.plan), err=True)
+                return WAITING
+        if session.is_left:
+            return watch_plan(runner, session.plans, session.plan_id, session.view)
+    except KeyboardInterrupt:
+        runner.run(session.stop())
+        typer.echo("\n(stopped)", err=True)
+        return NOT_FINISHED
+    except NetworkError as error:
+        if session.plan_id and not session.plan.get("ended_at"):
+            raise session.plans.explain_loss(error, session.plan_id) from error
+        raise
+    return FINISHED if session.is_good else NOT_FINISHED
+
+
+class PlanSession:
+    """One request to a planner, and what became of it."""
+
+    def __init__(
+        self, client: AgentClient, plans: PlanClient, view: PlanView, request: str
+    ) -> None:
+        self._client = client
+        self.plans = plans
+        self.view = view
+        self._thread_id = str(uuid4())
+        self._question = TextMessage(id=new_id(), role="user", content=request)
+        self.plan: JsonObject = {}
+        """The plan as a page gets it; empty as long as there is none."""
+        self._has_failed = False
+
+    @property
+    def plan_id(self) -> str:
+        """The id of the plan; empty as long as there is none."""
+        return get_text(self.plan, "id")
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the plan finished. A request that was answered without one is good, too."""
+        return not self._has_failed and self.plan.get("status", "finished") == "finished"
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the plan goes on, although the run has ended: it took longer than runs may."""
+        return not self._has_failed and self.plan.get("status") == "running"
+
+    async def run(self, answers: Sequence[Resume] = ()) -> Sequence[Interrupt]:
+        """Send the request, or answers, print what follows, and return what is asked then.
+
+        Cancelled, it stops the plan. Raises what `AgentClient.run` raises for a runtime that
+        cannot be reached or understood.
+        """
+        run = RunInput(
+            thread_id=self._thread_id,
+            run_id=str(uuid4()),
+            messages=[self._question],
+            agent=self._client.agent,
+            resume=answers,
+        )
+        questions: list[Interrupt] = []
+        try:
+            async with (
+                refresh_often(self.view),
+                aclosing(self._client.run(run, {})) as events,
+            ):
+                async for event in events:
+                    match event:
+                        case Activity(activity_type=kind, content=content) if kind == ACTIVITY:
+                            self.plan = content
+                            self.view.show(content)
+                        case Interrupt():
+                            questions.append(event)
+                        case _:
+                            self.view.print_event(event)
+        except asyncio.CancelledError:
+            await self._client.stop(self._thread_id)
+            await self.stop()
+            raise
+        except (AgentFailed, Cancelled) as error:
+            self.view.pause()
+            typer.echo(f"{error.message} [{error.code}]", err=True)
+            self._has_failed = True
+        finally:
+            self.view.pause()
+        return questions
+
+    async def stop(self) -> None:
+        """Stop the plan, and print how it ended; a second Ctrl-C leaves at once."""
+        if not self.plan_id or self.plan.get("ended_at"):
+            return
+        with suppress(CopilotError):
+            await self.plans.touch("stop", self.plan_id)
+            if plan := await self.plans.wait_for_end(self.plan_id):
+                self.plan = plan
+                self.view.show(plan)
+                self.view.pause()

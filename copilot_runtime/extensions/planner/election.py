@@ -1,0 +1,129 @@
+"""Elects an assistant for each task, by how alike their descriptions are."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from copilot_runtime.api.embedder import Embedder
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.extensions.planner.plan import Plan, TaskState
+from copilot_runtime.extensions.planner.roles import Assignment
+from copilot_runtime.extensions.planner.tasks import PROPERTIES, Task
+
+_TIE = 1e-4
+"""Scores that differ by less are equal: then the first name in the alphabet wins."""
+
+
+class NobodyFits(CopilotError):
+    """No assistant is for a task."""
+
+    code = "NOT_FOUND"
+    status_code = 422
+    visibility = "banner"
+    severity = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """An assistant that tasks can be given to."""
+
+    name: str
+    description: str
+    """What it is for: purpose, instructions, applicability and evaluation, as a task has them,
+    without titles: two texts are alike for what they say, not for having the same headings."""
+    is_opaque: bool = False
+    """Whether its calls of tools cannot be seen."""
+
+
+class SimilarityElector:
+    """Elects the candidate whose description is most like that of the task.
+
+    Args:
+        candidates: Returns those that there are now for a plan.
+        embedder: Compares descriptions.
+        floor: Similarity below which nobody fits, from -1 to 1.
+        fallback: Who does what nobody fits; empty, the task fails.
+        only_one_fits: Whether a candidate that is the only one fits every task.
+
+    A task that names its assistant gets it. Similarity is the cosine of the vectors.
+    """
+
+    def __init__(
+        self,
+        candidates: Callable[[Plan], Awaitable[Sequence[Candidate]]],
+        embedder: Embedder,
+        *,
+        floor: float = 0.1,
+        fallback: str = "",
+        only_one_fits: bool = False,
+    ) -> None:
+        self._only_one_fits = only_one_fits
+        self._candidates = candidates
+        self._embedder = embedder
+        self._floor = floor
+        self._fallback = fallback
+        self._vectors: dict[str, NDArray[np.float32]] = {}
+        """Of descriptions."""
+
+    async def elect(self, state: TaskState, plan: Plan) -> Assignment:
+        """Return who does a task. Raises `NobodyFits`."""
+        candidates = {one.name: one for one in await self._candidates(plan)}
+        if (name := state.task.assistant) != "":
+            if name not in candidates:
+                raise NobodyFits(
+                    f"There is no assistant {name[:100]!r} for the task {state.task.name!r}. "
+                    f"There are: {', '.join(candidates) or 'none'}."
+                )
+            return Assignment(name, None, candidates[name].is_opaque)
+        scores = await self._score(_write_profile(state.task), candidates)
+        ranked = sorted(scores.items(), key=lambda item: (-round(item[1] / _TIE), item[0]))
+        is_only = self._only_one_fits and len(ranked) == 1
+        if ranked and (is_only or ranked[0][1] >= self._floor):
+            name, score = ranked[0]
+            return Assignment(name, score, candidates[name].is_opaque)
+        if self._fallback in candidates:
+            score = scores[self._fallback]
+            return Assignment(self._fallback, score, candidates[self._fallback].is_opaque)
+        best = ", ".join(f"{name} {score:.2f}" for name, score in ranked[:3])
+        raise NobodyFits(
+            f"No assistant fits the task {state.task.name!r}: "
+            + (f"the nearest are {best}, and {self._floor:g} is needed." if best else "none exist.")
+        )
+
+    async def _score(
+        self, description: str, candidates: Mapping[str, Candidate]
+    ) -> dict[str, float]:
+        """Return how alike a task and each candidate are."""
+        new = [
+            one.description for one in candidates.values() if one.description not in self._vectors
+        ]
+        if new:
+            vectors = await self._embedder.embed(new)
+            current = {one.description for one in candidates.values()}
+            self._vectors = {
+                text: vector for text, vector in self._vectors.items() if text in current
+            } | dict(zip(new, vectors, strict=True))
+        if not candidates:
+            return {}
+        (query,) = await self._embedder.embed_queries([description])
+        return {
+            name: float(self._vectors[one.description] @ query) for name, one in candidates.items()
+        }
+
+
+def describe_task(task: Task) -> str:
+    """Return the four properties of a task as one text."""
+    sections = (
+        ("Purpose", task.purpose),
+        ("Instructions", task.instructions),
+        ("Applicability", task.applicability),
+        ("Evaluation", task.evaluation),
+    )
+    return "\n\n".join(f"**{title}:** {text}" for title, text in sections if text)
+
+
+def _write_profile(task: Task) -> str:
+    """Return what a task says of itself, as `Candidate.description` has it."""
+    return "\n\n".join(text for name in PROPERTIES if (text := getattr(task, name)))

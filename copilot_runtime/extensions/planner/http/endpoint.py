@@ -1,0 +1,257 @@
+"""`plans` below the URL of a runtime: for whoever may see them, whom `access.py` knows."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, TypeVar, cast
+from urllib.parse import parse_qsl, unquote
+
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from copilot_runtime.base.errors import CopilotError, Misuse, NotFound
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.extensions.planner.events import ROOT
+from copilot_runtime.extensions.planner.http.access import MOST_PLANS, PlanAccess
+from copilot_runtime.extensions.planner.http.encode import (
+    encode_failure,
+    encode_frame,
+    encode_plan,
+    encode_summary,
+)
+from copilot_runtime.extensions.planner.plan import Plan
+from copilot_runtime.extensions.planner.view import describe_task
+from copilot_runtime.transports.body import BadRequest
+from copilot_runtime.transports.request import Request
+from copilot_runtime.transports.streaming import run_until_disconnect
+from copilot_runtime.transports.transport import (
+    Services,
+    Transport,
+    check_method,
+    find_data_scope,
+)
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_WAKE_SECONDS = 1.0
+"""How often a reader looks whether the server ends: nothing else would tell it in a silence."""
+_LARGEST_NUMBER = 2**53
+_PRIVATE = {"cache-control": "private, no-store", "x-content-type-options": "nosniff"}
+
+
+class PlansEndpoint(Transport):
+    """Answers `plans` and what is below it."""
+
+    paths = ("plans", "plans/{rest:path}")
+
+    def __init__(self, services: Services) -> None:
+        self._access = services.plans
+        self._is_closing = lambda: services.runs.runtime.is_closing
+
+    def find_scope(self, request: Request) -> str:
+        return find_data_scope(request)
+
+    async def accepts(self, request: Request) -> bool:
+        """Take requests of a runtime that has an agent that plans."""
+        return not request.is_websocket and self._access is not None
+
+    def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:
+        """Return the routes as `/docs` describes them."""
+        from copilot_runtime.extensions.planner.http.rest import rest_routes  # brings FastAPI along
+
+        return rest_routes(path, router)
+
+    async def __call__(self, request: Request) -> None:
+        assert self._access is not None
+        view = _View(self._access, request, self._is_closing)
+        match [unquote(part) for part in request.path.split("/")[1:]]:
+            case []:
+                check_method(request, "GET", "HEAD")
+                await view.list_plans()
+            case [plan_id]:
+                check_method(request, "GET", "HEAD")
+                await view.show(plan_id)
+            case [plan_id, "events"]:
+                check_method(request, "GET")
+                await view.stream(plan_id)
+            case [plan_id, "tasks", task_id]:
+                check_method(request, "GET", "HEAD")
+                await view.show_task(plan_id, task_id)
+            case [plan_id, ("stop" | "retry" | "answer") as verb]:
+                check_method(request, "POST")
+                await view.act(verb, plan_id)
+            case [plan_id, "tasks", task_id, ("stop" | "retry" | "answer") as verb]:
+                check_method(request, "POST")
+                await view.act(verb, plan_id, task_id)
+            case _:
+                raise NotFound(f"There is nothing at {request.path[:100]!r}.")
+
+
+class _View:
+    """One request, and the answers to it."""
+
+    def __init__(
+        self, access: PlanAccess, request: Request, is_closing: Callable[[], bool]
+    ) -> None:
+        self._access = access
+        self._request = request
+        self._is_closing = is_closing
+        self._values = dict(parse_qsl(request.query_string, keep_blank_values=True))
+        self._viewer = access.identify(request.scope, request.headers, request.caller)
+
+    async def list_plans(self) -> None:
+        """Answer with a page of plans, the newest first."""
+        page = await self._access.list_plans(
+            self._viewer,
+            thread_id=self._values.get("thread_id", ""),
+            status=self._values.get("status", ""),
+            before=self._values.get("before", ""),
+            limit=_read_number(self._values.get("limit", ""), "limit", 50, least=1),
+        )
+        plans = [*map(encode_summary, page.plans)]
+        is_operator = self._viewer.is_operator
+        await self._respond({"plans": plans, "next": page.next, "is_operator": is_operator})
+
+    async def show(self, plan_id: str) -> None:
+        """Answer with a plan and the tree of its tasks."""
+        await self._respond(encode_plan(await self._access.get_plan(self._viewer, plan_id)))
+
+    async def show_task(self, plan_id: str, task_id: str) -> None:
+        """Answer with all of one task: its calls, its output, and how it was judged."""
+        plan = await self._access.get_plan(self._viewer, plan_id)
+        if task_id not in plan.tasks:
+            raise NotFound(f"The plan has no task {task_id[:100]!r}.")
+        await self._respond(describe_task(plan.tasks[task_id]))
+
+    async def act(self, verb: str, plan_id: str, task_id: str = ROOT) -> None:
+        """Stop, retry or answer, and answer with the plan."""
+        match verb:
+            case "answer":
+                plan = await self._answer(plan_id, task_id)
+            case "stop":
+                await self._read_fields()
+                plan = await self._access.stop(self._viewer, plan_id, task_id)
+            case _:
+                await self._read_fields()
+                plan = await self._access.retry(self._viewer, plan_id, task_id)
+        await self._respond(encode_plan(plan))
+
+    async def _answer(self, plan_id: str, task_id: str) -> Plan:
+        fields = await self._read_fields("question_id", "answer", "note", "payload")
+        question_id = fields.get("question_id", "")
+        plan = await self._access.get_plan(self._viewer, plan_id)
+        if not question_id:
+            question_id = _find_question(plan, task_id)
+        elif task_id != ROOT:
+            question = plan.questions.get(question_id)
+            if question is None or question.task_id != task_id:
+                raise NotFound(f"The task {task_id[:100]!r} has no such open question.")
+        return await self._access.answer(
+            self._viewer,
+            plan_id,
+            question_id,
+            fields.get("answer", ""),
+            fields.get("note", ""),
+            fields.get("payload"),
+        )
+
+    async def stream(self, plan_id: str) -> None:
+        """Write what happened behind a number and what happens, to the end of the plan."""
+        plan = await self._access.get_plan(self._viewer, plan_id)
+        name = "Last-Event-ID" if "last-event-id" in self._request.headers else "after"
+        text = self._request.headers.get("last-event-id") or self._values.get("after", "")
+        after = _read_number(text, name, 0)
+        if after > plan.number:
+            raise BadRequest(f"{name} is {after}; the last event of the plan is {plan.number}.")
+        if plan.is_over and after == plan.number:
+            await self._request.respond(204)  # by which a browser knows not to come back
+            return
+        await run_until_disconnect(self._write_entries(plan_id, after), self._request.receive, None)
+
+    async def _write_entries(self, plan_id: str, after: int) -> None:
+        entries = self._access.follow(self._viewer, plan_id, after)
+        items = read_until_closing(entries, self._is_closing)
+        async with (
+            aclosing(entries),
+            aclosing(items),
+            self._request.stream_events() as stream,
+        ):
+            await stream.write(b": what happens to a plan\n\n")
+            last = b""
+            try:
+                async for item in items:
+                    await stream.write(encode_frame(item))
+            except CopilotError as error:  # it was deleted meanwhile, or cannot be read
+                logger.warning("A plan cannot be followed any more: %s", error.message)
+                last = encode_failure(error)
+            await stream.write(last, last=True)
+
+    async def _read_fields(self, *names: str) -> Mapping[str, Any]:
+        """Return the fields of a body, which may be left out. Raises `BadRequest`.
+
+        All but the payload are texts.
+        """
+        body: Any = {}
+        if await self._request.body():
+            try:
+                body = await self._request.json()
+            except ValueError:
+                raise BadRequest("The request body is no JSON.") from None
+        if not isinstance(body, dict):
+            raise BadRequest("The request body is no JSON object.")
+        fields = cast("dict[str, Any]", body)
+        for name, value in fields.items():
+            if name not in names:
+                choice = ", ".join(names) or "nothing"
+                raise BadRequest(f"The request body has {name[:100]!r}; it may have: {choice}.")
+            if name != "payload" and not isinstance(value, str):
+                raise BadRequest(f"{name} is a text.")
+        return fields
+
+    async def _respond(self, value: Mapping[str, Any]) -> None:
+        body = b"" if self._request.method == "HEAD" else dumps(value)
+        await self._request.respond(200, body, headers=_PRIVATE)
+
+
+def _find_question(plan: Plan, task_id: str) -> str:
+    """Return the one question that is open, of a task or of the whole plan."""
+    found = [id for id, question in plan.questions.items() if task_id in (ROOT, question.task_id)]
+    if not found:
+        raise NotFound("No question is open.")
+    if len(found) > 1:
+        raise Misuse(f"Several questions are open. question_id is one of: {', '.join(found)}.")
+    return found[0]
+
+
+async def read_until_closing(
+    items: AsyncIterator[T], is_closing: Callable[[], bool]
+) -> AsyncGenerator[T, None]:
+    """Yield items until there are no more, or the server ends."""
+    step: asyncio.Future[T | None] | None = None
+    try:
+        while not is_closing():
+            if step is None:
+                step = asyncio.ensure_future(anext(items, None))
+            await asyncio.wait((step,), timeout=_WAKE_SECONDS)
+            if not step.done():
+                continue
+            item, step = step.result(), None
+            if item is None:
+                return
+            yield item
+    finally:
+        if step is not None:
+            step.cancel()
+            await asyncio.wait((step,))
+
+
+def _read_number(text: str, name: str, default: int, least: int = 0) -> int:
+    if not text:
+        return default
+    if not (text.isascii() and text.isdecimal()) or len(text) > 16:
+        limits = f"from {least} to {MOST_PLANS}" if name == "limit" else "of an event, such as 12"
+        raise BadRequest(f"{name} is a number {limits}.")
+    return int(text)

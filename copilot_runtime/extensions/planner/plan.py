@@ -1,0 +1,369 @@
+"""A plan as it is: rebuilt from its events, and shown to whoever may see it."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, assert_never, get_args
+
+from copilot_runtime.base.jsonvalue import JsonValue
+from copilot_runtime.extensions.planner.events import (
+    ROOT,
+    CallFinished,
+    CallStarted,
+    Outcome,
+    PlanCreated,
+    PlanEntry,
+    PlanEvent,
+    QuestionAnswered,
+    QuestionAsked,
+    StopAsked,
+    TaskAssigned,
+    TaskEnded,
+    TaskEvaluated,
+    TaskOutput,
+    TaskPaused,
+    TaskReopened,
+    TasksAdded,
+    TaskStarted,
+    UsageAdded,
+)
+from copilot_runtime.extensions.planner.tasks import PlanLimits, Task
+
+Status = Literal["pending", "running", "waiting", Outcome]
+"""Where a task is. A waiting one waits for a person."""
+
+OVER: frozenset[Status] = frozenset(get_args(Outcome))
+"""Where a task or a plan is that will do nothing more."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A call of a tool. Without a result, nobody knows what became of it."""
+
+    id: str
+    tool: str
+    arguments: str
+    is_idempotent: bool
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A person's answer to what the assistant of a task asked."""
+
+    question: QuestionAsked
+    answer: QuestionAnswered
+
+
+@dataclass(slots=True)
+class TaskState:
+    """A task, and how far it is."""
+
+    id: str
+    task: Task
+    parent: "TaskState | None"
+    level: int
+    """1 at the top, 0 for the plan itself."""
+    children: "list[TaskState]" = field(default_factory=list["TaskState"])
+    round: int = 0
+    """The round of corrections that made it; 0 for what was planned."""
+    status: Status = "pending"
+    assistant: str = ""
+    score: float | None = None
+    is_opaque: bool = False
+    attempts: int = 0
+    calls: dict[str, Call] = field(default_factory=dict[str, Call])
+    tokens: int = 0
+    dollars: float = 0.0
+    output: str | None = None
+    sources: tuple[str, ...] = ()
+    evaluations: list[TaskEvaluated] = field(default_factory=list[TaskEvaluated])
+    verdict: TaskEvaluated | None = None
+    """The last evaluation, if nothing has followed from it yet."""
+    rounds: int = 0
+    """How many rounds of corrections it had, since a person last had it done again."""
+    reason: str = ""
+    questions: dict[str, QuestionAsked] = field(default_factory=dict[str, QuestionAsked])
+    """Those that nobody has answered yet."""
+    is_approved: bool = False
+    refusal: str | None = None
+    """What a person wrote who will not have it done."""
+    may_repeat: bool = False
+    """Whether a person lets an opaque assistant do once more what it may have done already."""
+    beginnings: int = 0
+    """How often its assistant has begun anew, in a thread of its own each time."""
+    is_paused: bool = False
+    """Whether its assistant has stopped to ask people, and does nothing meanwhile."""
+    messages: JsonValue = None
+    """What its assistant has said and done until then."""
+    replies: list[Reply] = field(default_factory=list[Reply])
+    """What people have answered, for its assistant to go on with."""
+    is_stopping: bool = False
+    started_at: float | None = None
+    ended_at: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it will do nothing more."""
+        return self.status in OVER
+
+    def walk(self) -> "Iterator[TaskState]":
+        """Yield it and all below it, each parent before its children."""
+        stack: list[TaskState] = [self]
+        while stack:
+            state = stack.pop()
+            yield state
+            stack.extend(reversed(state.children))
+
+    def path(self) -> "Iterator[TaskState]":
+        """Yield it, its parent, and so on up to the plan."""
+        state: TaskState | None = self
+        while state is not None:
+            yield state
+            state = state.parent
+
+    def list_dependencies(self) -> "Sequence[TaskState]":
+        """Return the tasks that it depends on, and before them those that what it is a part of
+        depends on.
+        """
+        return [
+            other
+            for one in reversed([*self.path()])
+            for other in (one.parent.children if one.parent else ())
+            if other.task.name in one.task.depends_on and other.round == one.round
+        ]
+
+
+class Plan:
+    """All that is known of a plan. `apply` is the only way to change it."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.number = 0
+        """Of the last event."""
+        self.created: PlanCreated
+        self.created_at = 0.0
+        self.tasks: dict[str, TaskState] = {}
+        """All tasks by id, the plan itself among them."""
+        self.waiting_seconds = 0.0
+        """How long it has waited for people while nothing else was done."""
+        self._waiting_since: float | None = None
+        self._questions: dict[str, TaskState] = {}
+        self._working = 0
+        """How many tasks without subtasks are running."""
+
+    @property
+    def root(self) -> TaskState:
+        """The plan as a task."""
+        return self.tasks[ROOT]
+
+    @property
+    def limits(self) -> PlanLimits:
+        return self.created.limits
+
+    @property
+    def is_over(self) -> bool:
+        return self.root.is_over
+
+    @property
+    def questions(self) -> Mapping[str, QuestionAsked]:
+        """What people have not answered yet, by id."""
+        return {id: state.questions[id] for id, state in self._questions.items()}
+
+    @property
+    def status(self) -> Status:
+        """Where it is: it waits if nothing can be done before a person has answered."""
+        if self.root.is_over or not self._questions:
+            return self.root.status
+        return "running" if self._working or _can_move(self.root) else "waiting"
+
+    def get_seconds(self, now: float) -> float:
+        """Return for how long it has worked."""
+        waiting = now - self._waiting_since if self._waiting_since is not None else 0.0
+        return max(0.0, now - self.created_at - self.waiting_seconds - waiting)
+
+    def apply(self, entry: PlanEntry) -> None:
+        """Take in the next event. An entry that is known already changes nothing."""
+        if entry.number <= self.number:
+            return
+        self.number = entry.number
+        self._apply(entry.event, entry.time)
+        is_waiting = not self.is_over and self.status == "waiting"
+        if is_waiting and self._waiting_since is None:
+            self._waiting_since = entry.time
+        elif not is_waiting and self._waiting_since is not None:
+            self.waiting_seconds += max(0.0, entry.time - self._waiting_since)
+            self._waiting_since = None
+
+    def _apply(self, event: PlanEvent, time: float) -> None:
+        match event:
+            case PlanCreated():
+                self.created, self.created_at = event, time
+                task = Task(
+                    name="plan",
+                    purpose=event.request,
+                    evaluation=event.evaluation,
+                    needs_approval=event.needs_approval,
+                    tokens=event.limits.tokens,
+                )
+                root = TaskState(ROOT, task, None, 0, status="running", started_at=time)
+                self.tasks[ROOT] = root
+                self._add(root, event.tasks, 0)
+            case TaskAssigned():
+                state = self.tasks[event.task_id]
+                state.assistant, state.score = event.assistant, event.score
+                state.is_opaque = event.is_opaque
+            case TaskStarted():
+                state = self.tasks[event.task_id]
+                self._set_status(state, "running")
+                state.attempts += 1
+                state.may_repeat = False
+                if not state.is_paused:
+                    state.beginnings += 1
+                    state.messages = None
+                    state.replies.clear()
+                state.is_paused = False
+                state.started_at = state.started_at or time
+            case CallStarted():
+                self.tasks[event.task_id].calls[event.call_id] = Call(
+                    event.call_id, event.tool, event.arguments, event.is_idempotent
+                )
+            case CallFinished():
+                self.tasks[event.task_id].calls[event.call_id].result = event.result
+            case UsageAdded():
+                for state in self.tasks[event.task_id].path():
+                    state.tokens += event.tokens
+                    state.dollars += event.dollars
+            case TaskEvaluated():
+                state = self.tasks[event.task_id]
+                state.evaluations.append(event)
+                state.verdict = event
+            case TasksAdded():
+                parent = self.tasks[event.task_id]
+                if not parent.children:
+                    self._working -= parent.status == "running"
+                parent.rounds += 1
+                parent.verdict = None
+                self._add(parent, event.tasks, parent.rounds)
+            case TaskOutput():
+                state = self.tasks[event.task_id]
+                state.output, state.sources = event.output, event.sources
+                state.verdict = None
+            case TaskEnded():
+                state = self.tasks[event.task_id]
+                self._set_status(state, event.outcome)
+                state.reason, state.ended_at = event.reason, time
+                for question_id in state.questions:
+                    del self._questions[question_id]
+                state.questions.clear()
+                if event.outcome != "finished":
+                    self._skip_rest(state)
+            case TaskPaused():
+                state = self.tasks[event.task_id]
+                state.is_paused, state.messages = True, event.messages
+                state.replies.clear()
+            case TaskReopened():
+                self._reopen(self.tasks[event.task_id])
+            case QuestionAsked():
+                state = self.tasks[event.task_id]
+                state.questions[event.question_id] = event
+                self._set_status(state, "waiting")
+                self._questions[event.question_id] = state
+            case QuestionAnswered():
+                self._answer(event)
+            case StopAsked():
+                self.tasks[event.task_id].is_stopping = True
+            case _:
+                assert_never(event)
+
+    def _add(self, parent: TaskState, tasks: Iterable[Task], round: int) -> None:
+        for task in tasks:
+            place = len(parent.children) + 1
+            id = str(place) if parent.id == ROOT else f"{parent.id}.{place}"
+            state = TaskState(id, task, parent, parent.level + 1, round=round)
+            parent.children.append(state)
+            self.tasks[id] = state
+            self._add(state, task.subtasks, 0)
+
+    def _answer(self, event: QuestionAnswered) -> None:
+        state = self._questions.pop(event.question_id, None)
+        if state is None:  # its task was ended while the answer was on its way to the log
+            return
+        question = state.questions.pop(event.question_id)
+        if not state.questions:
+            self._set_status(state, "running" if state.attempts else "pending")
+        match event.answer:
+            case "approve":
+                state.is_approved = True
+            case "reject" | "fail":
+                state.refusal = event.note
+            case "done" if question.call_id:
+                state.calls[question.call_id].result = event.note
+            case "done":
+                state.output = event.note
+            case "retry" if question.call_id:
+                del state.calls[question.call_id]
+            case "retry":
+                state.may_repeat = True
+                state.calls = {  # the others are made by whoever does it again
+                    id: call
+                    for id, call in state.calls.items()
+                    if call.result is not None or call.is_idempotent
+                }
+            case "resolve" | "cancel":
+                state.replies.append(Reply(question, event))
+            case _:
+                assert_never(event.answer)
+
+    def _skip_rest(self, state: TaskState) -> None:
+        """Mark what had not begun below a task that ended without it."""
+        for one in state.walk():
+            if not one.is_over:
+                self._set_status(one, "skipped")
+
+    def _reopen(self, state: TaskState) -> None:
+        """Make a task pending again, with what was skipped for it; what it is a part of, running.
+
+        Its calls stay: what was done is not done again.
+        """
+        for ancestor in state.path():
+            self._renew(
+                ancestor, "running" if ancestor.attempts or ancestor.children else "pending"
+            )
+            for sibling in ancestor.parent.children if ancestor.parent else ():
+                if sibling.status == "skipped":
+                    for one in sibling.walk():
+                        self._renew(one, "pending")
+        for one in state.walk():
+            if one is not state and one.status != "finished":
+                self._renew(one, "running" if one.attempts else "pending")
+
+    def _renew(self, state: TaskState, status: Status) -> None:
+        self._set_status(state, status)
+        state.reason, state.ended_at, state.verdict = "", None, None
+        state.is_stopping = state.is_paused = False
+        state.rounds = 0
+        state.refusal = None
+        if not state.children or not state.children[0].round:  # else it is work of its own
+            state.output = None
+
+    def _set_status(self, state: TaskState, status: Status) -> None:
+        if not state.children:
+            self._working += (status == "running") - (state.status == "running")
+        state.status = status
+
+
+def _can_move(state: TaskState) -> bool:
+    """Return whether a task that is not over can do something before a person has answered."""
+    if state.questions:
+        return False
+    left = [child for child in state.children if not child.is_over]
+    if not left:
+        return True  # it works, or is to be judged
+    return any(_can_move(child) and not _needs_other(child, left) for child in left)
+
+
+def _needs_other(state: TaskState, left: Sequence[TaskState]) -> bool:
+    """Return whether a task waits for one of those beside it that are not over."""
+    return any(
+        other.task.name in state.task.depends_on and other.round == state.round for other in left
+    )

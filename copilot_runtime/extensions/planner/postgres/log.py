@@ -1,0 +1,567 @@
+"""Plans in PostgreSQL: for servers on several machines."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
+from functools import partial
+from math import inf
+from time import monotonic, time
+from typing import Any, NamedTuple, TypeVar
+
+from copilot_runtime.base.errors import CopilotError, Misuse, StoreFailed
+from copilot_runtime.database.postgres.pool import Pool
+from copilot_runtime.extensions.planner.events import (
+    PlanEntry,
+    PlanEvent,
+    QuestionAnswered,
+    StopAsked,
+    decode_event,
+    encode_event,
+)
+from copilot_runtime.extensions.planner.log import (
+    MOST_DELETIONS,
+    PUBLIC,
+    Lease,
+    LeaseLost,
+    PlanCommand,
+    PlanLog,
+    PlanQuery,
+    PlanSummary,
+    build_closed_error,
+    build_gap_error,
+    build_lost_error,
+    build_missing_error,
+    number_events,
+)
+from copilot_runtime.extensions.planner.plan import OVER, Status
+from copilot_runtime.extensions.planner.postgres.schema import prepare
+from copilot_runtime.extensions.planner.postgres.server import Server
+from copilot_runtime.threads.postgres.transaction import number_values
+from copilot_runtime.threads.store import ThreadKey
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_MOST_AT_ONCE = 200
+"""Writes in one transaction."""
+
+_TIMEOUT = 10.0
+"""Seconds that a statement may take: a network that swallows everything breaks no connection."""
+
+_COLUMNS = "id, owner, thread, created, updated, status, title"
+
+
+class PostgresPlanLog(PlanLog):
+    """Plans in the tables `copilot_plan…` of a database, which are made when they are missing.
+
+    Each plan belongs to one server. A server that dies loses its plans at once to the next one that
+    claims them; one that hangs or is cut off, after the lease. Whatever it writes later is refused
+    in the transaction that would write it, so a plan is never carried out twice.
+
+    Args:
+        url: Address of the database, `postgresql://…`.
+        max_connections: Most connections at once, beside one for the lock.
+        lease: Seconds after which a server that says nothing counts as dead.
+        clock: Returns seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        max_connections: int = 5,
+        lease: float = 5.0,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self._url = url
+        self._max_connections = max_connections
+        self._lease = lease
+        self._clock = clock
+        self._pool: Pool | None = None
+        self._server: Server | None = None
+        self._opening = asyncio.Lock()
+        self._held: set[str] = set()
+        """Plans that this server carries out, or is about to; others of its are orphans."""
+        self._writes: list[_Write] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._latest: asyncio.Future[Sequence[PlanEntry]] | None = None
+
+    async def open(self) -> None:
+        async with self._opening:
+            if self._server is None:
+                await self._open()
+
+    async def _open(self) -> None:
+        pool = Pool(self._url, self._max_connections, content="plans", timeout=_TIMEOUT)
+        server = Server(pool, self._lease)
+        try:
+            await pool.retry(partial(pool.open, prepare))
+            await server.start()
+        except BaseException:
+            await server.leave()
+            pool.close()
+            raise
+        self._pool, self._server = pool, server
+
+    async def create(
+        self, summary: PlanSummary, events: Sequence[PlanEvent]
+    ) -> tuple[Lease, Sequence[PlanEntry]]:
+        pool, server = await self._connect()
+        now = self._clock()
+        entries = number_events(events, 1, now)
+        row = (
+            summary.id,
+            clean_text(summary.user),
+            clean_text(summary.thread_id),
+            clean_text(summary.title),
+            now,
+            summary.status,
+            len(entries),
+            server.id,
+        )
+
+        async def insert(connection: Any) -> None:
+            is_new = await connection.fetchval(
+                "INSERT INTO copilot_plans"
+                " (id, owner, thread, title, created, updated, status, number, server)"
+                " VALUES ($1, $2, $3, $4, $5, $5, $6, $7, $8)"
+                " ON CONFLICT (id) DO NOTHING RETURNING true",
+                *row,
+            )
+            if is_new:
+                await _insert_entries(connection, summary.id, entries)
+            elif not await connection.fetchval(  # the answer to the first attempt may be lost
+                "SELECT server = $2 AND created = $3 FROM copilot_plans WHERE id = $1",
+                *(summary.id, server.id, now),
+            ):
+                raise Misuse(f"There is a plan {summary.id[:100]!r} already.")
+
+        await self._hold(summary.id, partial(pool.do, insert))
+        return Lease(summary.id, 1), entries
+
+    def append(
+        self,
+        lease: Lease,
+        number: int,
+        events: Sequence[PlanEvent],
+        *,
+        status: Status | None = None,
+    ) -> "asyncio.Future[Sequence[PlanEntry]]":
+        entries = number_events(events, number, self._clock())
+        write = _Write(lease, number, entries, status, asyncio.get_running_loop().create_future())
+        self._writes.append(write)
+        self._latest = write.future
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(
+                self._write_all(), name="plans:write", context=Context()
+            )
+        return write.future
+
+    async def _write_all(self) -> None:
+        """Store what waits, all that waits at one time in one transaction."""
+        while self._writes:
+            writes = self._writes[:_MOST_AT_ONCE]
+            del self._writes[: len(writes)]
+            try:
+                failures = await self._write(_join_writes(writes))
+            except Exception as error:
+                if not isinstance(error, CopilotError):
+                    logger.exception("Events of plans cannot be stored.")
+                    error = StoreFailed(f"Events cannot be stored: {error}.", public=PUBLIC)
+                failures = {write.lease: error for write in writes}
+            for write in writes:
+                if write.future.done():  # cancelled
+                    continue
+                if (failure := failures.get(write.lease)) is not None:
+                    write.future.set_exception(failure)
+                else:
+                    write.future.set_result(write.entries)
+
+    async def _write(self, chains: "Sequence[_Chain]") -> "dict[Lease, CopilotError]":
+        """Store events of some plans, and return why those of others cannot be stored."""
+        if self._pool is None or self._server is None:
+            raise build_closed_error()
+        deadline = self._server.deadline
+        failures = await self._pool.execute(partial(_store, chains))
+        if monotonic() > deadline:
+            # the answer came so late that another server may have gone on with the plans
+            for lease in await self.find_stale([chain.lease for chain in chains]):
+                failures[lease] = build_lost_error(lease.plan_id)
+        for chain in chains:
+            if chain.status in OVER or isinstance(failures.get(chain.lease), LeaseLost):
+                self._held.discard(chain.lease.plan_id)
+        return failures
+
+    async def read(self, plan_id: str, after: int = 0) -> Sequence[PlanEntry]:
+        pool = await self._connect_and_settle()
+        _check_id(plan_id)
+
+        async def select(connection: Any) -> Sequence[Any]:
+            rows = await connection.fetch(
+                "SELECT number, time, data FROM copilot_plan_events"
+                " WHERE plan = $1 AND number > $2 ORDER BY number",
+                *(plan_id, after),
+            )
+            if not rows:
+                await _select_plan(connection, plan_id)
+            return rows
+
+        rows = await pool.do(select, reading=True)
+        return [PlanEntry(number, moment, decode_event(data)) for number, moment, data in rows]
+
+    async def list_plans(self, query: PlanQuery) -> Sequence[PlanSummary]:
+        pool = await self._connect_and_settle()
+        conditions, values = _build_conditions(query)
+        statement = (
+            f"SELECT {_COLUMNS} FROM copilot_plans WHERE {conditions} "  # noqa: S608  # constants
+            f"ORDER BY created DESC, id DESC LIMIT {int(query.limit)}"
+        )
+        rows = await pool.do(lambda connection: connection.fetch(statement, *values), reading=True)
+        return [_decode_summary(row) for row in rows]
+
+    async def find(self, plan_id: str) -> PlanSummary:
+        pool = await self._connect_and_settle()
+        _check_id(plan_id)
+        row = await pool.do(lambda connection: _select_plan(connection, plan_id), reading=True)
+        return _decode_summary(row)
+
+    async def claim(self) -> Sequence[Lease]:
+        pool, server = await self._connect()
+
+        async def take(connection: Any) -> Sequence[Lease]:
+            rows = await connection.fetch(
+                "UPDATE copilot_plans SET server = $1, epoch = epoch + 1"
+                " WHERE NOT is_over"
+                # those of its own that it does not know of: the answer to a claim was lost
+                " AND (server = ANY($2) OR (server = $1 AND id <> ALL($3)))"
+                " RETURNING id, epoch",
+                *(server.id, await server.find_dead(connection), [*self._held]),
+            )
+            return [Lease(id, epoch) for id, epoch in rows]
+
+        leases = await pool.do(take)
+        self._held.update(lease.plan_id for lease in leases)
+        return leases
+
+    async def claim_plan(
+        self, plan_id: str, number: int, events: Sequence[PlanEvent]
+    ) -> tuple[Lease, Sequence[PlanEntry]]:
+        pool, server = await self._connect()
+        _check_id(plan_id)
+        if plan_id in self._held:
+            raise build_lost_error(plan_id)
+        entries = number_events(events, number, self._clock())
+        last = number + len(entries) - 1
+
+        async def take(connection: Any) -> int:
+            epoch = await connection.fetchval(
+                "UPDATE copilot_plans SET server = $2, epoch = epoch + 1, number = $4,"
+                " status = 'running', is_over = false, updated = $5"
+                " WHERE id = $1 AND is_over AND number = $3 RETURNING epoch",
+                *(plan_id, server.id, number - 1, last, self._clock()),
+            )
+            if epoch is not None:
+                await connection.execute(
+                    "DELETE FROM copilot_plan_commands WHERE plan = $1", plan_id
+                )
+                await _insert_entries(connection, plan_id, entries)
+                return epoch
+            await _select_plan(connection, plan_id)
+            epoch = await connection.fetchval(  # the answer to the first attempt may be lost
+                "SELECT epoch FROM copilot_plans"
+                " WHERE id = $1 AND server = $2 AND number = $3 AND NOT is_over",
+                *(plan_id, server.id, last),
+            )
+            if epoch is None:
+                raise build_lost_error(plan_id)
+            return epoch
+
+        epoch = await self._hold(plan_id, partial(pool.do, take))
+        return Lease(plan_id, epoch), entries
+
+    async def renew(self, lease: Lease) -> Lease:
+        pool, server = await self._connect()
+
+        async def take(connection: Any) -> int:
+            epoch = await connection.fetchval(
+                "UPDATE copilot_plans SET epoch = epoch + 1"
+                " WHERE id = $1 AND server = $2 AND NOT is_over RETURNING epoch",
+                *(lease.plan_id, server.id),
+            )
+            if epoch is None:
+                raise build_lost_error(lease.plan_id)
+            return epoch
+
+        return Lease(lease.plan_id, await self._hold(lease.plan_id, partial(pool.do, take)))
+
+    async def find_stale(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        pool, _ = await self._connect()
+
+        async def select(connection: Any) -> Sequence[Any]:
+            return await connection.fetch(
+                "SELECT id, epoch FROM copilot_plans WHERE id = ANY($1)",
+                [lease.plan_id for lease in leases],
+            )
+
+        epochs: dict[str, int] = dict(await pool.execute(select))
+        return [lease for lease in leases if epochs.get(lease.plan_id) != lease.epoch]
+
+    async def check_lease(self, lease: Lease) -> None:
+        is_late = True
+        while is_late:  # another server may have taken the plan over since the database looked
+            began = monotonic()
+            await super().check_lease(lease)
+            is_late = monotonic() > began + self._lease / 2
+
+    async def delete_plans(self, *, before: float = inf, thread: ThreadKey | None = None) -> int:
+        pool, _ = await self._connect()
+        owner, thread_id = thread or (None, None)
+        rows = await pool.do(
+            lambda connection: connection.fetch(
+                "DELETE FROM copilot_plans WHERE id IN (SELECT id FROM copilot_plans"
+                " WHERE is_over AND updated < $1 AND ($2::text IS NULL"
+                " OR (thread = $2 AND coalesce(owner, '') = $3)) LIMIT $4)"
+                " AND is_over RETURNING id",
+                *(before, thread_id, owner, MOST_DELETIONS),
+            )
+        )
+        return len(rows)
+
+    async def add_command(self, plan_id: str, event: StopAsked | QuestionAnswered) -> None:
+        pool, _ = await self._connect()
+        _check_id(plan_id)
+        row = (plan_id, encode_event(event))
+
+        async def insert(connection: Any) -> None:
+            await _select_plan(connection, plan_id)
+            await connection.execute(
+                "INSERT INTO copilot_plan_commands (plan, data) VALUES ($1, $2)", *row
+            )
+
+        await pool.do(insert)
+
+    async def read_commands(self) -> Sequence[PlanCommand]:
+        pool, server = await self._connect()
+
+        async def select(connection: Any) -> Sequence[Any]:
+            return await connection.fetch(
+                "SELECT command.id, plan, data FROM copilot_plan_commands AS command"
+                " JOIN copilot_plans AS plans ON plans.id = plan"
+                " WHERE server = $1 ORDER BY command.id",
+                server.id,
+            )
+
+        return [_decode_command(row) for row in await pool.do(select, reading=True)]
+
+    async def remove_command(self, id: int) -> None:
+        pool, _ = await self._connect()
+        await pool.do(
+            lambda connection: connection.execute(
+                "DELETE FROM copilot_plan_commands WHERE id = $1", id
+            )
+        )
+
+    async def aclose(self) -> None:
+        if self._writing is not None:
+            await asyncio.wait([self._writing], timeout=_TIMEOUT)
+        pool, self._pool = self._pool, None
+        server, self._server = self._server, None
+        self._held.clear()
+        if server is not None:
+            await server.leave()
+        if pool is not None:
+            pool.close()
+
+    async def _connect(self) -> tuple[Pool, Server]:
+        if self._server is None:
+            await self.open()
+        assert self._pool is not None and self._server is not None
+        return self._pool, self._server
+
+    async def _connect_and_settle(self) -> Pool:
+        """Wait for what was written before: whoever reads finds it."""
+        if self._latest is not None and not self._latest.done():
+            await asyncio.wait([self._latest])
+        pool, _ = await self._connect()
+        return pool
+
+    async def _hold(self, plan_id: str, take: Callable[[], Awaitable[T]]) -> T:
+        """Take a plan, which nobody else of this server takes for an orphan meanwhile."""
+        self._held.add(plan_id)
+        try:
+            return await take()
+        except BaseException:
+            self._held.discard(plan_id)
+            raise
+
+
+class _Write(NamedTuple):
+    """What one call of `append` stores."""
+
+    lease: Lease
+    number: int
+    entries: Sequence[PlanEntry]
+    status: Status | None
+    future: "asyncio.Future[Sequence[PlanEntry]]"
+
+
+class _Chain(NamedTuple):
+    """What a transaction stores for one lease: entries without a gap."""
+
+    lease: Lease
+    first: int
+    entries: Sequence[PlanEntry]
+    status: Status | None
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.entries) - 1
+
+
+def _join_writes(writes: Sequence[_Write]) -> Sequence[_Chain]:
+    """Return writes with those of one lease joined, as far as they follow each other."""
+    chains: list[_Chain] = []
+    latest: dict[Lease, int] = {}
+    for lease, number, entries, status, _ in writes:
+        at = latest.get(lease)
+        if at is not None and chains[at].last + 1 == number:
+            chain = chains[at]
+            chains[at] = chain._replace(
+                entries=[*chain.entries, *entries], status=status or chain.status
+            )
+        else:
+            latest[lease] = len(chains)
+            chains.append(_Chain(lease, number, entries, status))
+    return chains
+
+
+async def _store(chains: Sequence[_Chain], connection: Any) -> dict[Lease, CopilotError]:
+    """Store chains in one statement; return why some are not stored.
+
+    The epoch of a plan is compared in the statement that writes: whoever takes the plan over waits
+    for the end of it, or it finds the new epoch.
+    """
+    leases = [chain.lease for chain in chains]
+    rows = [(at, entry) for at, chain in enumerate(chains) for entry in chain.entries]
+    stored = await connection.fetch(
+        _STORE,
+        [lease.plan_id for lease in leases],
+        [lease.epoch for lease in leases],
+        [chain.first for chain in chains],
+        [chain.last for chain in chains],
+        [chain.status for chain in chains],
+        [None if chain.status is None else chain.status in OVER for chain in chains],
+        max((entry.time for _, entry in rows), default=None),
+        [at for at, _ in rows],
+        [entry.number for _, entry in rows],
+        [entry.time for _, entry in rows],
+        [encode_event(entry.event) for _, entry in rows],
+    )
+    refused = {*range(len(chains))}.difference(at for (at,) in stored)
+    if not refused:
+        return {}
+    found = await connection.fetch(
+        "SELECT id, epoch, number FROM copilot_plans WHERE id = ANY($1)",
+        [chains[at].lease.plan_id for at in refused],
+    )
+    places = {id: (epoch, number) for id, epoch, number in found}
+    failures: dict[Lease, CopilotError] = {}
+    for chain in (chains[at] for at in refused):
+        epoch, number = places.get(chain.lease.plan_id, (None, None))
+        if epoch != chain.lease.epoch:
+            failures[chain.lease] = build_lost_error(chain.lease.plan_id)
+        elif number != chain.last:  # else the answer to the first attempt was lost
+            failures[chain.lease] = build_gap_error(chain.lease.plan_id)
+    return failures
+
+
+_STORE = """
+WITH chain AS (
+    SELECT * FROM unnest(
+        $1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::bool[]
+    ) WITH ORDINALITY AS chain (plan, epoch, first, last, status, is_over, at)
+), held AS (
+    UPDATE copilot_plans AS plans SET number = last, updated = coalesce($7, updated),
+        status = coalesce(chain.status, plans.status),
+        is_over = coalesce(chain.is_over, plans.is_over)
+    FROM chain WHERE plans.id = chain.plan AND plans.epoch = chain.epoch
+        AND plans.number = first - 1
+    RETURNING chain.plan, (at - 1)::integer AS at
+), stored AS (
+    INSERT INTO copilot_plan_events (plan, number, time, data)
+    SELECT plan, number, time, data FROM held JOIN
+        unnest($8::integer[], $9::bigint[], $10::float8[], $11::bytea[])
+        AS event (chain, number, time, data) ON event.chain = held.at
+)
+SELECT at FROM held
+"""
+
+
+async def _insert_entries(connection: Any, plan_id: str, entries: Sequence[PlanEntry]) -> None:
+    await connection.executemany(
+        "INSERT INTO copilot_plan_events (plan, number, time, data) VALUES ($1, $2, $3, $4)",
+        [(plan_id, entry.number, entry.time, encode_event(entry.event)) for entry in entries],
+    )
+
+
+async def _select_plan(connection: Any, plan_id: str) -> Any:
+    """Return the row of a plan. Raises `NotFound`."""
+    row = await connection.fetchrow(
+        f"SELECT {_COLUMNS} FROM copilot_plans WHERE id = $1",  # noqa: S608  # a constant
+        plan_id,
+    )
+    if row is None:
+        raise build_missing_error(plan_id)
+    return row
+
+
+def _build_conditions(query: PlanQuery) -> tuple[str, Sequence[Any]]:
+    """Return the condition of a query in SQL, and its values."""
+    conditions = ["TRUE"]
+    values: list[Any] = []
+    if not query.is_everybody:
+        conditions.append("owner IS NOT DISTINCT FROM ?")
+        values.append(clean_text(query.user))
+    if query.thread_id is not None:
+        conditions.append("thread = ?")
+        values.append(clean_text(query.thread_id))
+    if query.status is not None:
+        conditions.append("status = ?")
+        values.append(query.status)
+    if query.before is not None:
+        conditions.append("(created, id) < (?, ?)")
+        values += [query.before[0], clean_text(query.before[1])]
+    return number_values(" AND ".join(conditions)), values
+
+
+def _decode_summary(row: Any) -> PlanSummary:
+    id, user, thread_id, created, updated, status, title = row
+    return PlanSummary(
+        id=id,
+        user=user,
+        thread_id=thread_id,
+        created_at=created,
+        updated_at=updated,
+        status=status,
+        title=title,
+    )
+
+
+def _decode_command(row: Any) -> PlanCommand:
+    id, plan_id, data = row
+    event = decode_event(data)
+    assert isinstance(event, StopAsked | QuestionAnswered)
+    return PlanCommand(id, plan_id, event)
+
+
+def _check_id(plan_id: str) -> None:
+    """Raise `NotFound` for an id that no plan can have."""
+    if clean_text(plan_id) != plan_id:
+        raise build_missing_error(plan_id)
+
+
+def clean_text(text: str | None) -> Any:
+    """Return text without what PostgreSQL cannot keep: half characters, and that of number 0."""
+    return text and text.encode(errors="replace").decode().replace("\0", "\ufffd")

@@ -1,0 +1,67 @@
+"""Publishes what happens to plans and their tasks, as events of the resources that they are."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import UTC, datetime
+
+from copilot_runtime.base.jsonvalue import JsonObject, JsonValue
+from copilot_runtime.extensions.events.event import ResourceEvent
+from copilot_runtime.extensions.events.publisher import EventPublisher
+from copilot_runtime.extensions.planner.events import (
+    ROOT,
+    PlanEntry,
+    PlanEvent,
+    QuestionAnswered,
+    UsageAdded,
+)
+from copilot_runtime.extensions.planner.identity import identify_task
+from copilot_runtime.extensions.planner.plan import Plan
+
+SOURCE = "plans"
+
+_CONTENT = {"request", "arguments", "result", "output", "note", "missing", "reason", "text"}
+_PRIVATE = frozenset({*_CONTENT, "type", "traceparent"})
+"""What people, models and tools have written stays in the log of the plan."""
+
+_LONGEST = 300
+
+
+class PlanEvents:
+    """Follows plans, and publishes each of their entries but what they use of models."""
+
+    def __init__(self, publisher: EventPublisher) -> None:
+        self._publisher = publisher
+
+    def feed(self, plan: Plan, entry: PlanEntry) -> None:
+        """Take what happened to a plan; it is published soon."""
+        if plan.created.thread_id and not isinstance(entry.event, UsageAdded):
+            self._publisher.publish_soon(build_plan_event(plan, entry))
+
+
+def build_plan_event(plan: Plan, entry: PlanEntry) -> ResourceEvent:
+    """Return an entry of a plan as an event of its task; the same entry is the same event."""
+    task_id = ROOT if isinstance(entry.event, QuestionAnswered) else _get_task_id(entry.event)
+    state = plan.tasks[task_id]
+    detail: JsonObject = {"plan_id": plan.id, "number": entry.number, "task_id": task_id}
+    return ResourceEvent(
+        id=f"plan-{plan.id}-{entry.number}",
+        source=SOURCE,
+        detail_type=entry.event.type.upper(),
+        resources=(identify_task(plan, task_id),),
+        time=datetime.fromtimestamp(entry.time, UTC).isoformat(),
+        detail={**detail, "name": state.task.name, "status": state.status, **_pick(entry.event)},
+    )
+
+
+def _get_task_id(event: PlanEvent) -> str:
+    return getattr(event, "task_id", ROOT)
+
+
+def _pick(event: PlanEvent) -> Mapping[str, JsonValue]:
+    """Return the short values of an event: numbers, flags, and texts that are no content."""
+    values = {field.name: getattr(event, field.name) for field in fields(event)}
+    return {
+        name: value[:_LONGEST] if isinstance(value, str) else value
+        for name, value in values.items()
+        if name not in _PRIVATE and isinstance(value, str | int | float) and value not in ("", 0)
+    }

@@ -1,0 +1,122 @@
+"""Questions of plans as pages get them, and answers as pages give them."""
+
+from collections.abc import Mapping
+from typing import cast, get_args
+
+from copilot_runtime.api.events import Interrupt
+from copilot_runtime.api.run_input import Resume, RunInput
+from copilot_runtime.base.errors import Misuse
+from copilot_runtime.base.jsonpatch.difference import is_same_json
+from copilot_runtime.base.jsonvalue import (
+    JsonObject,
+    JsonValue,
+    as_object,
+    as_text,
+    drop_none,
+    get_text,
+    parse_text,
+)
+from copilot_runtime.extensions.planner.engine import PlanEngine
+from copilot_runtime.extensions.planner.events import Answer, QuestionAsked, QuestionKind
+from copilot_runtime.extensions.planner.log import PlanQuery, build_missing_error
+from copilot_runtime.extensions.planner.plan import Plan
+
+_INTERRUPTION_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "answer": {"type": "string", "enum": ["retry", "done", "fail"]},
+        "note": {"type": "string"},
+    },
+    "required": ["answer"],
+}
+_ANSWER_SCHEMAS: Mapping[str, JsonObject] = {
+    "approval": {
+        "type": "object",
+        "properties": {"approved": {"type": "boolean"}, "note": {"type": "string"}},
+        "required": ["approved"],
+    },
+    "interrupted_call": _INTERRUPTION_SCHEMA,
+    "interrupted_task": _INTERRUPTION_SCHEMA,
+}
+
+
+def build_interrupt(plan: Plan, question: QuestionAsked) -> Interrupt:
+    """Return a question as pages get it; that of an assistant as it asks it."""
+    id = f"{plan.id}/{question.question_id}"
+    place = {"plan_id": plan.id, "task_id": question.task_id}
+    if question.kind != "interrupt":
+        return Interrupt(
+            interrupt_id=id,
+            reason=question.kind,
+            message=question.text,
+            value={**place, "question_id": question.question_id, "message": question.text},
+            response_schema=_ANSWER_SCHEMAS[question.kind],
+        )
+    fields = as_object(question.interrupt)
+    value, metadata = fields.get("value"), fields.get("metadata")
+    if metadata is None:
+        metadata = value if isinstance(value, dict) else drop_none({"value": value})
+    return Interrupt(
+        interrupt_id=id,
+        reason=as_text(fields.get("reason")) or "input",
+        message=question.text,
+        value=value,
+        response_schema=fields.get("response_schema"),
+        expires_at=fields.get("expires_at"),
+        metadata={**as_object(metadata), **place},
+    )
+
+
+async def find_question(
+    engine: PlanEngine, resume: Resume, run: RunInput
+) -> tuple[Plan, QuestionAsked]:
+    """Return the open question of an answer, and its plan. Raises `NotFound` or `Misuse`.
+
+    A page of v1 names the question by its value.
+    """
+    if resume.interrupt_id is not None:
+        plan_id, _, question_id = resume.interrupt_id.partition("/")
+        plan = await engine.get(plan_id)
+        if plan.created.user != run.user:
+            raise build_missing_error(plan_id)
+        if (question := plan.questions.get(question_id)) is not None:
+            return plan, question
+    else:
+        value = parse_text(resume.value)
+        query = PlanQuery(user=run.user, thread_id=run.thread_id)
+        for summary in await engine.log.list_plans(query):
+            if summary.is_over:
+                continue
+            plan = await engine.get(summary.id)
+            for question in plan.questions.values():
+                if is_same_json(value, parse_text(build_interrupt(plan, question).value)):
+                    return plan, question
+    raise Misuse(
+        "No plan of this conversation waits for this answer.",
+        hint="It has been given before, or the plan is over.",
+    )
+
+
+def read_answer(resume: Resume, kind: QuestionKind) -> tuple[Answer, str, JsonValue]:
+    """Return a person's answer, what they wrote, and what an assistant gets. Raises `Misuse`."""
+    is_cancelled = resume.status == "cancelled"
+    payload = resume.payload
+    if payload is None and resume.response is not None:
+        payload = parse_text(resume.response)
+    if kind == "interrupt":
+        return ("cancel" if is_cancelled else "resolve"), "", payload
+    if is_cancelled:
+        return ("reject" if kind == "approval" else "fail"), "", None
+    if isinstance(payload, bool):
+        return "approve" if payload else "reject", "", None
+    fields = as_object(payload)
+    note = get_text(fields, "note")
+    if isinstance(approved := fields.get("approved"), bool):
+        return "approve" if approved else "reject", note, None
+    answer = as_text(fields.get("answer")) or as_text(payload)
+    if answer in get_args(Answer):
+        return cast("Answer", answer), note, None
+    raise Misuse(
+        "The plan cannot go on with this answer.",
+        hint="An approval is true or false; a call that was interrupted is retry, done or fail.",
+    )

@@ -1,0 +1,476 @@
+"""Plans in a file of SQLite: for one machine, with any number of servers."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf
+from pathlib import Path
+from time import time
+from typing import Any, TypeVar
+
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, StoreFailed
+from copilot_runtime.database.private_file import create_private_file
+from copilot_runtime.database.server_locks import Server, is_alive, remove_stale_locks
+from copilot_runtime.database.sqlite.file import Durability, build_failure, build_later_error
+from copilot_runtime.database.sqlite.workers import Work, Writer
+from copilot_runtime.extensions.planner.events import (
+    PlanEntry,
+    PlanEvent,
+    QuestionAnswered,
+    StopAsked,
+    decode_event,
+    encode_event,
+)
+from copilot_runtime.extensions.planner.log import (
+    MOST_DELETIONS,
+    PUBLIC,
+    Lease,
+    PlanCommand,
+    PlanLog,
+    PlanQuery,
+    PlanSummary,
+    build_closed_error,
+    build_gap_error,
+    build_lost_error,
+    build_missing_error,
+    number_events,
+)
+from copilot_runtime.extensions.planner.plan import OVER, Status
+from copilot_runtime.threads.store import ThreadKey
+
+T = TypeVar("T")
+
+APPLICATION = 0x436F7050
+"""The `application_id` of our files: `CopP`."""
+
+SCHEMA_VERSION = 2
+
+OLDEST_VERSION = 2
+"""The first version of tables that is opened: a file of version 1 is refused."""
+
+_SCHEMA = """
+CREATE TABLE plans (
+    id TEXT PRIMARY KEY,
+    user TEXT,
+    thread TEXT NOT NULL,
+    title TEXT NOT NULL,
+    created REAL NOT NULL,
+    updated REAL NOT NULL,
+    status TEXT NOT NULL,
+    is_over INTEGER NOT NULL DEFAULT 0,
+    server TEXT NOT NULL,
+    epoch INTEGER NOT NULL DEFAULT 1
+) WITHOUT ROWID;
+CREATE INDEX plans_of_user ON plans (user, created);
+CREATE INDEX plans_of_thread ON plans (thread, created);
+CREATE INDEX plans_by_time ON plans (created);
+CREATE INDEX plans_open ON plans (server) WHERE is_over = 0;
+CREATE TABLE events (
+    plan TEXT NOT NULL REFERENCES plans,
+    number INTEGER NOT NULL,
+    time REAL NOT NULL,
+    data BLOB NOT NULL,
+    PRIMARY KEY (plan, number)
+) WITHOUT ROWID;
+CREATE TABLE commands (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    plan TEXT NOT NULL REFERENCES plans,
+    data BLOB NOT NULL
+);
+"""
+_COLUMNS = "id, user, thread, created, updated, status, title"
+_PATIENCE = 5.0
+"""Seconds to wait for another process that holds the file."""
+
+
+class SqlitePlanLog(PlanLog):
+    """Plans in one file, which is made when it is first needed, with its folder.
+
+    Several server processes of one machine may share the file. A server that dies loses its plans
+    at once to the next one that claims them.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        durability: Durability = "NORMAL",
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self.path = Path(path)
+        self.durability: Durability = durability
+        self._clock = clock
+        self._writer: Writer | None = None
+        self._server: Server | None = None
+        self._identity: tuple[int, int] | None = None
+        """Of the file that is open: device and inode."""
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> None:
+        async with self._opening:
+            if self._writer is None:
+                await self._open()
+
+    async def _open(self) -> None:
+        writer = Writer(partial(open_plan_file, self.path, self.durability))
+        try:
+            await writer.ready()
+            self._identity = _identify(self.path)
+            self._server = await writer.do(lambda _: Server(self.path))
+        except BaseException as error:
+            await writer.end()
+            if isinstance(error, sqlite3.Error | OSError):
+                raise _build_failure(self.path, error) from error
+            raise
+        self._writer = writer
+
+    async def create(
+        self, summary: PlanSummary, events: Sequence[PlanEvent]
+    ) -> tuple[Lease, Sequence[PlanEntry]]:
+        await self.open()
+        now = self._clock()
+        entries = number_events(events, 1, now)
+        assert self._server is not None
+        row = (
+            summary.id,
+            summary.user,
+            summary.thread_id,
+            summary.title,
+            now,
+            now,
+            summary.status,
+            self._server.id,
+        )
+
+        def insert(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "INSERT INTO plans (id, user, thread, title, created, updated, status, server) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                row,
+            )
+            _insert_entries(connection, summary.id, entries)
+
+        await self._do(insert)
+        return Lease(summary.id, 1), entries
+
+    def append(
+        self,
+        lease: Lease,
+        number: int,
+        events: Sequence[PlanEvent],
+        *,
+        status: Status | None = None,
+    ) -> "asyncio.Future[Sequence[PlanEntry]]":
+        now = self._clock()
+        entries = number_events(events, number, now)
+
+        def insert(connection: sqlite3.Connection) -> Sequence[PlanEntry]:
+            changed = connection.execute(
+                "UPDATE plans SET updated = ?, status = coalesce(?, status), "
+                "is_over = coalesce(?, is_over) WHERE id = ? AND epoch = ? "
+                "AND (SELECT max(number) FROM events WHERE plan = id) = ?",
+                (now, status, status and status in OVER, *key, number - 1),
+            ).rowcount
+            if not changed:
+                _check_lease(connection, lease)
+                raise build_gap_error(lease.plan_id)
+            _insert_entries(connection, lease.plan_id, entries)
+            return entries
+
+        key = (lease.plan_id, lease.epoch)
+        future: asyncio.Future[Sequence[PlanEntry]] = asyncio.get_running_loop().create_future()
+        if self._writer is None:
+            future.set_exception(build_closed_error())
+        else:
+            stored = self._writer.do(self._check_first(insert))
+            stored.add_done_callback(partial(self._settle, future))
+        return future
+
+    def _settle(
+        self,
+        future: "asyncio.Future[Sequence[PlanEntry]]",
+        stored: "asyncio.Future[Sequence[PlanEntry]]",
+    ) -> None:
+        error = stored.exception()
+        if future.cancelled():
+            return
+        if error is None:
+            future.set_result(stored.result())
+        elif isinstance(error, sqlite3.Error | OSError):
+            future.set_exception(_build_failure(self.path, error))
+        else:
+            future.set_exception(error)
+
+    async def read(self, plan_id: str, after: int = 0) -> Sequence[PlanEntry]:
+        def select(connection: sqlite3.Connection) -> list[tuple[int, float, bytes]]:
+            _select_plan(connection, plan_id)
+            return connection.execute(
+                "SELECT number, time, data FROM events WHERE plan = ? AND number > ? "
+                "ORDER BY number",
+                (plan_id, after),
+            ).fetchall()
+
+        rows = await self._do(select)
+        return [PlanEntry(number, moment, decode_event(data)) for number, moment, data in rows]
+
+    async def list_plans(self, query: PlanQuery) -> Sequence[PlanSummary]:
+        conditions, values = _build_conditions(query)
+        statement = (
+            f"SELECT {_COLUMNS} FROM plans WHERE {conditions} "  # noqa: S608  # constants
+            "ORDER BY created DESC, id DESC LIMIT ?"
+        )
+        rows = await self._do(lambda db: db.execute(statement, (*values, query.limit)).fetchall())
+        return [_decode_summary(row) for row in rows]
+
+    async def find(self, plan_id: str) -> PlanSummary:
+        return _decode_summary(await self._do(lambda db: _select_plan(db, plan_id)))
+
+    async def claim(self) -> Sequence[Lease]:
+        await self.open()
+        server = self._server
+        assert server is not None
+
+        def take(connection: sqlite3.Connection) -> list[Lease]:
+            servers = connection.execute("SELECT DISTINCT server FROM plans WHERE is_over = 0")
+            leases: list[Lease] = []
+            for (other,) in servers.fetchall():
+                if other != server.id and not is_alive(self.path, other):
+                    rows = connection.execute(
+                        "UPDATE plans SET server = ?, epoch = epoch + 1 "
+                        "WHERE server = ? AND is_over = 0 RETURNING id, epoch",
+                        (server.id, other),
+                    )
+                    leases += [Lease(id, epoch) for id, epoch in rows.fetchall()]
+            remove_stale_locks(self.path)
+            return leases
+
+        return await self._do(take)
+
+    async def claim_plan(
+        self, plan_id: str, number: int, events: Sequence[PlanEvent]
+    ) -> tuple[Lease, Sequence[PlanEntry]]:
+        await self.open()
+        server = self._server
+        assert server is not None
+        now = self._clock()
+        entries = number_events(events, number, now)
+
+        def take(connection: sqlite3.Connection) -> Lease:
+            _select_plan(connection, plan_id)
+            rows = connection.execute(
+                "UPDATE plans SET server = ?, epoch = epoch + 1, status = 'running', is_over = 0, "
+                "updated = ? WHERE id = ? AND is_over = 1 "
+                "AND (SELECT max(number) FROM events WHERE plan = id) = ? RETURNING epoch",
+                (server.id, now, plan_id, number - 1),
+            ).fetchall()
+            if not rows:
+                raise build_lost_error(plan_id)
+            connection.execute("DELETE FROM commands WHERE plan = ?", (plan_id,))
+            _insert_entries(connection, plan_id, entries)
+            return Lease(plan_id, rows[0][0])
+
+        return await self._do(take), entries
+
+    async def renew(self, lease: Lease) -> Lease:
+        await self.open()
+        server = self._server
+        assert server is not None
+
+        def take(connection: sqlite3.Connection) -> Lease:
+            rows = connection.execute(
+                "UPDATE plans SET epoch = epoch + 1 WHERE id = ? AND server = ? AND is_over = 0 "
+                "RETURNING epoch",
+                (lease.plan_id, server.id),
+            ).fetchall()
+            if not rows:
+                raise build_lost_error(lease.plan_id)
+            return Lease(lease.plan_id, rows[0][0])
+
+        return await self._do(take)
+
+    async def delete_plans(self, *, before: float = inf, thread: ThreadKey | None = None) -> int:
+        owner, thread_id = thread or (None, None)
+
+        def delete(connection: sqlite3.Connection) -> int:
+            rows = connection.execute(
+                "SELECT id FROM plans WHERE is_over = 1 AND updated < ? "
+                "AND (? IS NULL OR (thread = ? AND coalesce(user, '') = ?)) LIMIT ?",
+                (before, thread_id, thread_id, owner, MOST_DELETIONS),
+            ).fetchall()
+            for table, column in (("commands", "plan"), ("events", "plan"), ("plans", "id")):
+                statement = f"DELETE FROM {table} WHERE {column} = ?"  # noqa: S608  # constants
+                connection.executemany(statement, rows)
+            return len(rows)
+
+        return await self._do(delete)
+
+    async def add_command(self, plan_id: str, event: StopAsked | QuestionAnswered) -> None:
+        row = (plan_id, encode_event(event))
+        await self._do(
+            lambda db: db.execute("INSERT INTO commands (plan, data) VALUES (?, ?)", row)
+        )
+
+    async def read_commands(self) -> Sequence[PlanCommand]:
+        await self.open()
+        server = self._server
+        assert server is not None
+        rows = await self._do(
+            lambda db: db.execute(
+                "SELECT commands.id, plan, data FROM commands JOIN plans ON plans.id = plan "
+                "WHERE server = ? ORDER BY commands.id",
+                (server.id,),
+            ).fetchall()
+        )
+        return [_decode_command(row) for row in rows]
+
+    async def remove_command(self, id: int) -> None:
+        await self._do(lambda db: db.execute("DELETE FROM commands WHERE id = ?", (id,)))
+
+    async def aclose(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            await writer.end()
+        server, self._server = self._server, None
+        if server is not None:
+            await asyncio.to_thread(server.leave)
+
+    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self._writer is None:
+            await self.open()
+        assert self._writer is not None
+        try:
+            return await self._writer.do(self._check_first(work))
+        except (sqlite3.Error, OSError) as error:
+            raise _build_failure(self.path, error) from error
+
+    def _check_first(self, work: Callable[[sqlite3.Connection], T]) -> Work[T]:
+        """Return work that is refused once the file is not there any more.
+
+        SQLite would go on to write into a file that was deleted, and all of it would be lost.
+        """
+
+        def check_and_work(connection: sqlite3.Connection) -> T:
+            if _identify(self.path) != self._identity:
+                raise _build_removed_error(self.path)
+            return work(connection)
+
+        return check_and_work
+
+
+def _insert_entries(
+    connection: sqlite3.Connection, plan_id: str, entries: Sequence[PlanEntry]
+) -> None:
+    connection.executemany(
+        "INSERT INTO events (plan, number, time, data) VALUES (?, ?, ?, ?)",
+        [(plan_id, entry.number, entry.time, encode_event(entry.event)) for entry in entries],
+    )
+
+
+def _select_plan(connection: sqlite3.Connection, plan_id: str) -> tuple[Any, ...]:
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM plans WHERE id = ?",  # noqa: S608  # a constant
+        (plan_id,),
+    ).fetchone()
+    if row is None:
+        raise build_missing_error(plan_id)
+    return row
+
+
+def _build_conditions(query: PlanQuery) -> tuple[str, Sequence[Any]]:
+    """Return the condition of a query in SQL, and its values."""
+    parts: list[tuple[str, tuple[Any, ...]]] = []
+    if not query.is_everybody:
+        parts.append(("user IS ?", (query.user,)))
+    if query.thread_id is not None:
+        parts.append(("thread = ?", (query.thread_id,)))
+    if query.status is not None:
+        parts.append(("status = ?", (query.status,)))
+    if query.before is not None:
+        parts.append(("(created, id) < (?, ?)", query.before))
+    values = [value for _, of in parts for value in of]
+    return " AND ".join(condition for condition, _ in parts) or "TRUE", values
+
+
+def _check_lease(connection: sqlite3.Connection, lease: Lease) -> None:
+    """Raise `LeaseLost` if another server carries the plan out."""
+    found = connection.execute("SELECT epoch FROM plans WHERE id = ?", (lease.plan_id,)).fetchone()
+    if found != (lease.epoch,):
+        raise build_lost_error(lease.plan_id)
+
+
+def _decode_command(row: tuple[Any, ...]) -> PlanCommand:
+    id, plan_id, data = row
+    event = decode_event(data)
+    assert isinstance(event, StopAsked | QuestionAnswered)
+    return PlanCommand(id, plan_id, event)
+
+
+def _decode_summary(row: tuple[Any, ...]) -> PlanSummary:
+    id, user, thread_id, created, updated, status, title = row
+    return PlanSummary(
+        id=id,
+        user=user,
+        thread_id=thread_id,
+        created_at=created,
+        updated_at=updated,
+        status=status,
+        title=title,
+    )
+
+
+def open_plan_file(path: Path, durability: Durability) -> sqlite3.Connection:
+    """Open a file for writing, made if need be.
+
+    Raises `ConfigurationFailed` for a file that is something else, or `sqlite3.Error` or `OSError`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    create_private_file(path)  # plans are nobody else's business
+    connection = sqlite3.connect(
+        path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {durability}")
+        connection.execute("BEGIN IMMEDIATE")
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if (application, version) != (APPLICATION, SCHEMA_VERSION):
+            if application == APPLICATION and version > SCHEMA_VERSION:
+                raise build_later_error(path, public=PUBLIC)
+            if application or tables:
+                raise ConfigurationFailed(
+                    f"{str(path)!r} is no database of plans of this version.",
+                    hint="Name another file.",
+                    public=PUBLIC,
+                )
+            for statement in _SCHEMA.split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _identify(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _build_removed_error(path: Path) -> StoreFailed:
+    return StoreFailed(
+        f"The plans in {str(path)!r} cannot be used: the file was deleted, or replaced.",
+        hint="Put back the file that was there, or start the server again to begin a new one.",
+        public=PUBLIC,
+    )
+
+
+def _build_failure(path: Path, error: Exception) -> CopilotError:
+    return build_failure(path, error, content="plans")

@@ -1,0 +1,256 @@
+"""Directs requests to models: to a script, to the model that is tested, or where they would go."""
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from inspect import signature
+from time import monotonic
+from typing import Any, cast
+
+from copilot_runtime.adapters import ADAPTERS
+from copilot_runtime.adapters.cost import price_usage
+from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
+from copilot_runtime.api.events import Events, Usage
+from copilot_runtime.api.registry import Registry
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import ConfigurationFailed, Misuse
+from copilot_runtime.extensions.scenarios.script import MODEL, ScriptPlayer
+
+_CURRENT: "ContextVar[AttemptModels]" = ContextVar("_CURRENT")
+"""The attempt in whose tasks a model is requested."""
+
+
+@dataclass(slots=True)
+class Spending:
+    """What requests to models have taken."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    dollars: float = 0.0
+    unpriced: int = 0
+    """Requests of which no price is known."""
+    seconds: float = 0.0
+
+    def __add__(self, other: "Spending") -> "Spending":
+        return self - (Spending() - other)
+
+    def __sub__(self, other: "Spending") -> "Spending":
+        return Spending(
+            self.requests - other.requests,
+            self.input_tokens - other.input_tokens,
+            self.output_tokens - other.output_tokens,
+            self.dollars - other.dollars,
+            self.unpriced - other.unpriced,
+            self.seconds - other.seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """A model that takes the place of an agent's own."""
+
+    name: str
+    adapter: Adapter | None = None
+    """Who requests it; None: the agent's own provider."""
+
+    def stream(self, request: ChatRequest, usual: Adapter) -> Events:
+        """Send a request to this model."""
+        model = self.name.partition(":")[2] if self.adapter else self.name
+        parameters = replace(request.parameters, model=model)
+        return (self.adapter or usual).stream(replace(request, parameters=parameters))
+
+
+def choose_model(name: str) -> ModelChoice:
+    """Return a model by its name, such as `gpt-4o`, or `anthropic:claude-sonnet-4-5`.
+
+    Raises `ConfigurationFailed` for a provider that cannot be used.
+    """
+    provider, colon, model = name.partition(":")
+    providers = Registry("copilot_runtime.adapters", ADAPTERS)
+    if not colon or provider not in providers:
+        return ModelChoice(name)
+    if not model:
+        raise ConfigurationFailed(f"{name!r} names no model, as in {provider}:NAME.")
+    make = providers[provider]
+    try:
+        signature(make).bind(model=model)
+    except TypeError:
+        raise ConfigurationFailed(f"{provider!r} has no choice of models.") from None
+    return ModelChoice(name, make(model=model))
+
+
+class AttemptModels:
+    """The models of one attempt."""
+
+    def __init__(
+        self, script: ScriptPlayer | None, choice: ModelChoice | None, *, is_offline: bool
+    ) -> None:
+        self.script = script
+        self.choice = choice
+        self.spending = Spending()
+        self.is_offline = is_offline
+
+    @contextmanager
+    def enter(self) -> Generator[None]:
+        """Let requests of this task, and of those that it begins, be of this attempt."""
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
+
+    async def stream(self, request: ChatRequest, usual: Adapter) -> Events:
+        """Yield the answer of the model that is meant, and count what it takes."""
+        spending, is_priced = self.spending, False
+        spending.requests += 1
+        async with aclosing(self._choose(request, usual)) as events:
+            while True:
+                start = monotonic()
+                event = await anext(events, None)
+                spending.seconds += monotonic() - start
+                if event is None:
+                    break
+                if isinstance(event, Usage):
+                    is_priced = _count(spending, event) or is_priced
+                yield event
+        spending.unpriced += not is_priced
+
+    def _choose(self, request: ChatRequest, usual: Adapter) -> Events:
+        if self.script is not None:
+            return _play(self.script, request)
+        if self.is_offline:
+            raise Misuse("The scenario has no script, and --offline allows no other model.")
+        return self.choice.stream(request, usual) if self.choice else usual.stream(request)
+
+
+class ModelRouter:
+    """Stands before the adapters of an application while its scenarios are played.
+
+    Args:
+        adapters: Those of the application.
+        find_thread: Returns the thread of what the current task does, if it is known.
+        is_offline: Whether no model may be requested but scripted ones.
+    """
+
+    def __init__(
+        self,
+        adapters: Sequence[Adapter],
+        find_thread: Callable[[], str],
+        *,
+        is_offline: bool = False,
+    ) -> None:
+        self._adapters = adapters
+        self._find_thread = find_thread
+        self._is_offline = is_offline
+        self._attempts: dict[str, AttemptModels] = {}
+
+    @contextmanager
+    def attach(self, thread_id: str, models: AttemptModels) -> Generator[None]:
+        """Let requests for a thread be of an attempt, also those of tasks that began elsewhere."""
+        self._attempts[thread_id] = models
+        try:
+            with models.enter():
+                yield
+        finally:
+            del self._attempts[thread_id]
+
+    def _find_models(self, thread_id: str = "") -> AttemptModels | None:
+        """Return the attempt of a request: by its task, its thread, or the trace of its span."""
+        models = _CURRENT.get(None) or self._attempts.get(thread_id)
+        return models or self._attempts.get(self._find_thread())
+
+    @contextmanager
+    def open(self) -> Generator[None]:
+        """Let all requests go through here."""
+        former = [dict(vars(adapter)) for adapter in self._adapters]
+        for adapter in self._adapters:
+            self._stand_before(adapter)
+        try:
+            yield
+        finally:
+            for adapter, fields in zip(self._adapters, former, strict=True):
+                for name in ("stream", "endpoint", "check", "check_key"):
+                    vars(adapter).pop(name, None)
+                    if name in fields:
+                        setattr(adapter, name, fields[name])
+
+    def _stand_before(self, adapter: Adapter) -> None:
+        """Replace the methods of one object: agents that have it in their hands use these."""
+        usual = cast("Adapter", _Methods(adapter))
+        is_offline = self._is_offline
+
+        def stream(request: ChatRequest) -> Events:
+            models = self._find_models(request.thread_id)
+            if models is not None:
+                return models.stream(request, usual)
+            if is_offline:
+                raise Misuse("A model was requested outside of all scenarios.")
+            return usual.stream(request)
+
+        def endpoint(request: ChatRequest) -> ModelEndpoint:
+            models = self._find_models(request.thread_id)
+            if models is None or models.script is None:
+                return usual.endpoint(request)
+            model = models.choice.name if models.choice else request.parameters.model or MODEL
+            return ModelEndpoint(MODEL, model, in_process=True)
+
+        def check(run: RunInput) -> None:
+            models = self._find_models(run.thread_id)
+            if models is None or models.script is None:
+                usual.check(run)
+
+        async def check_key() -> None:
+            if not is_offline:
+                await usual.check_key()
+
+        replacements: Mapping[str, Callable[..., Any]] = {
+            "stream": stream,
+            "endpoint": endpoint,
+            "check": check,
+            "check_key": check_key,
+        }
+        for name, method in replacements.items():
+            setattr(adapter, name, method)
+
+
+class _Methods:
+    """The methods of an adapter as they are now, whatever takes their place later."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self.stream = adapter.stream
+        self.endpoint = adapter.endpoint
+        self.check = adapter.check
+        self.check_key = adapter.check_key
+
+
+def list_adapters(parts: Sequence[object]) -> list[Adapter]:
+    """Return the adapters that agents and others have, the innermost of those in each other."""
+    found: dict[int, Adapter] = {}
+    for part in parts:
+        for adapter in _find_adapters(part):
+            found[id(adapter)] = adapter
+    return [*found.values()]
+
+
+def _find_adapters(part: object) -> Iterator[Adapter]:
+    inner = getattr(part, "adapter", None)
+    if isinstance(inner, Adapter):
+        yield from _find_adapters(inner)
+    elif isinstance(part, Adapter):
+        yield part
+
+
+async def _play(script: ScriptPlayer, request: ChatRequest) -> Events:
+    for event in script.play(request):
+        yield event
+
+
+def _count(spending: Spending, usage: Usage) -> bool:
+    """Add the tokens of an answer; return whether its price is known."""
+    spending.input_tokens += usage.input_tokens or 0
+    spending.output_tokens += usage.output_tokens or 0
+    dollars = price_usage(usage)
+    spending.dollars += dollars or 0.0
+    return dollars is not None

@@ -1,0 +1,90 @@
+"""Plays all scenarios, with each model and as often as they say, several at a time."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+
+from copilot_runtime.extensions.scenarios.attempt import Attempt, Player
+from copilot_runtime.extensions.scenarios.files import Place
+from copilot_runtime.extensions.scenarios.report import Report, Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What counts more than what files say."""
+
+    models: Sequence[str] = ()
+    repeat: int | None = None
+    pass_rate: float | None = None
+    timeout: float | None = None
+    parallel: int = 4
+    """Most scenarios that are played at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the scenarios are."""
+
+    done: int
+    total: int
+    failed: int
+    name: str
+    """The scenario that was played last."""
+
+
+async def run_scenarios(
+    places: Sequence[Place],
+    player: Player,
+    options: RunOptions | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Report:
+    """Return what came of all scenarios. Cancelled, it returns what was done until then."""
+    options, start = options or RunOptions(), monotonic()
+    results = [
+        Result(place=_merge(place, options), model=model)
+        for place in places
+        for model in (options.models or place.scenario.models or (None,))
+    ]
+    slots = asyncio.Semaphore(options.parallel)
+    total = sum(result.place.scenario.repeat for result in results if not result.is_skipped)
+    done: list[Attempt] = []
+
+    async def play(result: Result, number: int) -> None:
+        async with slots:
+            attempt = await player.play(result.place.scenario, result.model, number)
+        result.attempts.append(attempt)
+        done.append(attempt)
+        if on_progress is not None:
+            failed = sum(it.outcome != "passed" for it in done)
+            on_progress(Progress(len(done), total, failed, result.place.scenario.name))
+
+    tasks = [
+        asyncio.create_task(play(result, number), name=result.place.scenario.name)
+        for result in results
+        if not result.is_skipped
+        for number in range(1, result.place.scenario.repeat + 1)
+    ]
+    is_interrupted = False
+    try:
+        await asyncio.gather(*tasks)
+    except asyncio.CancelledError:
+        is_interrupted = True
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+    for result in results:
+        result.attempts.sort(key=lambda attempt: attempt.number)
+    return Report(results, is_interrupted=is_interrupted, seconds=monotonic() - start)
+
+
+def _merge(place: Place, options: RunOptions) -> Place:
+    """Return a scenario with what the options say of all."""
+    values = {
+        "repeat": options.repeat,
+        "pass_rate": options.pass_rate,
+        "timeout": options.timeout,
+    }
+    update = {name: value for name, value in values.items() if value is not None}
+    return replace(place, scenario=place.scenario.model_copy(update=update))

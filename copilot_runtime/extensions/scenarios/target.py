@@ -1,0 +1,361 @@
+"""What scenarios are played against: an application in this process, or a server at a URL."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import (
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
+from contextvars import ContextVar
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from starlette.types import ASGIApp
+
+from copilot_runtime.agents.registry import AgentRegistry
+from copilot_runtime.api.adapter import Adapter
+from copilot_runtime.api.agent import DEFAULT_AGENT
+from copilot_runtime.api.run_input import ContextItem
+from copilot_runtime.app.app import CopilotRuntime
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.errors import AgentNotFound, CopilotError, Misuse
+from copilot_runtime.base.jsonvalue import to_text
+from copilot_runtime.extensions.scenarios.definition import Scenario, ToolStub
+from copilot_runtime.extensions.scenarios.models import AttemptModels, ModelRouter, list_adapters
+from copilot_runtime.extensions.scenarios.stubs import StubbedSource, build_tool
+from copilot_runtime.extensions.storage.overlay import OverlayStorage
+from copilot_runtime.extensions.tracing.store.records import Record
+from copilot_runtime.extensions.tracing.store.store import TraceStore
+from copilot_runtime.extensions.tracing.store.traces import TraceFilter
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.span import Span, find_current_span
+from copilot_runtime.telemetry.telemetry import Phase, Telemetry
+from copilot_runtime.testing.client import Client
+
+_USER: "ContextVar[str]" = ContextVar("_USER")
+"""Who is signed in, in the tasks of a scenario."""
+_SPAN_TIMEOUT = 5.0
+"""Seconds that spans may take to end after an answer."""
+_STOP_TIMEOUT = 5.0
+_MOST_READS = 20
+"""How often a server is asked for a trace until it is whole."""
+_READ_SECONDS = 0.1
+
+
+class Target(Protocol):
+    """Lends clients that talk to it, and has the traces of what they did."""
+
+    is_local: bool
+    """Whether it is in this process, so that scripts are of use."""
+
+    def check_models(self) -> None:
+        """Raise `Misuse` where no model can be replaced: by a script, or by another model."""
+
+    @property
+    def adapter(self) -> Adapter | None:
+        """Who judges, unless another model is named."""
+        ...
+
+    def attach(
+        self, thread_id: str, models: AttemptModels, stubs: Sequence[ToolStub]
+    ) -> AbstractContextManager[None]: ...
+
+    def connect(self, scenario: Scenario, thread_id: str) -> Client: ...
+
+    async def read_spans(self, client: Client) -> Sequence[Record]: ...
+
+    async def find_subjects(self, id: str) -> Sequence[str]: ...
+
+
+class LocalTarget:
+    """An application in this process.
+
+    Args:
+        found: The application.
+        runtime: The runtime in it, if it is known: without one, no model can be replaced, and no
+            trace be read.
+        path: The path of the runtime in the application.
+        is_offline: Whether no model may be requested but scripted ones.
+        signs_in: Whether scenarios say who is signed in.
+        timeout: Seconds that its start, its end and each request may take.
+    """
+
+    is_local = True
+
+    def __init__(
+        self,
+        found: CopilotRuntime | ASGIApp,
+        runtime: CopilotRuntime | None,
+        *,
+        path: str | None = None,
+        is_offline: bool = False,
+        signs_in: bool = False,
+        timeout: float = 300,
+    ) -> None:
+        self._found = found
+        self._path = path
+        self._runtime = runtime
+        self._signs_in = signs_in
+        self._timeout = timeout
+        self._client: Client | None = None
+        self._spans = _SpanWatch()
+        self._tools = StubbedSource([] if runtime is None else [*runtime.runtime.sources])
+        self._models = ModelRouter(
+            _list_adapters(runtime), self._spans.find_thread, is_offline=is_offline
+        )
+
+    @property
+    def adapter(self) -> Adapter | None:
+        """The model of the plain chat."""
+        return None if self._runtime is None else self._runtime.adapter
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Start the application, and end it."""
+        runtime = self._runtime
+        if runtime is not None:
+            runtime.runtime.sources[:] = [self._tools]  # in place: others have this list, too
+            if self._signs_in:
+                _sign_in_by_scenario(runtime)
+            runtime.conversations.naming.namer = None  # a name of a thread is no answer of a script
+            if runtime.knowledge is not None:
+                runtime.knowledge.storage = OverlayStorage(runtime.knowledge.storage)
+        with self._models.open(), self._spans.watch(runtime and runtime.telemetry):
+            async with Client(self._found, path=self._path, timeout=self._timeout) as client:
+                self._client = client
+                if runtime is not None and runtime.knowledge is not None:
+                    await runtime.knowledge.update()  # or the first scenarios would find nothing
+                yield
+
+    @contextmanager
+    def attach(
+        self, thread_id: str, models: AttemptModels, stubs: Sequence[ToolStub]
+    ) -> Generator[None]:
+        """Let the models of a conversation be those of an attempt, and tools be its stubs."""
+        with self._models.attach(thread_id, models), self._tools.attach(thread_id, stubs):
+            yield
+
+    def connect(self, scenario: Scenario, thread_id: str) -> Client:
+        """Return a conversation. Raises `CopilotError` for an agent that is not there."""
+        assert self._client is not None, "the target is open"
+        runtime = self._runtime
+        if scenario.user is not None:
+            if not isinstance(self._found, CopilotRuntime):
+                raise Misuse(
+                    "The application has its own sign-in, so that `user` cannot sign in.",
+                    hint="Name a CopilotRuntime as the target, or send `headers` of a login.",
+                )
+            _USER.set(scenario.user)
+        if runtime is not None and not callable(runtime.runtime.agents) and scenario.agent:
+            agents = {DEFAULT_AGENT, *runtime.runtime.agents}
+            if scenario.agent not in agents:
+                raise AgentNotFound(scenario.agent, sorted(agents))
+        return _connect(self._client, scenario, thread_id)
+
+    def check_models(self) -> None:
+        """Raise `Misuse` where the runtime is not known."""
+        if self._runtime is None:
+            raise Misuse(
+                "No runtime is known in the application, so that its model cannot be replaced.",
+                hint="Name its CopilotRuntime as the target, or play with --live.",
+            )
+
+    async def read_spans(self, client: Client) -> Sequence[Record]:
+        """Return the spans of a conversation. Raises `Misuse` where none are kept."""
+        telemetry = None if self._runtime is None else self._runtime.telemetry
+        store = getattr(telemetry, "store", None)
+        if telemetry is None or not isinstance(store, TraceStore):
+            raise Misuse(
+                "The application keeps no traces, so that nothing can be expected of them.",
+                hint="Name its CopilotRuntime as the target, with telemetry.store = memory.",
+            )
+        await self._spans.wait(client.thread_id)
+        return await store.query_spans("", TraceFilter(thread_id=client.thread_id))
+
+    async def find_subjects(self, id: str) -> Sequence[str]:
+        """Return the IRIs of what a resource is about, as far as that is known."""
+        knowledge = None if self._runtime is None else self._runtime.knowledge
+        if knowledge is not None:
+            with suppress(CopilotError):
+                resource = await knowledge.get(id)
+                return () if resource is None else resource.id.subjects
+        return ()
+
+
+class UrlTarget:
+    """A server that runs."""
+
+    is_local = False
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        adapter: Callable[[], Adapter] | None = None,
+        timeout: float = 300,
+    ) -> None:
+        self._url = url
+        self._headers = headers
+        self._client: Client | None = None
+        self._make_adapter = adapter
+        self._timeout = timeout
+
+    @property
+    def adapter(self) -> Adapter | None:
+        """The model of this side: nobody can ask that of the server to judge."""
+        return self._make_adapter() if self._make_adapter else None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Hold the connections."""
+        async with Client(self._url, headers=self._headers, timeout=self._timeout) as client:
+            self._client = client
+            yield
+
+    def check_models(self) -> None:
+        """Raise `Misuse`: the server chooses its models."""
+        raise Misuse(
+            "A server that runs chooses its models itself, so that `models` cannot.",
+            hint="Leave --url out: the application then runs in this process.",
+        )
+
+    def attach(
+        self, thread_id: str, models: AttemptModels, stubs: Sequence[ToolStub]
+    ) -> AbstractContextManager[None]:
+        """Do nothing: the server has its own models and tools."""
+        del thread_id, models, stubs
+        return nullcontext()
+
+    def connect(self, scenario: Scenario, thread_id: str) -> Client:
+        """Return a conversation. Raises `Misuse` for a scenario with a `user`."""
+        assert self._client is not None, "the target is open"
+        if scenario.user is not None:
+            raise Misuse(
+                "A server that runs signs people in itself, so that `user` cannot.",
+                hint="Send `headers` of a login.",
+            )
+        return _connect(self._client, scenario, thread_id)
+
+    async def read_spans(self, client: Client) -> Sequence[Record]:
+        """Return the spans of a conversation. Raises `Misuse` where the server lends none."""
+        spans: Sequence[Record] = ()
+        for _ in range(_MOST_READS):
+            spans = await self._read_spans(client)
+            if _is_whole(spans):
+                break
+            await asyncio.sleep(_READ_SECONDS)  # the last ones end after the answer
+        return spans
+
+    async def _read_spans(self, client: Client) -> Sequence[Record]:
+        body = {"query": "", "thread_id": client.thread_id, "limit": 100}
+        answer = await client.request("POST", f"{client.path}/traces/query", body)
+        if answer.status != 200:
+            raise Misuse(
+                f"The server does not let its traces be read: it answers {answer.status}.",
+                hint="The setting telemetry.operators of the server names who may read them.",
+            )
+        return [span for trace in answer.json()["traces"] for span in trace["spans"]]
+
+    async def find_subjects(self, id: str) -> Sequence[str]:
+        """Return nothing: the server does not say it."""
+        del id
+        return ()
+
+
+def _is_whole(spans: Sequence[Record]) -> bool:
+    """Return whether no span is below one that is not there yet."""
+    ids = {"", *(span["span_id"] for span in spans)}
+    return all((span["parent_span_id"] or "") in ids for span in spans)
+
+
+async def stop_run(client: Client) -> None:
+    """Stop what still runs in a conversation: it does not end because its reader has gone."""
+    agent = quote(client.agent or DEFAULT_AGENT, safe="")
+    path = f"{client.path}/agent/{agent}/stop/{quote(client.thread_id, safe='')}"
+    with suppress(Exception):  # it may have ended, or the application does not answer at all
+        async with asyncio.timeout(_STOP_TIMEOUT):
+            await client.request("POST", path, {})
+
+
+def _connect(client: Client, scenario: Scenario, thread_id: str) -> Client:
+    return client.another(
+        agent=scenario.agent,
+        tools=[build_tool(tool, in_browser=True) for tool in scenario.tools],
+        context=[ContextItem(it.description, to_text(it.value)) for it in scenario.context],
+        state=scenario.state,
+        headers={**client.headers, **scenario.headers},
+        properties=scenario.properties,
+        thread_id=thread_id,
+    )
+
+
+def _sign_in_by_scenario(runtime: CopilotRuntime) -> None:
+    """Let scenarios say who is signed in; for those that do not, all is as it was."""
+    usual = runtime.authenticate
+
+    async def authenticate(connection: Any) -> str | None:
+        user = _USER.get(None)
+        if user is not None or usual is None:
+            return user
+        return await call(usual, connection)
+
+    runtime.authenticate = authenticate
+
+
+def _list_adapters(runtime: CopilotRuntime | None) -> Sequence[Adapter]:
+    """Return the adapters of a runtime and of its agents."""
+    if runtime is None:
+        return ()
+    agents = runtime.runtime.agents
+    if isinstance(agents, AgentRegistry):
+        agents = agents.lasting
+    return list_adapters([runtime, *(() if callable(agents) else agents.values())])
+
+
+class _SpanWatch:
+    """Knows which spans are open, for a trace is read when it is whole, and whose they are."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, Span] = {}
+        self._threads: dict[str, str] = {}
+        """Threads by the ids of traces."""
+        self._changed = asyncio.Event()
+
+    @contextmanager
+    def watch(self, telemetry: Telemetry | None) -> Generator[None]:
+        """Watch the spans of a telemetry."""
+        loop = asyncio.get_running_loop()
+
+        def listen(span: Span, phase: Phase) -> None:
+            if phase == "start":
+                self._open[id(span)] = span
+                if thread := span.attributes.get(semconv.CONVERSATION_ID):
+                    self._threads.setdefault(span.trace_id, str(thread))
+            elif self._open.pop(id(span), None) is not None:
+                loop.call_soon_threadsafe(self._changed.set)
+
+        end = telemetry.listen(listen) if telemetry is not None else lambda: None
+        try:
+            yield
+        finally:
+            end()
+
+    def find_thread(self) -> str:
+        """Return the thread in whose trace the current task works; empty if that is unknown."""
+        return self._threads.get(find_current_span().trace_id, "")
+
+    async def wait(self, thread_id: str) -> None:
+        """Return when the spans of a thread have ended, or take too long for that."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SPAN_TIMEOUT):
+                while any(_is_of(span, thread_id) for span in [*self._open.values()]):
+                    self._changed.clear()
+                    await self._changed.wait()
+
+
+def _is_of(span: Span, thread_id: str) -> bool:
+    return span.attributes.get(semconv.CONVERSATION_ID) == thread_id

@@ -1,0 +1,144 @@
+"""JSON Lines in a storage: an object to which any number of processes add values, one a line."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from copilot_runtime.base import concurrency
+from copilot_runtime.base.jsontext import dumps, loads
+from copilot_runtime.base.jsonvalue import JsonObject, JsonValue
+from copilot_runtime.extensions.storage.storage import (
+    ObjectChanged,
+    ObjectNotFound,
+    Storage,
+    StorageFailed,
+)
+
+_FEW_LINES = 1000
+"""So many old lines are not worth writing an object anew."""
+
+_BYTES_AT_ONCE = 1 << 20
+
+
+class Position(NamedTuple):
+    """Up to where an object was read."""
+
+    end: int = 0
+    etag: str = ""
+    last_line: bytes = b""
+    """The line that ends there, by which an object that grew is told from one written anew."""
+    line_count: int = 0
+    """How many lines there are before."""
+
+
+class NewLines(NamedTuple):
+    """The whole lines that were added to an object since it was last read."""
+
+    data: bytes
+    is_anew: bool
+    """Whether these are all there are: the object is not the one that was read before."""
+    position: Position
+
+
+class JsonLines:
+    """The lines of one object, each of which a process reads once, in the order of the object.
+
+    The lines that a process adds itself are read like all others, so that all processes see them
+    in one order. One task at a time reads, applies what it has read, and advances.
+    """
+
+    def __init__(self, storage: Storage, key: str) -> None:
+        self.key = key
+        self._storage = storage
+        self._position = Position()
+        self._unread = 0
+        """How many lines this process has added since it last looked."""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there was no such object when it was last read."""
+        return not self._position.etag
+
+    async def read_new(self) -> NewLines:
+        """Return the lines that were added since. They are returned again until `advance`."""
+        self._unread = 0
+        end, etag, last_line, count = self._position
+        if await self._storage.etag(self.key) == etag:
+            return NewLines(b"", False, self._position)
+        start = end - len(last_line)
+        try:
+            data, etag = await self._storage.read(self.key, start)
+            if start and not data.startswith(last_line):
+                start = 0
+                data, etag = await self._storage.read(self.key)
+        except ObjectNotFound:
+            start, data, etag = 0, b"", ""
+        whole = data[: data.rfind(b"\n") + 1]  # a line without an end is being written, or torn
+        lines = whole[len(last_line) :] if start else whole
+        count = lines.count(b"\n") + (count if start else 0)
+        position = Position(start + len(whole), etag, _cut_last_line(whole), count)
+        return NewLines(lines, not start, position)
+
+    def advance(self, lines: NewLines) -> None:
+        """Take lines for read."""
+        self._position = lines.position
+
+    async def append(self, lines: bytes) -> None:
+        """Add lines, such as those that `encode_lines` returns."""
+        if lines:
+            await self._storage.append(self.key, lines)
+            self._unread += lines.count(b"\n")
+
+    async def append_with_objects(
+        self, objects: Mapping[str, bytes], describe: Callable[[Mapping[str, str]], bytes]
+    ) -> dict[str, str]:
+        """Write objects, and add the lines that `describe` makes of their etags.
+
+        Returns the etags that they have then: others than those if somebody wrote meanwhile.
+        """
+        etags = await self._storage.put_with_log(objects, self.key, describe)
+        self._unread += len(objects)
+        return etags
+
+    def is_long(self, current: int) -> bool:
+        """Return whether most lines are old, if so many are not."""
+        return self._position.line_count + self._unread > 2 * current + _FEW_LINES
+
+    async def rewrite(self, encode: Callable[[], bytes]) -> None:
+        """Put the lines that `encode` returns in place of all that were read, if none came since.
+
+        It is called in a thread. If the storage fails, everything stays as it is.
+        """
+        data: bytes = await concurrency.call(encode)
+        try:
+            etag = await self._storage.put(self.key, data, expected=self._position.etag)
+        except (ObjectChanged, StorageFailed):  # it is longer than it need be, and may be
+            return
+        self._position = Position(len(data), etag, _cut_last_line(data), data.count(b"\n"))
+
+
+def encode_lines(values: Iterable[JsonValue]) -> bytes:
+    """Write each value in a line of its own; nothing at all for no values."""
+    return b"".join(dumps(value) + b"\n" for value in values)
+
+
+def salvage_lines(data: bytes) -> Iterator[JsonObject]:
+    """Yield the objects of those lines that have one: a line that a crash has torn is left out.
+
+    A few lines at a time are split off: all at once would take as much memory again.
+    """
+    start = 0
+    while start < len(data):
+        stop = data.find(b"\n", start + _BYTES_AT_ONCE) + 1 or len(data)
+        for line in data[start:stop].split(b"\n"):
+            try:
+                value = loads(line) if line.strip() else None
+            except ValueError:
+                continue
+            if isinstance(value, dict):
+                yield value
+        start = stop
+
+
+def _cut_last_line(data: bytes) -> bytes:
+    """Return the last of whole lines."""
+    return data[data.rfind(b"\n", 0, max(0, len(data) - 1)) + 1 :]

@@ -1,0 +1,215 @@
+"""Descriptions of services and messages: from `.proto` files, a descriptor set, or a server."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from google.protobuf.descriptor import Descriptor, MethodDescriptor
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    FileDescriptorProto,
+    FileDescriptorSet,
+    SourceCodeInfo,
+)
+from google.protobuf.descriptor_pool import Default, DescriptorPool
+from google.protobuf.message import DecodeError
+
+from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
+
+MAX_SIZE = 8 * 1024 * 1024
+"""Bytes of the largest descriptor set."""
+
+_COMPILE_TIMEOUT = 30.0
+_MAX_WORDS = 2000
+_GOOGLE_FOLDER = "google/protobuf/"
+
+
+class Protos:
+    """Services and messages that belong together, in a pool of their own."""
+
+    def __init__(self, files: Iterable[FileDescriptorProto]) -> None:
+        """Raises `ConfigurationFailed` for files that do not fit together."""
+        self.pool = DescriptorPool()
+        self.comments: dict[str, str] = {}
+        """What is written beside services, methods, messages and fields, by full name."""
+        for file in _sort(files):
+            try:
+                self.pool.AddSerializedFile(file.SerializeToString())
+            except TypeError as error:
+                raise ConfigurationFailed(f"{file.name!r} is no valid .proto: {error}.") from error
+            _read_comments(file, self.comments)
+
+    def find_method(self, service: str, method: str) -> MethodDescriptor:
+        """Return a method. Raises `ConfigurationFailed` in the words of Copilot-LD."""
+        for name in (service, service.replace("-", "_")):  # no package can have a hyphen
+            try:
+                found = self.pool.FindServiceByName(name)
+            except KeyError:
+                continue
+            if method in found.methods_by_name:
+                return found.methods_by_name[method]
+            names = ", ".join(sorted(found.methods_by_name)) or "none"
+            raise ConfigurationFailed(
+                f"Method {method} not found in service {name}.", hint=f"It has: {names}."
+            )
+        raise build_absence(service, f"What was read of {service!r} does not describe it.")
+
+    def find_message(self, name: str) -> Descriptor:
+        """Return a type. Raises `ConfigurationFailed` in the words of Copilot-LD."""
+        for spelling in (name, name.replace("-", "_")):
+            try:
+                return self.pool.FindMessageTypeByName(spelling)
+            except KeyError:
+                continue
+        raise ConfigurationFailed(f"Request type not found: {name}")
+
+
+def build_absence(service: str, hint: str) -> ConfigurationFailed:
+    """Return the error for a service that nothing describes, in the words of Copilot-LD."""
+    name = service.rpartition(".")[2]
+    return ConfigurationFailed(f"Client class not found: {name}Client", hint=hint)
+
+
+async def compile_files(paths: Sequence[Path], imports: Sequence[Path]) -> Protos:
+    """Compile `.proto` files, with what they import from these folders and from their own.
+
+    Raises `ConfigurationFailed` with the file and line of each mistake.
+    """
+    # the compiler ends in any case, so nobody need wait for its thread
+    return await asyncio.to_thread(_compile, paths, imports)
+
+
+def _compile(paths: Sequence[Path], imports: Sequence[Path]) -> Protos:
+    if missing := [str(path) for path in paths if not path.is_file()]:
+        raise ConfigurationFailed(f"There is no {', '.join(missing)}.")
+    folders = dict.fromkeys([*(path.parent for path in paths), *imports])
+    with TemporaryDirectory() as temporary:
+        output = Path(temporary, "descriptors")
+        try:
+            done = subprocess.run(  # noqa: S603 - the operator's files, and no shell
+                [
+                    *(sys.executable, "-m", "grpc_tools.protoc", "--include_imports"),
+                    *("--include_source_info", f"--descriptor_set_out={output}"),
+                    *(f"--proto_path={folder}" for folder in folders),
+                    *map(str, paths),
+                ],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_COMPILE_TIMEOUT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise ConfigurationFailed(
+                f"protoc did not finish within {_COMPILE_TIMEOUT:g} s."
+            ) from None
+        words = done.stderr.decode(errors="replace").strip()
+        if "No module named" in words:
+            raise MissingPackage("A .proto file", "grpcio-tools", "grpc")
+        if done.returncode:
+            raise ConfigurationFailed(f"protoc refuses {paths[0].name}: {words[:_MAX_WORDS]}")
+        return read_descriptor_set(output)
+
+
+def read_descriptor_set(path: Path) -> Protos:
+    """Read what `protoc --include_imports --descriptor_set_out` writes."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_SIZE + 1)
+    except OSError as error:
+        raise ConfigurationFailed(f"{path} cannot be read: {error.strerror}.") from error
+    return parse_descriptor_set(data, str(path))
+
+
+def parse_descriptor_set(data: bytes, source: str) -> Protos:
+    """Return what a serialized `FileDescriptorSet` describes."""
+    if len(data) > MAX_SIZE:
+        raise ConfigurationFailed(
+            f"The descriptors of {source} are larger than {MAX_SIZE // 1024**2} MB."
+        )
+    try:
+        files = FileDescriptorSet.FromString(data).file
+    except DecodeError as error:
+        raise ConfigurationFailed(
+            f"{source} is no descriptor set.",
+            hint="protoc writes one with --include_imports --descriptor_set_out=FILE.",
+        ) from error
+    if not files:
+        raise ConfigurationFailed(f"{source} describes nothing.")
+    return Protos(files)
+
+
+def _sort(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]:
+    """Return files after those that they import, with Google's own where they are missing."""
+    by_name = {file.name: file for file in files}
+    order: dict[str, FileDescriptorProto] = {}
+    waiting = [*reversed(by_name)]
+    opened: set[str] = set()
+    while waiting:
+        name = waiting[-1]
+        file = by_name.get(name) or _find_google_file(name)
+        imports = [] if file is None or name in opened else file.dependency
+        opened.add(name)
+        if missing := [one for one in imports if one not in order and one not in opened]:
+            waiting += missing
+            continue
+        waiting.pop()
+        if file is not None:  # else the pool says which one is missing
+            order.setdefault(name, file)
+    return [*order.values()]
+
+
+def _find_google_file(name: str) -> FileDescriptorProto | None:
+    if not name.startswith(_GOOGLE_FOLDER):
+        return None
+    module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
+    try:
+        import_module(module)  # which adds it to the default pool
+        found = Default().FindFileByName(name)
+    except (ImportError, KeyError):
+        return None
+    file = FileDescriptorProto()
+    found.CopyToProto(file)
+    return file
+
+
+def _read_comments(file: FileDescriptorProto, comments: dict[str, str]) -> None:
+    """Add the comments of a file, by the full names of what they are about."""
+    locations = {
+        tuple(one.path): text
+        for one in file.source_code_info.location
+        if (text := _read_comment(one))
+    }
+    if not locations:
+        return
+    prefix = f"{file.package}." if file.package else ""
+    for index, message in enumerate(file.message_type):
+        _read_message(message, (4, index), prefix, locations, comments)
+    for index, service in enumerate(file.service):
+        for number, method in enumerate(service.method):
+            if text := locations.get((6, index, 2, number)):
+                comments[f"{prefix}{service.name}.{method.name}"] = text
+
+
+def _read_message(
+    message: DescriptorProto,
+    path: tuple[int, ...],
+    prefix: str,
+    locations: Mapping[tuple[int, ...], str],
+    comments: dict[str, str],
+) -> None:
+    name = prefix + message.name
+    if text := locations.get(path):
+        comments[name] = text
+    for number, field in enumerate(message.field):
+        if text := locations.get((*path, 2, number)):
+            comments[f"{name}.{field.name}"] = text
+    for number, inner in enumerate(message.nested_type):
+        _read_message(inner, (*path, 3, number), f"{name}.", locations, comments)
+
+
+def _read_comment(location: SourceCodeInfo.Location) -> str:
+    return " ".join((location.leading_comments or location.trailing_comments).split())

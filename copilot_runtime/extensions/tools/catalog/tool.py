@@ -1,0 +1,217 @@
+"""A tool: its definition, its endpoint, and what is done around each call of it."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from copilot_runtime.actions.json_schema import list_misfits
+from copilot_runtime.actions.results import serialize_result
+from copilot_runtime.actions.schema import InvalidArguments
+from copilot_runtime.api.action import Action, ActionContext
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import (
+    ConfigurationFailed,
+    CopilotError,
+    LimitExceeded,
+    NetworkError,
+    RunStalled,
+)
+from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.tools.catalog.definition import ToolDefinition
+from copilot_runtime.extensions.tools.catalog.endpoints import (
+    Endpoint,
+    Operation,
+    Surroundings,
+    endpoint_kinds,
+)
+from copilot_runtime.extensions.tools.catalog.parameters import build_parameters
+from copilot_runtime.extensions.tools.catalog.results import ReadResources, read_result
+from copilot_runtime.http.retries import backoff
+
+MAX_DESCRIPTION = 8000
+"""Characters of the longest description that a model is sent."""
+
+_LONGEST_WAIT = 30.0
+_MOST_NAMES = 20
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+
+logger = logging.getLogger(__name__)
+
+
+class Tool:
+    """One entry of a file: an action, or several where its endpoint has several operations."""
+
+    def __init__(
+        self,
+        definition: ToolDefinition,
+        surroundings: Surroundings,
+        read_resources: ReadResources | None = None,
+    ) -> None:
+        """Make the endpoint. Raises `ConfigurationFailed` for what can never work."""
+        self.definition = definition
+        self.surroundings = surroundings
+        self.calls_under_way = 0
+        self._read_resources = read_resources
+        self._references = surroundings.references
+        self._is_retired = False
+        try:
+            surroundings.references.check(definition.arguments)
+            kind = endpoint_kinds()[definition.kind]
+            self.endpoint: Endpoint[Any] = kind(definition, definition.options, surroundings)
+        except ConfigurationFailed as error:
+            raise ConfigurationFailed(
+                f"{definition.source}: the tool {definition.name!r}: {error.message}",
+                hint=error.hint,
+            ) from error
+
+    async def build_actions(self, run: RunInput) -> Sequence[Action]:
+        """Return what models may call. Raises `CopilotError` if the endpoint cannot be reached."""
+        return [self._build_action(each) for each in await self.endpoint.load(run)]
+
+    def describe_purpose(self) -> str:
+        """Return a line of what it is for, as far as that is known without reaching its endpoint.
+
+        That is the file's, or else the endpoint's, such as the names of its operations.
+        """
+        if self.definition.sections:
+            return self.definition.sections.partition("\n")[0].removeprefix("PURPOSE: ")
+        operations = self.endpoint.list_operations()
+        if len(operations) == 1 and operations[0].description:
+            return operations[0].description.strip().partition("\n")[0]
+        names = [_join_names(self.definition.name, each.name) for each in operations if each.name]
+        return list_names(names)
+
+    async def retire(self) -> None:
+        """Close the endpoint when the calls that are under way have ended."""
+        self._is_retired = True
+        if not self.calls_under_way:
+            await self.endpoint.aclose()
+
+    def _build_action(self, operation: Operation) -> Action:
+        definition = self.definition
+        stated, own = definition.idempotent, operation.is_idempotent
+        schema = build_parameters(definition, operation)
+        is_idempotent = own if stated is None else stated
+
+        async def run(values: Mapping[str, Any], context: ActionContext) -> Any:
+            arguments = self._merge(values, schema, operation, context)
+
+            async def call() -> Any:
+                return await operation.call(arguments, context)
+
+            return await self._guard(call, operation, context, is_idempotent=is_idempotent)
+
+        words = definition.sections or operation.description
+        return Action(
+            name=_join_names(definition.name, operation.name),
+            description=words[:MAX_DESCRIPTION],
+            parameters=schema,
+            run=run,
+            timeout=definition.timeout,
+            is_idempotent=is_idempotent,
+        )
+
+    def _merge(
+        self,
+        values: Mapping[str, Any],
+        schema: JsonObject,
+        operation: Operation,
+        context: ActionContext,
+    ) -> JsonObject:
+        """Return the model's arguments with the fixed ones over them. Raises `InvalidArguments`."""
+        unseen = {*self.definition.arguments, *self.definition.hidden}
+        own = {name: value for name, value in values.items() if name not in unseen}
+        if not operation.checks_arguments and (misfits := list_misfits(own, schema)):
+            names = ", ".join(schema["properties"]) or "none"
+            raise InvalidArguments(f"Invalid arguments: {'; '.join(misfits)}. Known: {names}.")
+        return {**own, **self._references.resolve(self.definition.arguments, context)}
+
+    async def _guard(
+        self,
+        call: Callable[[], Awaitable[Any]],
+        operation: Operation,
+        context: ActionContext,
+        *,
+        is_idempotent: bool,
+    ) -> Any:
+        """Return the result of a call, checked, bounded and without secrets."""
+        self.calls_under_way += 1
+        try:
+            value = await self._repeat(call, is_idempotent=is_idempotent)
+            value = await read_result(self.definition, value, self._read_resources, context)
+            self._check_result(value, operation)
+            return self._check_size(value)
+        except CopilotError as error:
+            message = self._redact(error.public)
+            if message != error.public:
+                raise CopilotError(message) from None
+            raise
+        finally:
+            self.calls_under_way -= 1
+            if self._is_retired and not self.calls_under_way:
+                await self.endpoint.aclose()
+
+    async def _repeat(self, call: Callable[[], Awaitable[Any]], *, is_idempotent: bool) -> Any:
+        """Make a call, and again what failed on the way, where that does no harm."""
+        attempt = 0
+        while True:
+            try:
+                return await call()
+            except NetworkError as error:
+                # a silence has cost the person enough already
+                is_last = attempt >= self.definition.retries or isinstance(error, RunStalled)
+                if is_last or not is_idempotent:
+                    raise
+                wait = getattr(error, "retry_after", None)
+                wait = backoff(attempt) if wait is None else wait
+                if wait > _LONGEST_WAIT:
+                    raise
+                logger.info("The tool %r is called again: %s", self.definition.name, error.message)
+            await asyncio.sleep(wait)
+            attempt += 1
+
+    def _check_result(self, value: Any, operation: Operation) -> None:
+        schema = self.definition.returns or operation.result_schema
+        if schema is None:
+            return
+        try:
+            misfits = list_misfits(value, schema)
+        except ConfigurationFailed as error:
+            raise CopilotError(f"Its result cannot be checked. {error.message}") from error
+        if misfits:
+            raise CopilotError(
+                f"The tool {self.definition.name!r} gave something else than its schema says: "
+                f"{'; '.join(misfits)}."
+            )
+
+    def _check_size(self, value: Any) -> Any:
+        text = serialize_result(value)
+        size, most = len(text.encode()), self.definition.max_result
+        if size > most:
+            raise LimitExceeded(
+                f"The result of {self.definition.name!r} has {size} bytes; at most {most} are "
+                "taken. Ask for less."
+            )
+        clean = self._redact(text)
+        return value if clean == text else clean
+
+    def _redact(self, text: str) -> str:
+        definition = self.definition
+        options = definition.options.model_dump()
+        services = self.surroundings.services
+        return self._references.redact(text, [options, definition.arguments, services])
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Return the names of actions as one text, of which a table has room for some."""
+    more = len(names) - _MOST_NAMES
+    rest = f" and {more} more" if more > 0 else ""
+    return ", ".join(names[:_MOST_NAMES]) + rest
+
+
+def _join_names(tool: str, operation: str) -> str:
+    if not operation:
+        return tool
+    return f"{tool}_{_NOT_IN_NAMES.sub('_', operation)}"[:64]

@@ -1,0 +1,602 @@
+"""`copilot-runtime traces`: find, read and compare what runs did."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from copilot_runtime.base.errors import ConfigurationFailed, Misuse
+from copilot_runtime.base.formatting import (
+    clean_text,
+    count_words,
+    format_dollars,
+    format_duration,
+    format_time,
+    format_tokens,
+)
+from copilot_runtime.cli.options import with_options
+from copilot_runtime.cli.program import ProgramOption, load_command_settings
+from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.extensions.knowledge.cli.knowledge import JsonOption, show_json, show_table
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.tracing.cli.sources import TraceSource
+    from copilot_runtime.extensions.tracing.diff import Step, StepDiff
+    from copilot_runtime.extensions.tracing.store.records import Record
+
+traces = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        help="Store, such as sqlite:traces.db or jsonl:FOLDER; default: setting telemetry.store.",
+    ),
+]
+UrlOption = Annotated[
+    str | None,
+    typer.Option("--url", help="URL of a running server's runtime, in place of a store."),
+]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", help="Header for that server, as 'Name: value'."),
+]
+ThreadOption = Annotated[str, typer.Option("--thread", help="Only traces of this thread.")]
+AgentOption = Annotated[str, typer.Option("--agent", help="Only traces in which it acted.")]
+UserOption = Annotated[
+    str, typer.Option("--user", help="Only traces of runs that this person asked for.")
+]
+RunOption = Annotated[str, typer.Option("--run", help="Only the trace of this run.")]
+SinceOption = Annotated[
+    str, typer.Option("--since", help="A time ago, such as 15m, 2h, 7d; or a time by ISO 8601.")
+]
+UntilOption = Annotated[str, typer.Option("--until", help="The same, for when they began.")]
+ErrorsOption = Annotated[
+    bool, typer.Option("--errors", help="Only traces in which something failed.")
+]
+RatingOption = Annotated[
+    str, typer.Option("--rating", help="Only traces that somebody rated so: up or down.")
+]
+SlowerOption = Annotated[
+    str, typer.Option("--slower", help="Only traces that took so long: 2.5, 800ms.")
+]
+TextOption = Annotated[
+    str,
+    typer.Option(
+        "--text",
+        help="Only traces with this in a span, a model, an error or an answer; or their id.",
+    ),
+]
+LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="Most traces.")]
+IdArgument = Annotated[str, typer.Argument(help="Its id, or the first characters of a recent one.")]
+
+_MOST_ROWS = 100
+_MOST_DELETED = 1_000_000
+_RECENT = 1_000
+"""Traces among which one is found by the beginning of its id."""
+
+
+@traces.callback()
+def look_at_traces() -> None:
+    """Find, read and compare traces: what each run did, how long it took, what it cost.
+
+    \b
+    copilot-runtime traces list --since 1h --errors
+    copilot-runtime traces show 4bf92f35
+    copilot-runtime traces stats --since 7d
+    copilot-runtime traces query "[?attributes.\\"gen_ai.tool.name\\"=='get_time']"
+    copilot-runtime traces tail --url http://127.0.0.1:8000/graphql
+    copilot-runtime traces list --program main:runtime
+
+    They read the store of the setting telemetry.store, or of --store; or they ask a running
+    server, with --url. The setting is that of copilot.yml and the environment, or of a program with
+    Settings(...) of its own that --program names. A server keeps traces in its memory unless
+    telemetry.store is sqlite:PATH: then only --url sees them. With --workers, they are in
+    .copilot/traces.db, which is read then. All may be used while servers run.
+    """
+
+
+def open_source(
+    store: StoreOption = None,
+    url: UrlOption = None,
+    header: HeaderOption = None,
+    program: ProgramOption = None,
+    config: ConfigOption = None,
+) -> "TraceSource":
+    """Return where traces are read: a store, or a running server."""
+    from copilot_runtime.extensions.tracing.cli import sources as trace_sources
+
+    settings = load_command_settings(program, config, has_notice=not url and not store)
+    found = trace_sources.open_source(settings, url, store, header or ())
+    address = trace_sources.find_address(settings)
+    if not url and not store and settings.workers == 1 and address != settings.telemetry.store:
+        typer.echo(
+            f"These are the traces in {address}, where `serve --workers` keeps them. Those of a "
+            "server without workers are in its memory: ask it by --url.",
+            err=True,
+        )
+    return found
+
+
+def read_filter(
+    thread: ThreadOption = "",
+    agent: AgentOption = "",
+    user: UserOption = "",
+    run: RunOption = "",
+    since: SinceOption = "",
+    until: UntilOption = "",
+    errors: ErrorsOption = False,
+    rating: RatingOption = "",
+    slower: SlowerOption = "",
+    text: TextOption = "",
+) -> Mapping[str, str]:
+    """Return a filter as texts, checked: a server would say it in other words."""
+    from copilot_runtime.extensions.tracing.filters import parse_filter, parse_seconds, parse_time
+
+    parse_time(since, "--since")
+    parse_time(until, "--until")
+    parse_seconds(slower, "--slower")
+    values = {
+        "thread_id": thread,
+        "agent": agent,
+        "user": user,
+        "run_id": run,
+        "since": since,
+        "until": until,
+        "min_duration": slower,
+        "rating": rating,
+        "text": text,
+        "has_error": "true" if errors else "",
+    }
+    parse_filter(values)
+    return {name: value for name, value in values.items() if value}
+
+
+@traces.command("list")
+@with_options(values=read_filter, source=open_source)
+def show_list(
+    *,
+    values: Mapping[str, str],
+    limit: LimitOption = 50,
+    as_json: JsonOption = False,
+    source: "TraceSource",
+) -> None:
+    """List traces, the newest first.
+
+    \b
+    copilot-runtime traces list
+    copilot-runtime traces list --agent planner --slower 5 --since 24h
+    copilot-runtime traces list --rating down --since 1d
+    copilot-runtime traces list --errors --json | jq -r '.traces[].trace_id'
+    """
+
+    found = [*source.list_traces(values, limit)]
+    if as_json:
+        show_json({"traces": found})
+        return
+    head = ("STARTED", "TRACE", "AGENT", "TIME", "SPANS", "TOKENS", "COST", "ENDED")
+    head += ("THREAD", "RATING")
+    rows = [
+        (
+            format_time(it["start_time_unix_nano"]),
+            it["trace_id"],
+            it["agent"] or it["name"],
+            format_duration(it["duration"]),
+            it["spans"],
+            format_tokens(it["input_tokens"], it["output_tokens"]),
+            format_dollars(it["dollars"], it["unpriced"]) if it["model_calls"] else "",
+            _describe_end(it),
+            it["thread_id"],
+            it.get("rating", ""),
+        )
+        for it in found
+    ]
+    show_table(head, rows, "There are no such traces.")
+
+
+@traces.command()
+@with_options(source=open_source)
+def show(
+    *,
+    trace_id: IdArgument,
+    mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="Write a sequence diagram of Mermaid.")
+    ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Draw each span, however many there are.")
+    ] = False,
+    as_json: JsonOption = False,
+    source: "TraceSource",
+) -> None:
+    """Draw a trace as a waterfall: a bar for each span, with its time, tokens and cost.
+
+    \b
+    copilot-runtime traces show 4bf92f35
+    copilot-runtime traces show 4bf92f35 --mermaid > run.mmd
+    copilot-runtime traces show 4bf92f35 --json | jq '.spans[].attributes'
+
+    What failed has a cross, and is red in a terminal. In a large trace, spans that are alike
+    share a line; --all draws each.
+    """
+    spans = _find(source, trace_id)
+    if as_json:
+        show_json({"spans": spans})
+        return
+    if mermaid:
+        from copilot_runtime.extensions.tracing.mermaid import draw_sequence
+
+        typer.echo(draw_sequence(spans))
+        return
+    from copilot_runtime.extensions.tracing.waterfall import draw_waterfall
+
+    encoding = (sys.stdout.encoding or "ascii").lower()
+    text = draw_waterfall(
+        spans,
+        width=shutil.get_terminal_size((100, 24)).columns,
+        color=sys.stdout.isatty(),
+        ascii_only="utf" not in encoding,
+        most_rows=0 if every else _MOST_ROWS,
+    )
+    typer.echo(text, nl=False)
+
+
+@traces.command()
+@with_options(values=read_filter, source=open_source)
+def query(
+    *,
+    expression: Annotated[str, typer.Argument(metavar="JMESPATH", help="For each trace.")],
+    values: Mapping[str, str],
+    limit: LimitOption = 20,
+    as_json: JsonOption = False,
+    source: "TraceSource",
+) -> None:
+    """Find traces by JMESPath. It is evaluated on the list of the spans of each trace.
+
+    \b
+    copilot-runtime traces query '[?status.code == `2`]'
+    copilot-runtime traces query "[?attributes.\\"gen_ai.tool.name\\"=='get_time']" --since 1d
+    copilot-runtime traces query "[?attributes.\\"user.name\\"=='ann']"
+    copilot-runtime traces query 'length(@) > `50`' --json
+
+    A trace matches unless the result is null, false, 0, '' or an empty list. A span has trace_id,
+    span_id, parent_span_id, name, kind (1 internal, 2 server, 3 client), start_time_unix_nano,
+    end_time_unix_nano, attributes, events, status.code (2 for an error) and status.message, and
+    content where it is kept, such as content."gen_ai.output.messages".
+    """
+    found = source.query(expression, values, limit)
+    if as_json:
+        show_json({"traces": [{"spans": spans} for spans in found]})
+        return
+    from copilot_runtime.extensions.tracing.store.traces import summarize_trace
+
+    summaries = [it for spans in found if (it := summarize_trace(spans)) is not None]
+    rows = [
+        (
+            format_time(it.start),
+            it.trace_id,
+            it.agent or it.name,
+            format_duration(it.duration),
+            it.spans,
+            it.errors,
+        )
+        for it in summaries
+    ]
+    head = ("STARTED", "TRACE", "AGENT", "TIME", "SPANS", "ERRORS")
+    show_table(head, rows, "No trace matches.")
+
+
+@traces.command()
+@with_options(values=read_filter, source=open_source)
+def stats(
+    *,
+    values: Mapping[str, str],
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Newest traces to count.")] = 1000,
+    as_json: JsonOption = False,
+    source: "TraceSource",
+) -> None:
+    """Count by agent, model and tool: calls, errors, times, tokens, cost.
+
+    \b
+    copilot-runtime traces stats --since 7d
+    copilot-runtime traces stats --agent planner --json
+
+    P50 is a time that half of the calls did not exceed, P95 one that 95 of 100 did not. Tokens
+    and cost are those of requests to models; a + means that some have no known price.
+    """
+
+    found = source.stats(values, limit)
+    if as_json:
+        show_json(found)
+        return
+    if not found["traces"]:
+        typer.echo("There are no such traces.", err=True)
+        return
+    typer.echo(
+        f"{count_words(found['traces'], 'trace')}, {found['failed']} with errors, "
+        f"{count_words(found['spans'], 'span')}\n"
+    )
+    for kind in ("agents", "models", "tools"):
+        if found[kind]:
+            rows = [_describe_group(it) for it in found[kind]]
+            head = (kind[:-1].upper(), "CALLS", "ERRORS", "P50", "P95", "TOKENS", "COST")
+            show_table(head, rows, "")
+            typer.echo()
+
+
+@traces.command()
+@with_options(source=open_source)
+def tail(
+    *,
+    thread: ThreadOption = "",
+    as_json: JsonOption = False,
+    source: "TraceSource",
+) -> None:
+    """Watch spans as they end, until Ctrl-C.
+
+    \b
+    copilot-runtime traces tail --url http://127.0.0.1:8000/graphql
+    copilot-runtime traces tail --thread thread-1 --json | jq -r .name
+
+    A server tells them at once. A store is looked at once a second.
+    """
+
+    try:
+        for span in source.tail({"thread_id": thread}):
+            if as_json:
+                typer.echo(json.dumps(span, ensure_ascii=False))
+                continue
+            start, end = span["start_time_unix_nano"], span["end_time_unix_nano"]
+            failed = "  failed" if span["status"]["code"] == 2 else ""
+            parts = (
+                format_time(end),
+                span["trace_id"][:8],
+                format_duration((end - start) / 1e9).rjust(6),
+                f"{clean_text(span['name'])}{failed}",
+            )
+            typer.echo("  ".join(parts))
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return
+
+
+@traces.command()
+@with_options(source=open_source)
+def diff(
+    *,
+    before: Annotated[str, typer.Argument(metavar="A", help="A trace.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    as_json: JsonOption = False,
+    source: "TraceSource",
+) -> None:
+    """Compare two runs step by step.
+
+    \b
+    copilot-runtime traces diff 4bf92f35 0af76519
+
+    A step only of A has a -, one only of B a +, and one whose tokens, error or answer differ
+    a ~. Answers are compared where content is kept.
+    """
+    from dataclasses import asdict
+
+    from copilot_runtime.extensions.tracing.diff import diff_traces
+
+    steps = diff_traces(_find(source, before), _find(source, after))
+    if as_json:
+        show_json({"steps": [{"name": step.name, **asdict(step)} for step in steps]})
+        return
+    head = ("", "STEP", "TIME A", "TIME B", "TOKENS A", "TOKENS B", "DIFFERENCE")
+    show_table(head, [_describe_diff(step) for step in steps], "Neither has a step.")
+
+
+@traces.command()
+@with_options(source=open_source)
+def delete(
+    *,
+    trace_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="TRACE...", help="Their whole ids.")
+    ] = None,
+    user: Annotated[str, typer.Option("--user", help="All traces of this person's runs.")] = "",
+    source: "TraceSource",
+) -> None:
+    """Delete traces for good.
+
+    \b
+    copilot-runtime traces delete 4bf92f3577b34da6a3ce929d0e0e4736
+    copilot-runtime traces delete --user ann
+
+    The setting telemetry.retention says after how many seconds they go by themselves.
+    """
+
+    if not trace_ids and not user:
+        raise Misuse("Name traces by their ids, or a person by --user.")
+    ids = [*(trace_ids or ())]
+    if user:
+        ids += [it["trace_id"] for it in source.list_traces({"user": user}, _MOST_DELETED)]
+    for trace_id in ids:
+        source.delete(trace_id)
+    typer.echo(f"Deleted {count_words(len(ids), 'trace')}.", err=True)
+
+
+@traces.command("export")
+@with_options(values=read_filter, source=open_source)
+def write_out(
+    *,
+    file: Annotated[
+        Path | None, typer.Argument(help="File to write; - or nothing is the standard output.")
+    ] = None,
+    values: Mapping[str, str],
+    limit: LimitOption = 100_000,
+    source: "TraceSource",
+) -> None:
+    """Write traces as JSON Lines: a span a line, the newest trace first.
+
+    \b
+    copilot-runtime traces export --since 1d traces.jsonl
+    copilot-runtime traces export --errors | gzip > errors.jsonl.gz
+    """
+
+    count = 0
+    is_file = file is not None and str(file) != "-"
+    target = cast("Path", file) if is_file else Path("/dev/stdout")
+    try:
+        with target.open("w", encoding="utf-8") as out:
+            for trace in source.list_traces(values, limit):
+                for span in source.get_trace(trace["trace_id"]):
+                    out.write(json.dumps(span, ensure_ascii=False) + "\n")
+                count += 1
+    except BrokenPipeError:  # its reader has enough
+        raise typer.Exit(1) from None
+    except OSError as error:
+        raise ConfigurationFailed(f"{target} cannot be written: {error.strerror}.") from None
+    typer.echo(f"Exported {count_words(count, 'trace')}.", err=True)
+
+
+@traces.command("import")
+def read_in(
+    file: Annotated[
+        Path | None, typer.Argument(help="File to read; - or nothing is the standard input.")
+    ] = None,
+    store: StoreOption = None,
+    program: ProgramOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Read spans into a store: JSON Lines that `export` wrote, `show --json`, OTLP's JSON, or the
+    file of VS Code's exporter.
+
+    \b
+    copilot-runtime traces import traces.jsonl --store sqlite:traces.db
+    gunzip -c errors.jsonl.gz | copilot-runtime traces import --store sqlite:errors.db
+
+    The whole file is checked before anything is written. Spans that the store has already
+    are replaced.
+    """
+    from copilot_runtime.extensions.tracing.cli.sources import StoreSource, find_address
+
+    try:
+        text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationFailed(f"{file} cannot be read: {error}.") from None
+    spans = [*_parse_spans(text)]
+    settings = load_command_settings(program, config, has_notice=store is None)
+    address = store or find_address(settings)
+    StoreSource(address, is_new=True).add_spans(spans)
+    count = len({span["trace_id"] for span in spans})
+    typer.echo(
+        f"Read {count_words(len(spans), 'span')} of {count_words(count, 'trace')}.", err=True
+    )
+
+
+def _find(source: "TraceSource", trace_id: str) -> "list[Record]":
+    """Return the spans of a trace, which the beginning of its id may name."""
+    if len(trace_id) >= 32 or not trace_id:
+        return source.get_trace(trace_id)
+    found = [
+        it["trace_id"]
+        for it in source.list_traces({}, _RECENT)
+        if it["trace_id"].startswith(trace_id)
+    ]
+    if len(found) > 1:
+        raise ConfigurationFailed(
+            f"{len(found)} traces begin with {trace_id!r}: {', '.join(found[:3])} …",
+            hint="Write more of the id.",
+        )
+    return source.get_trace(found[0] if found else trace_id)
+
+
+def _parse_spans(text: str) -> "Iterator[Record]":
+    """Yield the spans of a text. Raises `Misuse` for what is none, and names the line."""
+    from copilot_runtime.extensions.tracing.otlp.codec import OtlpError, decode_spans
+    from copilot_runtime.extensions.tracing.store.formats import decode_value
+    from copilot_runtime.extensions.tracing.store.records import encode_span
+
+    for number, value in _read_values(text):
+        if isinstance(value, dict) and "resourceSpans" in value:
+            try:
+                batch = decode_spans(value, keeps_content=True)
+            except OtlpError as error:
+                raise Misuse(f"Line {number} is no OTLP: {error}") from None
+            if batch.rejected:
+                raise Misuse(f"Line {number} has {batch.rejected} wrong spans: {batch.reason}")
+            yield from map(encode_span, batch.spans)
+            continue
+        for span in _list_spans(value):
+            try:
+                yield encode_span(decode_value(span))
+            except Misuse as error:
+                reason = error.message.removesuffix(".")
+                raise Misuse(f"Line {number} is no span: {reason}.") from None
+
+
+def _read_values(text: str) -> Iterator[tuple[int, Any]]:
+    """Yield what is in a file: one value of JSON, or a value in each line."""
+    try:
+        yield 1, json.loads(text)
+        return
+    except ValueError:
+        pass
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except ValueError:
+                raise Misuse(f"Line {number} is no JSON.") from None
+
+
+def _list_spans(value: Any) -> Iterable[Any]:
+    match value:
+        case {"spans": list(spans)} | list(spans):
+            return cast("list[Any]", spans)
+        case _:
+            return [value]
+
+
+def _describe_end(trace: Mapping[str, Any]) -> str:
+    outcome = trace["outcome"] or ("failed" if trace["errors"] else "")
+    return f"{outcome} ({trace['error_type']})" if trace["error_type"] else outcome
+
+
+def _describe_group(group: Mapping[str, Any]) -> Sequence[Any]:
+    tokens = format_tokens(group["input_tokens"], group["output_tokens"])
+    has_cost = group["dollars"] or group["unpriced"]
+    return (
+        group["name"],
+        group["count"],
+        group["errors"],
+        format_duration(group["p50"]),
+        format_duration(group["p95"]),
+        tokens,
+        format_dollars(group["dollars"], group["unpriced"]) if has_cost else "",
+    )
+
+
+def _describe_diff(step: "StepDiff") -> Sequence[Any]:
+    sign = {"same": " ", "changed": "~", "removed": "-", "added": "+"}[step.state]
+    changes = [_describe_change(step, name) for name in step.changes if "tokens" not in name]
+    return (
+        sign,
+        "  " * step.depth + step.name,
+        _describe_time(step.before),
+        _describe_time(step.after),
+        _describe_tokens(step.before),
+        _describe_tokens(step.after),
+        ", ".join(changes),
+    )
+
+
+def _describe_change(step: "StepDiff", name: str) -> str:
+    assert step.before is not None and step.after is not None
+    if name == "error":
+        return f"{step.before.error or 'no error'} → {step.after.error or 'no error'}"
+    return name
+
+
+def _describe_time(step: "Step | None") -> str:
+    return "" if step is None else format_duration(step.seconds)
+
+
+def _describe_tokens(step: "Step | None") -> str:
+    return "" if step is None else format_tokens(step.input_tokens or 0, step.output_tokens or 0)

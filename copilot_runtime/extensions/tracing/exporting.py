@@ -1,0 +1,137 @@
+"""Telemetry of a runtime: kept here, and handed to OpenTelemetry's SDK where that is used."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.context import SpanContext
+from copilot_runtime.telemetry.metrics import Measurement
+from copilot_runtime.telemetry.span import NO_SPAN, Attributes, Span
+from copilot_runtime.telemetry.telemetry import LocalTelemetry, SpanStore, Telemetry
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.tracing.otel.mirror import SdkMirror
+
+logger = logging.getLogger(__name__)
+
+
+class ExportingTelemetry(LocalTelemetry):
+    """Keeps spans as `LocalTelemetry` does, and mirrors them, metrics and events into the SDK.
+
+    `connect` returns the mirror, or None where nothing is exported. It is called once, when the
+    server starts, or when the first span begins: until then a host program may set its provider.
+    """
+
+    def __init__(
+        self,
+        connect: "Callable[[Telemetry], SdkMirror | None]",
+        store: SpanStore | None = None,
+        *,
+        description: Mapping[str, Any] | None = None,
+        emits_details: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(store, **options)
+        self.emits_details = emits_details
+        self._connect: Callable[[Telemetry], SdkMirror | None] | None = connect
+        self._mirror: SdkMirror | None = None
+        self._description = dict(description or {})
+        self._gauges: dict[str, list[Callable[[], float]]] = {}
+        if store is not None:
+            self._gauges[semconv.TELEMETRY_DROPPED] = [lambda: store.dropped + self.logs.dropped]
+
+    def finish_span(self, span: Span) -> None:
+        """End the span of the SDK, and hand ours to the store and the listeners."""
+        if self._mirror is not None:
+            if self.emits_details and span.operation in semconv.INFERENCES:
+                self._mirror.log_event(
+                    semconv.EVENT_INFERENCE_DETAILS, span.attributes, span, span.content
+                )
+            self._mirror.finish_span(span)
+        super().finish_span(span)
+
+    def enter(self, span: Span) -> Any:
+        """Let frameworks that use the SDK work under a span."""
+        return self._mirror.enter(span) if self._mirror is not None else None
+
+    def leave(self, token: Any) -> None:
+        """End what `enter` began."""
+        if token is not None and self._mirror is not None:
+            self._mirror.leave(token)
+
+    def observe(self, metric: str, read: Callable[[], float]) -> None:
+        """Let a gauge be read by a function, whenever somebody asks for it."""
+        super().observe(metric, read)
+        readers = self._gauges.setdefault(metric, [])
+        readers.append(read)
+        if self._mirror is not None and len(readers) == 1:
+            self._mirror.observe(metric, readers)
+
+    def log_event(
+        self,
+        name: str,
+        attributes: Attributes | None = None,
+        *,
+        span: Span = NO_SPAN,
+        content: Attributes | None = None,
+    ) -> None:
+        """Note an event of `semconv`, under a span if there is one."""
+        super().log_event(name, attributes, span=span, content=content)
+        if self._mirror is not None:
+            self._mirror.log_event(name, attributes or {}, span, content or {})
+
+    def find_problems(self) -> Sequence[str]:
+        """Return what does not work at the moment: `traces` for the store, `exporter`."""
+        is_failing = self._mirror is not None and self._mirror.is_failing
+        return (*super().find_problems(), *(("exporter",) if is_failing else ()))
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return what is on, what enabled it, and whose provider is used."""
+        found = self._mirror.describe() if self._mirror is not None else {"provider": "none"}
+        return {**super().describe(), **self._description, **found}
+
+    async def open(self) -> None:
+        """Choose the provider, unless a span has begun already."""
+        await super().open()
+        self._choose()
+
+    async def flush(self) -> None:
+        """Write and send what is held back, for a few seconds at most."""
+        await super().flush()
+        if self._mirror is not None:
+            await call(self._mirror.flush)
+
+    async def aclose(self) -> None:
+        """Write and send what is held back, for a few seconds at most, and end."""
+        mirror, self._mirror, self._connect = self._mirror, None, None
+        if mirror is not None:
+            await call(mirror.close)
+        await super().aclose()
+
+    def _prepare(self, span: Span, parent: Span | SpanContext | None) -> None:
+        """Begin the span of the SDK; ours gets its ids."""
+        if self._connect is not None:
+            self._choose()
+        if self._mirror is not None:
+            self._mirror.start_span(span, parent)
+
+    def _record_twice(self, measurements: Sequence[Measurement]) -> None:
+        self._metrics.record_all(measurements)
+        if self._mirror is not None:
+            for metric, value, attributes in measurements:
+                self._mirror.record(metric, value, attributes)
+
+    def _choose(self) -> None:
+        connect, self._connect = self._connect, None
+        if connect is None:
+            return
+        try:
+            self._mirror = connect(self)
+        except Exception:  # telemetry breaks nothing
+            logger.exception("OpenTelemetry's SDK cannot be used: nothing is exported")
+        if self._mirror is not None:
+            self._record_all = self._record_twice
+            for metric, readers in self._gauges.items():
+                self._mirror.observe(metric, readers)

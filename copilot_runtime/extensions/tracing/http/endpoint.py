@@ -1,0 +1,296 @@
+"""`traces` below the URL of a runtime: for operators, whom `access.py` knows.
+
+Everybody may ask whether they are one, and give feedback about the answers to what they asked.
+What draws and counts is imported when somebody asks for it, so that no server waits for it.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import parse_qsl, unquote
+
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.errors import Misuse, NotFound
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.extensions.tracing.filters import NAMES, parse_filter
+from copilot_runtime.extensions.tracing.http.access import TraceAccess
+from copilot_runtime.extensions.tracing.http.encode import (
+    encode_stats,
+    encode_summary,
+    render_spans,
+)
+from copilot_runtime.extensions.tracing.http.feedback import Readers, parse_feedback, store_feedback
+from copilot_runtime.extensions.tracing.http.live import LiveReader, ReaderBehind
+from copilot_runtime.extensions.tracing.store.records import Record
+from copilot_runtime.extensions.tracing.store.store import TraceStore
+from copilot_runtime.extensions.tracing.store.traces import summarize_trace
+from copilot_runtime.runtime.conversations import Conversations
+from copilot_runtime.transports.body import BadRequest
+from copilot_runtime.transports.request import Request
+from copilot_runtime.transports.streaming import run_until_disconnect
+from copilot_runtime.transports.transport import Services, Transport, check_method
+
+logger = logging.getLogger(__name__)
+
+MOST_TRACES = 1_000
+"""Traces in one answer."""
+_MOST_COUNTED = 1_000
+"""Traces that statistics are made of, unless more are asked for."""
+_PRIVATE = {"cache-control": "private, no-store", "x-content-type-options": "nosniff"}
+
+
+class TracesEndpoint(Transport):
+    """Answers `traces` and what is below it."""
+
+    paths = ("traces", "traces/{rest:path}")
+
+    def __init__(self, services: Services) -> None:
+        self._access = services.traces
+        self._runs = services.runs
+
+    def find_scope(self, request: Request) -> str:
+        """Return that of feedback; who may read traces is decided below."""
+        return "data:write" if request.path == "traces/feedback" else ""
+
+    async def accepts(self, request: Request) -> bool:
+        """Take requests of a runtime that has telemetry."""
+        return not request.is_websocket and self._access is not None
+
+    def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:
+        """Return the routes as `/docs` describes them."""
+        from copilot_runtime.extensions.tracing.http.rest import rest_routes  # brings FastAPI along
+
+        return rest_routes(path, router)
+
+    async def __call__(self, request: Request) -> None:
+        assert self._access is not None
+        view = _View(self._access, self._runs, request)
+        match request.path.split("/", 2)[1:]:
+            case ["feedback"]:
+                check_method(request, "POST")
+                await view.take_feedback()
+            case ["access"]:
+                check_method(request, "GET", "HEAD")
+                await view.show_access()
+            case below:
+                # first: others learn nothing, not even what there is no route for
+                self._access.require(request.scope, request.headers, request.caller)
+                await _answer_operator(view, request, below)
+
+
+async def _answer_operator(view: "_View", request: Request, below: Sequence[str]) -> None:
+    match below:
+        case []:
+            check_method(request, "GET", "HEAD")
+            await view.list_traces()
+        case ["stats"]:
+            check_method(request, "GET", "HEAD")
+            await view.show_stats()
+        case ["stream"]:
+            check_method(request, "GET")
+            await view.stream()
+        case ["query"]:
+            check_method(request, "POST")
+            await view.query()
+        case ["import"]:
+            check_method(request, "POST")
+            await view.import_spans()
+        case [trace_id] if request.method == "DELETE":
+            await view.delete(unquote(trace_id))
+        case [trace_id]:
+            check_method(request, "GET", "HEAD", "DELETE")
+            await view.show(unquote(trace_id))
+        case _:
+            raise NotFound(f"There is nothing at {request.path[:100]!r}.")
+
+
+class _View:
+    """One request of an operator, and the answers to it."""
+
+    def __init__(self, access: TraceAccess, runs: Conversations, request: Request) -> None:
+        self._access = access
+        self._runs = runs
+        self._request = request
+        self._values = dict(parse_qsl(request.query_string, keep_blank_values=True))
+
+    @property
+    def _is_operator(self) -> bool:
+        request = self._request
+        return self._access.allows(request.scope, request.headers, request.caller)
+
+    @property
+    def _store(self) -> TraceStore:
+        return self._access.find_store()
+
+    async def list_traces(self) -> None:
+        """Answer with a page of traces in short, the newest first."""
+        limit = _read_limit(self._values.get("limit", ""), 50)
+        found = await self._store.list_traces(
+            parse_filter(self._values), limit=limit + 1, before=self._values.get("before", "")
+        )
+        page = found[:limit]
+        more = page[-1].trace_id if len(found) > limit else None
+        await self._respond({"traces": [*map(encode_summary, page)], "next": more})
+
+    async def show(self, trace_id: str) -> None:
+        """Answer with a trace: its spans as JSON, or as a picture in text."""
+        spans = await self._store.get_trace(trace_id)
+        summary = await render_spans(spans, lambda: summarize_trace(spans))
+        if summary is None:
+            raise NotFound("There is no such trace.")
+        match self._values.get("format", "json"):
+            case "json":
+                answer = {"trace": encode_summary(summary), "spans": spans}
+                await self._send_json(spans, lambda: dumps(answer))
+            case "otlp":
+                from copilot_runtime.extensions.tracing.otlp.codec import encode_otlp_json
+
+                await self._send_json(spans, lambda: encode_otlp_json(spans))
+            case "mermaid":
+                from copilot_runtime.extensions.tracing.mermaid import draw_sequence
+
+                await self._send_text(spans, lambda: draw_sequence(spans))
+            case "text":
+                from copilot_runtime.extensions.tracing.waterfall import draw_waterfall
+
+                width = _read_limit(self._values.get("width", ""), 100, "width")
+                await self._send_text(spans, lambda: draw_waterfall(spans, width=width))
+            case other:
+                raise BadRequest(f"format is {other[:40]!r}; it is json, otlp, mermaid or text.")
+
+    async def show_stats(self) -> None:
+        """Answer how often, how long and at what cost, by agent, model and tool."""
+        from copilot_runtime.extensions.tracing.stats import compute_stats
+
+        limit = _read_limit(self._values.get("limit", ""), _MOST_COUNTED, most=10 * _MOST_COUNTED)
+        spans = await self._store.query_spans("", parse_filter(self._values), limit=limit)
+        await self._send_json(spans, lambda: dumps(encode_stats(compute_stats(spans))))
+
+    async def query(self) -> None:
+        """Answer with the traces that a JMESPath matches, whole, the newest first."""
+        body = await _read_object(self._request)
+        query = body.get("query", "")
+        if not isinstance(query, str):
+            raise BadRequest("query is a JMESPath, such as [?status.code == `2`].")
+        limit = _read_limit(str(body.get("limit", "")), 20)
+        filter = parse_filter({name: _write(body[name]) for name in NAMES if name in body})
+        spans = await self._store.query_spans(query, filter, limit=limit)
+        await self._send_json(
+            spans, lambda: dumps({"traces": [*map(_encode_trace, group_traces(spans))]})
+        )
+
+    async def delete(self, trace_id: str) -> None:
+        """Delete a trace for good."""
+        if not await self._store.delete_trace(trace_id):
+            raise NotFound("There is no such trace.")
+        await self._respond({"trace_id": trace_id, "deleted": True})
+
+    async def import_spans(self) -> None:
+        """Keep the spans of an export of OTLP as JSON."""
+        from copilot_runtime.extensions.tracing.otlp.codec import OtlpError, decode_spans
+
+        telemetry, store = self._access.telemetry, self._store
+        body = await _read_object(self._request)
+        try:
+            batch = await call(decode_spans, body, keeps_content=telemetry.keeps_content)
+        except OtlpError as error:
+            raise BadRequest(f"The request body is no OTLP: {error}") from None
+        for span in batch.spans:
+            store.add(span)
+        answer = {"spans": len(batch.spans), "rejected": batch.rejected, "reason": batch.reason}
+        await self._respond(answer, 201)
+
+    async def show_access(self) -> None:
+        """Answer whether whoever asks may read traces, so that a page offers what there is."""
+        await self._respond({"may_read": self._is_operator})
+
+    async def take_feedback(self) -> None:
+        """Note what somebody says about an answer: whoever asked for it, or an operator."""
+        feedback = parse_feedback(await _read_object(self._request))
+        readers = Readers(self._request.caller.user, is_everybody=self._is_operator)
+        trace_id = await store_feedback(self._access.telemetry, self._store, feedback, readers)
+        await self._respond({"trace_id": trace_id, "rating": feedback.rating}, 201)
+
+    async def stream(self) -> None:
+        """Write spans as they begin and end, until the reader leaves or does not keep up."""
+        if not self._access.telemetry.is_recording:
+            self._access.find_store()  # says that nothing is traced here
+        reader = LiveReader(
+            self._access.telemetry,
+            trace_id=self._values.get("trace_id", ""),
+            thread_id=self._values.get("thread_id", ""),
+            is_closing=lambda: self._runs.runtime.is_closing,
+        )
+        await run_until_disconnect(self._write_spans(reader), self._request.receive, None)
+
+    async def _write_spans(self, reader: LiveReader) -> None:
+        with reader:
+            async with self._request.stream_events() as stream:
+                await stream.write(b": spans as they begin and end\n\n")
+                try:
+                    async for phase, record in reader.read():
+                        frame = b"event: span_%b\ndata: %b\n\n" % (phase.encode(), dumps(record))
+                        await stream.write(frame)
+                except ReaderBehind:
+                    logger.warning("Let go a reader of live spans that did not keep up")
+                    await stream.write(b"event: behind\ndata: {}\n\n")
+                await stream.write(b"", last=True)
+
+    async def _respond(self, value: Mapping[str, Any], status: int = 200) -> None:
+        await self._send(status, dumps(value), "application/json")
+
+    async def _send_json(self, spans: Sequence[Record], render: Callable[[], bytes]) -> None:
+        await self._send(200, await render_spans(spans, render), "application/json")
+
+    async def _send_text(self, spans: Sequence[Record], draw: Callable[[], str]) -> None:
+        text = await render_spans(spans, draw)
+        await self._send(200, text.encode(errors="replace"), "text/plain; charset=utf-8")
+
+    async def _send(self, status: int, body: bytes, content_type: str) -> None:
+        if self._request.method == "HEAD":
+            body = b""
+        await self._request.respond(status, body, content_type=content_type, headers=_PRIVATE)
+
+
+def group_traces(spans: Sequence[Record]) -> list[list[Record]]:
+    """Return spans by their traces, the newest trace first."""
+    traces: dict[str, list[Record]] = {}
+    for span in spans:
+        traces.setdefault(span["trace_id"], []).append(span)
+    return sorted(traces.values(), key=lambda it: it[0]["start_time_unix_nano"], reverse=True)
+
+
+def _encode_trace(spans: Sequence[Record]) -> dict[str, Any]:
+    summary = summarize_trace(spans)
+    assert summary is not None
+    return {"trace": encode_summary(summary), "spans": spans}
+
+
+async def _read_object(request: Request) -> Mapping[str, Any]:
+    try:
+        value = await request.json()
+    except ValueError:
+        raise BadRequest("The request body is no JSON.") from None
+    if not isinstance(value, dict):
+        raise BadRequest("The request body is no JSON object.")
+    return cast("dict[str, Any]", value)
+
+
+def _write(value: Any) -> str:
+    """Return a value of JSON as a query of a URL has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None or isinstance(value, str | int | float):
+        return "" if value is None else str(value)
+    raise Misuse("A filter has texts, numbers and booleans.")
+
+
+def _read_limit(text: str, default: int, name: str = "limit", most: int = MOST_TRACES) -> int:
+    if not text:
+        return default
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9 or int(text) == 0:
+        raise BadRequest(f"{name} is a number from 1 to {most}, such as {default}.")
+    return min(int(text), most)

@@ -1,0 +1,325 @@
+"""Put the providers of OpenTelemetry's SDK together, or take those of the host program."""
+
+import logging
+from collections.abc import Callable, Sequence
+from getpass import getuser
+from importlib import import_module
+from socket import gethostname
+from typing import Any
+
+from opentelemetry import _logs, metrics, trace
+from opentelemetry._logs import LoggerProvider
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.sdk import trace as sdk_trace
+from opentelemetry.sdk._logs import LoggerProvider as SdkLoggerProvider
+from opentelemetry.sdk._logs import LogRecordProcessor, ReadableLogRecord, ReadWriteLogRecord
+from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
+from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
+from opentelemetry.sdk.metrics.export import (
+    MetricExporter,
+    MetricExportResult,
+    MetricsData,
+    PeriodicExportingMetricReader,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, sampling
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.extensions.tracing.build import TelemetryOptions, has_host_provider
+from copilot_runtime.extensions.tracing.foreign import strip_url
+from copilot_runtime.extensions.tracing.otel.border import (
+    ExportRules,
+    FilteredExporter,
+    limit_resource,
+)
+from copilot_runtime.extensions.tracing.otel.bridge import BridgeProcessor
+from copilot_runtime.extensions.tracing.otel.exporters import Exporters, build_exporters
+from copilot_runtime.extensions.tracing.otel.mirror import PATIENCE, Providers, SdkMirror
+from copilot_runtime.extensions.tracing.otel.queue import ExportQueue
+from copilot_runtime.extensions.tracing.otel.receiver import Receiver
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.telemetry import SpanStore, Telemetry
+
+SAMPLERS = {
+    "always_on": sampling.ALWAYS_ON,
+    "always_off": sampling.ALWAYS_OFF,
+    "parentbased_always_on": sampling.DEFAULT_ON,
+    "parentbased_always_off": sampling.DEFAULT_OFF,
+}
+"""The samplers of the SDK that need no ratio, by the names that OTEL_TRACES_SAMPLER has."""
+
+
+class OwnTracerProvider(sdk_trace.TracerProvider):
+    """A provider of ours: where it is the one of the process, it is still no host's."""
+
+
+def connect(options: TelemetryOptions, store: SpanStore | None, telemetry: Telemetry) -> SdkMirror:
+    """Return a mirror that uses the host's providers, where it has set some, and else our own."""
+    rules = ExportRules(
+        content=options.content == "export",
+        capture=options.capture,
+        content_form=options.content_form,
+        identity=options.identity,
+        max_chars=options.max_attribute_chars,
+    )
+    if options.log_level is not None:
+        logging.getLogger("opentelemetry").setLevel(options.log_level.upper())
+
+    builder = _Builder(options, rules, store, telemetry)
+    mirror = SdkMirror(builder.build(), rules, options.version)
+    telemetry.observe(semconv.TELEMETRY_DROPPED, lambda: builder.dropped)
+    return mirror
+
+
+class _Builder:
+    """Collects the providers, and what has to be done when they end."""
+
+    def __init__(
+        self,
+        options: TelemetryOptions,
+        rules: ExportRules,
+        store: SpanStore | None,
+        telemetry: Telemetry,
+    ) -> None:
+        self.options = options
+        self.rules = rules
+        self.store = store
+        self.telemetry = telemetry
+        self.dropped = 0
+        self.resource = limit_resource(_build_resource(options), rules)
+        self.destinations: Sequence[tuple[Exporters, Receiver]] = [
+            (exporters, Receiver(strip_url(exporters.place)))
+            for exporters in (build_exporters(name, options) for name in options.destinations)
+        ]
+        self.flush: list[Callable[[], Any]] = []
+        self.close: list[Callable[[], Any]] = []
+
+    def build(self) -> Providers:
+        is_host = has_host_provider()
+        return Providers(
+            tracers=trace.get_tracer_provider() if is_host else self._build_tracers(),
+            meters=self._build_meters(),
+            loggers=self._build_loggers(),
+            owner="host" if is_host else "own",
+            flush=self.flush,
+            close=self._bridge_host() + self.close if is_host else self.close,
+            is_failing=lambda: any(receiver.is_failing for _, receiver in self.destinations),
+        )
+
+    def _bridge_host(self) -> list[Callable[[], Any]]:
+        """Let the spans of frameworks that go to the host's provider come to our store, too."""
+        add: Any = getattr(trace.get_tracer_provider(), "add_span_processor", None)
+        if self.store is None or add is None:
+            return []
+        bridge = BridgeProcessor(self.telemetry)
+        add(bridge)
+        return [bridge.close]
+
+    def _build_tracers(self) -> sdk_trace.TracerProvider:
+        provider = OwnTracerProvider(
+            sampler=build_sampler(self.options.sampler, self.options.sampler_argument),
+            resource=self.resource,
+            shutdown_on_exit=False,
+        )
+        if self.store is not None:
+            provider.add_span_processor(BridgeProcessor(self.telemetry))
+        if "traces" in self.options.signals:
+            for exporters, receiver in self.destinations:
+                exporter = FilteredExporter(exporters.spans(), self.rules)
+                processor = QueueSpanProcessor(exporter, receiver, self._queue)
+                provider.add_span_processor(processor)
+                self._manage(processor)
+        if self.options.bridge:
+            trace.set_tracer_provider(provider)
+        if self.options.http_spans:
+            self._trace_requests(provider)
+        return provider
+
+    def _trace_requests(self, provider: sdk_trace.TracerProvider) -> None:
+        """Let requests over HTTP be spans, by the package that OpenTelemetry has for it."""
+        module = import_module("opentelemetry.instrumentation.httpx")
+        instrumentor: Any = module.HTTPXClientInstrumentor()
+        instrumentor.instrument(tracer_provider=provider)
+        self.close.append(instrumentor.uninstrument)
+
+    def _build_meters(self) -> MeterProvider | None:
+        if isinstance(host := metrics.get_meter_provider(), SdkMeterProvider):
+            return host
+        if "metrics" not in self.options.signals or not self.destinations:
+            return None
+        readers = [
+            PeriodicExportingMetricReader(QuietMetricExporter(exporters.metrics(), receiver))
+            for exporters, receiver in self.destinations
+        ]
+        provider = SdkMeterProvider(readers, resource=self.resource, shutdown_on_exit=False)
+        for reader in readers:
+            self.flush.append(reader.force_flush)
+            self.close.append(reader.shutdown)
+        return provider
+
+    def _build_loggers(self) -> LoggerProvider | None:
+        if isinstance(host := _logs.get_logger_provider(), SdkLoggerProvider):
+            return host
+        if "logs" not in self.options.signals or not self.destinations:
+            return None
+        provider = SdkLoggerProvider(resource=self.resource, shutdown_on_exit=False)
+        for exporters, receiver in self.destinations:
+            processor = QueueLogProcessor(exporters.events(), receiver, self._queue)
+            provider.add_log_record_processor(processor)
+            self._manage(processor)
+        return provider
+
+    def _queue(self, name: str, export: Callable[[Sequence[Any]], bool]) -> ExportQueue[Any]:
+        options = self.options
+        return ExportQueue(
+            name,
+            export,
+            self._count,
+            interval=options.export_interval,
+            max_items=options.max_queue,
+        )
+
+    def _count(self, left_out: int) -> None:
+        self.dropped += left_out
+
+    def _manage(self, processor: "QueueSpanProcessor | QueueLogProcessor") -> None:
+        self.flush.append(processor.force_flush)
+        self.close.append(processor.shutdown)
+
+
+MakeQueue = Callable[[str, Callable[[Sequence[Any]], bool]], ExportQueue[Any]]
+
+
+class QueueSpanProcessor(SpanProcessor):
+    """Hands spans to an exporter by way of a queue."""
+
+    def __init__(self, exporter: SpanExporter, receiver: Receiver, build_queue: MakeQueue) -> None:
+        self._exporter = exporter
+        self._receiver = receiver
+        self._queue = build_queue("telemetry-spans", self._export)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Put a span into the queue, if it was sampled."""
+        context = span.get_span_context()
+        if context is not None and context.trace_flags.sampled:
+            events = sum(measure(event.attributes) for event in span.events)
+            self._queue.put(span, measure(span.attributes) + events)
+
+    def force_flush(self, timeout_millis: int = int(PATIENCE * 1000)) -> bool:
+        """Send what is held back."""
+        return self._queue.flush(min(timeout_millis / 1000, PATIENCE))
+
+    def shutdown(self) -> None:
+        """Send what is held back, if that can be done soon, and end the exporter."""
+        self._queue.close(PATIENCE)
+        self._exporter.shutdown()
+
+    def _export(self, spans: Sequence[ReadableSpan]) -> bool:
+        with self._receiver.watch("spans") as delivery:
+            delivery.is_done = self._exporter.export(spans) is SpanExportResult.SUCCESS
+        return delivery.is_done
+
+
+class QueueLogProcessor(LogRecordProcessor):
+    """Hands events to an exporter by way of a queue."""
+
+    def __init__(
+        self, exporter: LogRecordExporter, receiver: Receiver, build_queue: MakeQueue
+    ) -> None:
+        self._exporter = exporter
+        self._receiver = receiver
+        self._queue = build_queue("telemetry-events", self._export)
+
+    def on_emit(self, log_record: ReadWriteLogRecord) -> None:
+        """Put an event into the queue."""
+        record = ReadableLogRecord(
+            log_record.log_record,
+            log_record.resource or Resource.get_empty(),
+            log_record.instrumentation_scope,
+        )
+        self._queue.put(record, measure(record.log_record.attributes))
+
+    def force_flush(self, timeout_millis: int = int(PATIENCE * 1000)) -> bool:
+        """Send what is held back."""
+        return self._queue.flush(min(timeout_millis / 1000, PATIENCE))
+
+    def shutdown(self) -> None:
+        """Send what is held back, if that can be done soon, and end the exporter."""
+        self._queue.close(PATIENCE)
+        self._exporter.shutdown()
+
+    def _export(self, records: Sequence[ReadableLogRecord]) -> bool:
+        with self._receiver.watch("events") as delivery:
+            delivery.is_done = self._exporter.export(records) is LogRecordExportResult.SUCCESS
+        return delivery.is_done
+
+
+class QuietMetricExporter(MetricExporter):
+    """Hands metrics to an exporter, and says only once that it fails."""
+
+    def __init__(self, exporter: MetricExporter, receiver: Receiver) -> None:
+        super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)
+        self._exporter = exporter
+        self._receiver = receiver
+
+    def export(
+        self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any
+    ) -> MetricExportResult:
+        """Send metrics."""
+        with self._receiver.watch("metrics") as delivery:
+            result = self._exporter.export(metrics_data, timeout_millis, **kwargs)
+            delivery.is_done = result is MetricExportResult.SUCCESS
+        done = delivery.is_done
+        return MetricExportResult.SUCCESS if done else MetricExportResult.FAILURE
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        """Send what is held back."""
+        return self._exporter.force_flush(timeout_millis)
+
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
+        """End the exporter."""
+        self._exporter.shutdown(timeout_millis, **kwargs)
+
+
+def build_sampler(name: str, argument: str) -> sampling.Sampler:
+    """Return the sampler that OTEL_TRACES_SAMPLER names."""
+    if name in SAMPLERS:
+        return SAMPLERS[name]
+    ratio = float(argument or 1)
+    if name == "traceidratio":
+        return sampling.TraceIdRatioBased(ratio)
+    if name == "parentbased_traceidratio":
+        return sampling.ParentBasedTraceIdRatio(ratio)
+    raise ConfigurationFailed(f"There is no sampler {name!r}.")
+
+
+def measure(value: Any) -> int:
+    """Return about how many characters a value has."""
+    if isinstance(value, str | bytes):
+        return len(value)
+    if hasattr(value, "items"):
+        return sum(len(str(key)) + measure(member) for key, member in value.items())
+    if isinstance(value, list | tuple):
+        return sum(map(measure, value))
+    return 8
+
+
+def _build_resource(options: TelemetryOptions) -> Resource:
+    attributes = {
+        semconv.SERVICE_NAME: options.service_name,
+        semconv.SERVICE_VERSION: options.version,
+        semconv.DEPLOYMENT_ENVIRONMENT_NAME: options.environment,
+        **(_find_identity() if options.identity else {}),
+        **options.resource_attributes,
+    }
+    return Resource.create({name: value for name, value in attributes.items() if value})
+
+
+def _find_identity() -> dict[str, str]:
+    """Return which machine this is, and whose process, as far as the system knows."""
+    try:
+        user = getuser()
+    except (ImportError, KeyError, OSError):  # a container may have no name for its user
+        user = ""
+    return {semconv.HOST_NAME: gethostname(), semconv.PROCESS_USER_NAME: user}

@@ -1,0 +1,173 @@
+"""Our spans as those of OpenTelemetry's SDK, and its spans as ours."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, cast
+
+import orjson
+from opentelemetry import trace
+from opentelemetry.attributes import BoundedAttributes
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace.status import Status as SdkStatus
+
+from copilot_runtime.extensions.tracing.foreign import drop_secrets, has_content
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.context import SpanContext
+from copilot_runtime.telemetry.span import Kind, Span, SpanEvent, SpanLink
+
+KINDS: Mapping[Kind, SpanKind] = {
+    "internal": SpanKind.INTERNAL,
+    "server": SpanKind.SERVER,
+    "client": SpanKind.CLIENT,
+    "producer": SpanKind.PRODUCER,
+    "consumer": SpanKind.CONSUMER,
+}
+_DEPTH = 16
+_TOO_LARGE = 2**63
+_KIND_NAMES: Mapping[SpanKind, Kind] = {kind: name for name, kind in KINDS.items()}
+
+
+def to_sdk_context(context: SpanContext) -> trace.SpanContext:
+    """Return the context of a span of another process, or of one that is not exported."""
+    flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if context.is_sampled else 0)
+    return trace.SpanContext(
+        trace_id=int(context.trace_id, 16),
+        span_id=int(context.span_id, 16),
+        is_remote=True,
+        trace_flags=flags,
+        trace_state=trace.TraceState.from_header([context.state] if context.state else []),
+    )
+
+
+def to_sdk_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes that every exporter takes.
+
+    What has parts keeps them, if the SDK takes such values, and is written as JSON else.
+    """
+    return {name: to_sdk_value(value) for name, value in attributes.items()}
+
+
+def to_sdk_value(value: Any) -> Any:
+    """Return a value of an attribute."""
+    if isinstance(value, str):
+        return to_unicode(value)
+    if isinstance(value, Mapping) or (isinstance(value, Sequence) and not _is_flat(value)):
+        members = cast("Mapping[str, Any] | Sequence[Any]", value)
+        if takes_structures():
+            return _structure(members, _DEPTH)
+        return _dump(members)
+    return _structure(value, 1)
+
+
+def to_json(value: Any) -> str:
+    """Return what has parts as JSON, and a text as it is."""
+    return to_unicode(value) if isinstance(value, str) else _dump(_structure(value, _DEPTH))
+
+
+def to_unicode(text: str) -> str:
+    """Return a text that can be sent: half a character becomes a question mark."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+@cache
+def takes_structures() -> bool:
+    """Return whether this version of the SDK takes attributes with parts."""
+    probe = BoundedAttributes(attributes={"probe": {"part": 1}}, immutable=False)
+    return "probe" in probe
+
+
+def _is_flat(value: Sequence[Any]) -> bool:
+    """Return whether all items are texts, or all are numbers of a kind."""
+    first = type(value[0]) if value else str
+    return first in (str, bool, int, float) and all(type(item) is first for item in value)
+
+
+def _structure(value: Any, depth: int) -> Any:
+    """Return what protobuf can carry: of other objects their text, of what is too deep its JSON."""
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, str):
+        return to_unicode(value)
+    if isinstance(value, int):
+        return value if abs(value) < _TOO_LARGE else str(value)
+    if isinstance(value, Mapping | list | tuple) and not depth:
+        return _dump(cast("Any", value))
+    if isinstance(value, Mapping):
+        members = cast("Mapping[Any, Any]", value)
+        return {
+            to_unicode(str(name)): _structure(member, depth - 1) for name, member in members.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_structure(item, depth - 1) for item in cast("Sequence[Any]", value)]
+    return to_unicode(str(value))
+
+
+def _dump(value: Any) -> str:
+    try:
+        return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError:  # half a character, a very large number, what is too deep
+        return to_unicode(repr(value))
+
+
+def to_sdk_status(span: Span, *, exports_content: bool) -> SdkStatus | None:
+    """Return how a span ended; its message may hold what people wrote."""
+    if span.status == "error":
+        message = span.message if exports_content and span.message else None
+        return SdkStatus(StatusCode.ERROR, message or span.attributes.get(semconv.ERROR_TYPE))
+    return None
+
+
+def from_sdk_span(sdk_span: ReadableSpan, *, keeps_content: bool) -> Span:
+    """Return a span that a framework made with the SDK, as our store keeps it."""
+    context = sdk_span.get_span_context()
+    assert context is not None
+    span = Span(
+        sdk_span.name,
+        kind=_KIND_NAMES.get(sdk_span.kind, "internal"),
+        trace_id=f"{context.trace_id:032x}",
+        span_id=f"{context.span_id:016x}",
+        start_time=sdk_span.start_time,
+    )
+    if sdk_span.parent is not None:
+        span.parent_id = f"{sdk_span.parent.span_id:016x}"
+    if sdk_span.instrumentation_scope is not None:
+        span.scope = sdk_span.instrumentation_scope.name
+    for name, value in drop_secrets(sdk_span.attributes or {}).items():
+        place = span.content if has_content(name, value) else span.attributes
+        place[name] = _from_sdk_value(value)
+    for event in sdk_span.events:
+        attributes = _read_attributes(event.attributes, keeps_content=keeps_content)
+        span.events.append(SpanEvent(event.name, event.timestamp, attributes))
+    for link in sdk_span.links:
+        linked = SpanContext(f"{link.context.trace_id:032x}", f"{link.context.span_id:016x}")
+        attributes = _read_attributes(link.attributes, keeps_content=keeps_content)
+        span.links.append(SpanLink(linked, attributes))
+    if sdk_span.status.status_code is StatusCode.ERROR:
+        span.status = "error"
+        span.message = sdk_span.status.description or ""
+    if not keeps_content:
+        span.content, span.message = {}, ""
+    span.end_time = max(sdk_span.end_time or 0, span.start_time)
+    return span
+
+
+def _read_attributes(
+    attributes: Mapping[str, Any] | None, *, keeps_content: bool
+) -> dict[str, Any]:
+    """Return attributes of an event or a link, which have no place apart for content."""
+    return {
+        name: _from_sdk_value(value)
+        for name, value in drop_secrets(attributes or {}).items()
+        if keeps_content or not has_content(name, value)
+    }
+
+
+def _from_sdk_value(value: Any) -> Any:
+    """Return a value as JSON has it: the SDK keeps tuples."""
+    if isinstance(value, Mapping):
+        members = cast("Mapping[str, Any]", value)
+        return {name: _from_sdk_value(member) for name, member in members.items()}
+    if isinstance(value, list | tuple):
+        return [_from_sdk_value(item) for item in cast("Sequence[Any]", value)]
+    return value

@@ -1,0 +1,285 @@
+"""Spans, metrics and events as OpenTelemetry's SDK has them: beside our own, with the same ids."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import Token
+from dataclasses import dataclass
+from threading import Thread
+from time import monotonic, time_ns
+from typing import Any, Literal
+
+from opentelemetry import context as sdk_context
+from opentelemetry import trace
+from opentelemetry._logs import LoggerProvider, SeverityNumber
+from opentelemetry.context import Context
+from opentelemetry.metrics import (
+    CallbackOptions,
+    Counter,
+    Histogram,
+    Meter,
+    MeterProvider,
+    Observation,
+)
+from opentelemetry.trace import NonRecordingSpan, TracerProvider, set_span_in_context
+
+from copilot_runtime.extensions.tracing.otel.border import ExportRules
+from copilot_runtime.extensions.tracing.otel.convert import (
+    KINDS,
+    to_json,
+    to_sdk_attributes,
+    to_sdk_context,
+    to_sdk_status,
+)
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.context import SpanContext
+from copilot_runtime.telemetry.metrics import is_measure
+from copilot_runtime.telemetry.span import Attributes, Span
+
+PATIENCE = 3.0
+"""Seconds for which the end of the server waits for receivers."""
+
+_SEVERITIES = {
+    semconv.EVENT_INFERENCE_DETAILS: SeverityNumber.DEBUG,
+    semconv.EVENT_EXCEPTION: SeverityNumber.WARN,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Providers:
+    """The providers of the SDK: those of the host program, or our own; None for no such data."""
+
+    tracers: TracerProvider | None = None
+    meters: MeterProvider | None = None
+    loggers: LoggerProvider | None = None
+    owner: Literal["host", "own"] = "own"
+    """Whose the provider of spans is."""
+    flush: Sequence[Callable[[], Any]] = ()
+    """What sends all that is held back."""
+    close: Sequence[Callable[[], Any]] = ()
+    """What ends providers of our own."""
+    is_failing: Callable[[], bool] = lambda: False
+    """Whether a receiver did not take what was sent last, as far as we send."""
+
+
+class SdkMirror:
+    """Makes a span of the SDK for each of ours that may leave this machine, and ends it with ours.
+
+    What people and models wrote reaches the SDK only where `rules` allow it, so that no exporter,
+    also none of the host, can send it otherwise. Spans of operations that are not exported stay
+    here, and those below them get the next span above.
+    """
+
+    def __init__(self, providers: Providers, rules: ExportRules, version: str = "") -> None:
+        self._providers = providers
+        self._rules = rules
+        tracers, meters, loggers = providers.tracers, providers.meters, providers.loggers
+        self._tracer = tracers.get_tracer(semconv.SCOPE, version) if tracers else None
+        self._meter = meters.get_meter(semconv.SCOPE, version) if meters else None
+        self._logger = loggers.get_logger(semconv.SCOPE, version) if loggers else None
+        self._instruments: dict[str, Histogram | Counter] = {}
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether a receiver did not take what was sent last."""
+        return self._providers.is_failing()
+
+    def start_span(self, span: Span, parent: Span | SpanContext | None) -> None:
+        """Begin the span of the SDK for one of ours, which gets its ids.
+
+        Without a `parent`, both are below the current span of the SDK, if there is one.
+        """
+        above = _context_of(parent)
+        peer = self._start_peer(span, above)
+        above_ids = trace.get_current_span(above).get_span_context()
+        if above_ids.is_valid:
+            span.trace_id, span.parent_id, span.is_sampled, span.state = _to_context(above_ids)
+        if isinstance(parent, Span):
+            span.parent_id = parent.span_id  # it may be one that is not exported
+        if peer is None:
+            span.peer_context = above if above_ids.is_valid else _set_ids(span.context, above)
+            return
+        ids = _to_context(peer.get_span_context())
+        span.trace_id, span.span_id, span.is_sampled, span.state = ids
+        span.peer = peer
+        span.peer_context = set_span_in_context(peer, above)
+
+    def finish_span(self, span: Span) -> None:
+        """End the span of the SDK that belongs to ours."""
+        peer: trace.Span | None = span.peer
+        if peer is None or not peer.is_recording():
+            return
+        peer.update_name(span.name)
+        peer.set_attributes(self._filter(span.attributes))
+        if self._rules.spans_have_content:
+            peer.set_attributes(self._render_content(span))
+        for event in span.events:
+            if self._logger is not None and event.name in semconv.LOGGED_EVENTS:
+                continue  # it left as a record of the log
+            # what was written may stand in an event of a span that keeps it
+            peer.add_event(event.name, self._filter(event.attributes), event.time)
+        for link in span.links:
+            peer.add_link(to_sdk_context(link.context), self._filter(link.attributes))
+        if (
+            status := to_sdk_status(span, exports_content=self._rules.spans_have_content)
+        ) is not None:
+            peer.set_status(status)
+        peer.end(span.end_time)
+
+    def enter(self, span: Span) -> Token[Context] | None:
+        """Let frameworks that use the SDK work under a span."""
+        return sdk_context.attach(span.peer_context) if span.peer_context is not None else None
+
+    def leave(self, token: Token[Context]) -> None:
+        """End what `enter` began."""
+        sdk_context.detach(token)
+
+    def record(self, metric: str, value: float, attributes: Attributes) -> None:
+        """Add a value to the instrument of a metric."""
+        definition = semconv.METRICS.get(metric)
+        if self._meter is None or definition is None or not is_measure(value):
+            return
+        instrument = self._instruments.get(metric)
+        if instrument is None:
+            instrument = self._instruments[metric] = _build_instrument(self._meter, definition)
+        bounded = {name: attributes[name] for name in definition.attributes if name in attributes}
+        if isinstance(instrument, Histogram):
+            instrument.record(value, bounded)
+        else:
+            instrument.add(value, bounded)
+
+    def observe(self, metric: str, readers: Sequence[Callable[[], float]]) -> None:
+        """Let a gauge or a counter be the sum of what functions return when metrics are sent."""
+        if self._meter is None or (definition := semconv.METRICS.get(metric)) is None:
+            return
+
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            return (Observation(sum(read() for read in readers)),)
+
+        meter = self._meter
+        is_counter = definition.kind == "counter"
+        create = meter.create_observable_counter if is_counter else meter.create_observable_gauge
+        create(metric, [observe], definition.unit, definition.about)
+
+    def log_event(self, name: str, attributes: Attributes, span: Span, content: Attributes) -> None:
+        """Emit an event as a record of the log, with what was written where that is allowed."""
+        if self._logger is None:
+            return
+        values = self._limit(attributes)
+        if self._rules.events_have_content:
+            values.update(self._limit(content))
+        self._logger.emit(
+            timestamp=time_ns(),
+            context=_find_context(span),
+            severity_number=_SEVERITIES.get(name, SeverityNumber.INFO),
+            attributes=values,
+            event_name=name,
+        )
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return whose provider is used, and whether content is exported."""
+        return {"provider": self._providers.owner, "exports_content": self._rules.content}
+
+    def flush(self) -> None:
+        """Send what is held back, for a few seconds at most."""
+        run_together(self._providers.flush)
+
+    def close(self) -> None:
+        """Send what is held back, for a few seconds at most, and end providers of our own."""
+        run_together(self._providers.close)
+
+    def _start_peer(self, span: Span, above: Context) -> trace.Span | None:
+        """Begin the span of the SDK; None if spans of this operation are not exported."""
+        if self._tracer is None or not semconv.is_exported(span.attributes):
+            return None
+        peer = self._tracer.start_span(
+            span.name,
+            context=above,
+            kind=KINDS[span.kind],
+            attributes=self._filter(span.attributes),
+            start_time=span.start_time,
+        )
+        # a provider that is switched off hands out spans without ids
+        is_own = peer.get_span_context() != trace.get_current_span(above).get_span_context()
+        return peer if is_own and peer.get_span_context().is_valid else None
+
+    def _filter(self, attributes: Attributes) -> dict[str, Any]:
+        """Return what spans may say: an application may have named content as an attribute."""
+        return self._limit(
+            attributes
+            if self._rules.spans_have_content
+            else {k: v for k, v in attributes.items() if not semconv.is_content(k)}
+        )
+
+    def _render_content(self, span: Span) -> dict[str, Any]:
+        if self._rules.content_form == "json":
+            return self._limit({name: to_json(value) for name, value in span.content.items()})
+        return self._limit(span.content)
+
+    def _limit(self, attributes: Attributes) -> dict[str, Any]:
+        present = {name: value for name, value in attributes.items() if value is not None}
+        return to_sdk_attributes(self._rules.limit(present))
+
+
+def run_together(works: Sequence[Callable[[], Any]]) -> None:
+    """Call functions at the same time, and wait for them, but for a few seconds at most."""
+    threads = [Thread(target=work, name="telemetry-end", daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    until = monotonic() + PATIENCE
+    for thread in threads:
+        thread.join(max(0.0, until - monotonic()))
+
+
+def _build_instrument(meter: Meter, metric: semconv.Metric) -> Histogram | Counter:
+    if metric.kind == "histogram":
+        return meter.create_histogram(
+            metric.name,
+            metric.unit,
+            metric.about,
+            explicit_bucket_boundaries_advisory=metric.buckets,
+        )
+    return meter.create_counter(metric.name, metric.unit, metric.about)
+
+
+def _context_of(parent: Span | SpanContext | None) -> Context:
+    """Return the context of the SDK that has a parent of ours as its span.
+
+    A span of the host program for the same request is below the client's span, and above ours.
+    """
+    current = sdk_context.get_current()
+    if isinstance(parent, SpanContext):
+        host = trace.get_current_span(current).get_span_context()
+        if host.is_valid and f"{host.trace_id:032x}" == parent.trace_id:
+            return current
+        return _set_ids(parent, current)
+    if parent is None or not parent.is_recording:
+        return current
+    if parent.peer_context is not None:
+        return parent.peer_context
+    return _set_ids(parent.context, current)
+
+
+def _find_context(span: Span) -> Context:
+    """Return the context of an event: of its span, also if that has ended long ago.
+
+    The ids of other programs need not be such as the SDK knows.
+    """
+    try:
+        context = _context_of(span)
+    except ValueError:
+        return sdk_context.get_current()
+    is_valid = trace.get_current_span(context).get_span_context().is_valid
+    return context if is_valid else sdk_context.get_current()
+
+
+def _set_ids(context: SpanContext, current: Context) -> Context:
+    """Return a context of the SDK whose span has ids of ours."""
+    return set_span_in_context(NonRecordingSpan(to_sdk_context(context)), current)
+
+
+def _to_context(ids: trace.SpanContext) -> SpanContext:
+    return SpanContext(
+        f"{ids.trace_id:032x}",
+        f"{ids.span_id:016x}",
+        bool(ids.trace_flags.sampled),
+        ids.trace_state.to_header(),
+    )

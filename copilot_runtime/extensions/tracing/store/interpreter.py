@@ -1,0 +1,155 @@
+"""JMESPath that stops: an interpreter for expressions of strangers.
+
+The interpreter of the package `jmespath` is Python, so every step of it can ask whether it may go
+on. Four things work on a whole value in one step of C, which nothing can stop: comparing, looking
+into a list, writing as text, and joining. With a few brackets, values can be built that are small
+in memory and endless when they are walked through. So before these steps the value is walked
+through here, and the way is counted.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from jmespath import exceptions
+from jmespath.functions import Functions, signature
+from jmespath.parser import Parser
+from jmespath.visitor import Options, TreeInterpreter
+
+from copilot_runtime.base.errors import LimitExceeded, Misuse
+
+MAX_SIZE = 1_000_000
+"""Most values in a list that an expression makes, and most that one step walks through."""
+
+_HINT = "The query is no JMESPath. See https://jmespath.org."
+Node = Any
+"""A node of a syntax tree: a mapping with `type`, `value` and `children`."""
+
+# their types forbid to override what they are made to be overridden for
+_TreeInterpreter: Any = TreeInterpreter
+_Functions: Any = Functions
+
+
+def parse(expression: str) -> Node:
+    """Return the syntax tree of a JMESPath. Raises `Misuse` for what is none."""
+    try:
+        return Parser().parse(expression).parsed
+    except exceptions.LexerError as error:
+        raise Misuse(f"{error.message}: {error.lexer_value!r}", hint=_HINT) from None
+    except exceptions.ParseError as error:
+        kind, token = error.token_type or "EOF", error.token_value or ""
+        name = kind if kind == "EOF" else kind.title().replace("_", "")
+        raise Misuse(f'Invalid token ({name}): "{token}"', hint=_HINT) from None
+    except (exceptions.JMESPathError, RecursionError, ValueError) as error:
+        raise Misuse(f"The query is no JMESPath: {_shorten(error)}") from None
+
+
+class Interpreter(_TreeInterpreter):
+    """Evaluates a syntax tree. `check` is called at each step, and raises to end it."""
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        super().__init__(Options(custom_functions=_BoundedFunctions(check)))
+        self._check = check
+
+    def evaluate(self, tree: Node, value: Any) -> Any:
+        """Return what an expression makes of a value. Raises `Misuse` for types that do not fit."""
+        try:
+            return self.visit(tree, value)
+        except _ERRORS as error:
+            raise Misuse(f"The query failed: {_shorten(error)}") from None
+
+    def visit(self, node: Node, *args: Any, **kwargs: Any) -> Any:
+        """Visit a node of the tree, if there is time."""
+        self._check()
+        return super().visit(node, *args, **kwargs)
+
+    def visit_comparator(self, node: Node, value: Any) -> Any:
+        """Compare two values, neither of which is endless."""
+        left, right = (self.visit(child, value) for child in node["children"])
+        if isinstance(left, list | dict) and isinstance(right, list | dict):
+            measure(left, self._check)
+            measure(right, self._check)
+        sides = [{"type": "literal", "value": side} for side in (left, right)]
+        return super().visit_comparator({**node, "children": sides}, value)
+
+    def visit_flatten(self, node: Node, value: Any) -> Any:
+        """Flatten a list by one level, as far as it stays a list that fits into memory."""
+        base = self.visit(node["children"][0], value)
+        if not isinstance(base, list):
+            return None
+        size = 0
+        for element in base:
+            size += len(element) if isinstance(element, list) else 1
+            if size > MAX_SIZE:
+                raise _too_large()
+        return super().visit_flatten(
+            {**node, "children": [{"type": "literal", "value": base}]}, value
+        )
+
+
+class _BoundedFunctions(_Functions):
+    """The functions of JMESPath; those that walk through whole values measure them first."""
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
+
+    @signature({"types": []})
+    def _func_to_string(self, value: Any) -> Any:
+        measure(value, self._check)
+        return super()._func_to_string(value)
+
+    @signature({"types": ["array", "string"]}, {"types": []})
+    def _func_contains(self, subject: Any, search: Any) -> Any:
+        if isinstance(subject, list):
+            measure([subject, search], self._check)
+        return super()._func_contains(subject, search)
+
+    @signature({"types": ["string"]}, {"types": ["array-string"]})
+    def _func_join(self, separator: str, array: list[str]) -> str:
+        measure(array, self._check)
+        if len(separator) * len(array) > MAX_SIZE:
+            raise _too_large()
+        return super()._func_join(separator, array)
+
+
+def measure(value: Any, check: Callable[[], None]) -> None:
+    """Raise `LimitExceeded` for a value that takes more than `MAX_SIZE` steps to walk through."""
+    size, waiting = 0, [value]
+    while waiting:
+        check()
+        one = waiting.pop()
+        if isinstance(one, dict):
+            size += len(one)
+            waiting += one.values()
+        elif isinstance(one, list):
+            size += len(one)
+            waiting += one
+        elif isinstance(one, str):
+            size += len(one) >> 4
+        if size > MAX_SIZE:
+            raise _too_large()
+
+
+def _too_large() -> LimitExceeded:
+    return LimitExceeded(
+        "The query makes a list that is too large.",
+        hint=f"At most {MAX_SIZE:,} values are put into a list or compared.",
+        status_code=400,
+    )
+
+
+_ERRORS = (
+    exceptions.JMESPathError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+def _shorten(error: BaseException) -> str:
+    try:
+        return str(error).partition("\n")[0][:200]
+    except (RecursionError, ValueError, MemoryError):  # it quotes the whole value
+        return type(error).__name__

@@ -1,0 +1,283 @@
+"""Traces as JSON Lines: a file for each day, in UTC, that other programs can read as it grows.
+
+A line is a record (`records`). A file is that of the day on which a line was written, so a new one
+begins at midnight. Lines are only ever added, those of old days go with their file; `delete_trace`
+and `delete_traces` write files anew. Lines in the form of Copilot-LD and of VS Code are read, too.
+An index in memory (`line_index`) knows which lines a trace has. It is made when the first question
+comes, which suits a hundred thousand spans, not millions: for those, there is SQLite.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, date, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from time import time_ns
+from typing import TypeVar
+
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.errors import CopilotError, StoreFailed
+from copilot_runtime.extensions.tracing.store.formats import decode_record
+from copilot_runtime.extensions.tracing.store.line_index import (
+    IndexOutdated,
+    LineIndex,
+    LineReader,
+    Place,
+)
+from copilot_runtime.extensions.tracing.store.query import TraceQuery
+from copilot_runtime.extensions.tracing.store.records import Record, encode_span
+from copilot_runtime.extensions.tracing.store.store import (
+    EVERYTHING,
+    ThreadedTraceStore,
+    clean_text,
+    encode_json,
+)
+from copilot_runtime.extensions.tracing.store.traces import (
+    TraceFilter,
+    TraceSummary,
+    match_text,
+    sort_spans,
+)
+from copilot_runtime.telemetry.span import Span
+
+try:
+    import fcntl
+except ImportError:  # Windows: one process only
+    fcntl = None
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_SUFFIX = ".jsonl"
+_LOCK = ".lock"
+_ATTEMPTS = 5
+
+
+class JsonLinesTraceStore(ThreadedTraceStore):
+    """Keeps traces in the files `YYYY-MM-DD.jsonl` of a folder, for `days`; 0 for ever.
+
+    Several processes may write into one folder. Methods that read raise `StoreFailed` where the
+    files cannot be read; a line that is no span is left out.
+    """
+
+    def __init__(
+        self, folder: str | Path, *, days: float = 7.0, clock: Callable[[], int] = time_ns
+    ) -> None:
+        super().__init__(clock=clock)
+        self.folder = Path(folder)
+        self.days = days
+        self._has_warned = False
+        self._index = LineIndex(self._decode)
+
+    async def get_trace(self, trace_id: str) -> list[Record]:
+        """Return the spans of a trace by their start; an empty list if it is not known."""
+        meant = TraceFilter(trace_id=clean_text(trace_id))
+        await self.flush()
+
+        def find() -> list[Record]:
+            return sort_spans(next((spans for _, spans in self._read_traces(meant)), []))
+
+        return await call(lambda: self._attempt_read(find)) if trace_id else []
+
+    async def list_traces(
+        self, filter: TraceFilter = EVERYTHING, *, limit: int = 100, before: str = ""
+    ) -> Sequence[TraceSummary]:
+        """Return traces in short, the newest first; those that began before the one named."""
+        own_before = clean_text(before)
+        await self.flush()
+
+        search = TraceQuery("")
+
+        def find() -> Sequence[TraceSummary]:
+            found = self._find(filter, own_before)
+            return [summary for summary, _ in islice(found, max(0, limit))]
+
+        def find_text() -> Sequence[TraceSummary]:
+            found = search.limit_time(self._read_traces(filter, own_before))
+            return [summary for summary, _ in islice(found, max(0, limit))]
+
+        if filter.text:
+            return await search.run(lambda: self._attempt_read(find_text))
+        return await call(lambda: self._attempt_read(find))
+
+    async def query_spans(
+        self, query: str = "", filter: TraceFilter = EVERYTHING, *, limit: int = 0
+    ) -> list[Record]:
+        """Return the spans of all traces that a JMESPath matches, by their start."""
+        compiled = TraceQuery(query)
+        meant = compiled.narrow(filter)
+        await self.flush()
+
+        def find() -> list[Record]:
+            if meant is None:
+                return []
+            return compiled.collect((spans for _, spans in self._read_traces(meant)), limit)
+
+        return await compiled.run(lambda: self._attempt_read(find))
+
+    async def delete_traces(self, before: int) -> int:
+        """Delete traces that ended before a time, in nanoseconds; return how many."""
+        return await self._delete(lambda summary: summary.end < before)
+
+    async def delete_trace(self, trace_id: str) -> bool:
+        """Delete a trace; return whether there was one."""
+        own_id = clean_text(trace_id)
+        return await self._delete(lambda summary: summary.trace_id == own_id) > 0
+
+    def _attempt_read(self, work: Callable[[], T]) -> T:
+        """Do what reads lines; once more, if another process writes their file anew meanwhile."""
+        for _ in range(_ATTEMPTS):
+            with suppress(IndexOutdated), _explain_errors():
+                return work()
+            self._index.forget()
+        raise StoreFailed("Traces cannot be read: others write their files anew all the time.")
+
+    def _find(
+        self, filter: TraceFilter, before: str = ""
+    ) -> Iterator[tuple[TraceSummary, Mapping[str, Place]]]:
+        """Yield the traces that are meant but for a text, the newest first."""
+        with self._lock(is_required=False):
+            self._index.refresh(self._list_files(), self._count_rewrites())
+        return self._index.find(filter, before)
+
+    def _read_traces(
+        self, filter: TraceFilter, before: str = ""
+    ) -> Iterator[tuple[TraceSummary, Sequence[Record]]]:
+        """Yield the traces that are meant, the newest first; of each the spans as they came."""
+        with LineReader(self._decode) as reader:
+            for summary, places in self._find(filter, before):
+                records = reader.read_spans(summary.trace_id, places)
+                if match_text(records, filter.text):
+                    yield summary, records
+
+    async def _delete(self, is_meant: Callable[[TraceSummary], bool]) -> int:
+        await self.flush()
+
+        def delete() -> int:
+            doomed = {one.trace_id for one, _ in self._find(EVERYTHING) if is_meant(one)}
+            if doomed:
+                with self._lock():
+                    for path in self._list_files():
+                        self._rewrite(path, doomed)
+                    self._add_rewrite()
+            return len(doomed)
+
+        def delete_alone() -> int:
+            with self._writing:
+                return self._attempt_read(delete)
+
+        return await call(delete_alone)
+
+    def _write(self, spans: Sequence[Span]) -> None:
+        lines = [encode_json(encode_span(span))[1] for span in spans]
+        day = datetime.fromtimestamp(self._clock() / 1e9, UTC).date()
+        # what people wrote is nobody else's business, nor is when they did
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._lock(), _open_file(self.folder / f"{day}{_SUFFIX}") as descriptor:
+            size = os.fstat(descriptor).st_size
+            # who was killed while it wrote has left half a line
+            is_torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            try:
+                _write_all(descriptor, b"\n" * is_torn + b"\n".join(lines) + b"\n")
+            except OSError:
+                os.ftruncate(descriptor, size)  # all or nothing: they are written once more
+                raise
+
+    def _clean(self, now: int) -> None:
+        if self.days:
+            oldest = datetime.fromtimestamp(now / 1e9, UTC).date() - timedelta(days=self.days)
+            for path in self._list_files():
+                if date.fromisoformat(path.stem) < oldest:
+                    with self._lock():
+                        path.unlink(missing_ok=True)
+
+    def _list_files(self) -> Sequence[Path]:
+        """Return the files of all days, the oldest first; others in the folder are not ours."""
+        return sorted(path for path in self.folder.glob(f"*{_SUFFIX}") if _is_day(path.stem))
+
+    def _decode(self, line: bytes, path: Path) -> Record | None:
+        try:
+            return decode_record(line)
+        except CopilotError:
+            if line.endswith(b"\n") and not self._has_warned:  # else it is being written
+                self._has_warned = True
+                logger.warning("%s has lines that are no spans; they are left out.", path)
+            return None
+
+    def _rewrite(self, path: Path, traces: Collection[str]) -> None:
+        """Write a file without the spans of some traces."""
+        copy = path.with_suffix(".new")
+        with path.open("rb") as file, os.fdopen(_open(copy, os.O_TRUNC), "wb") as target:
+            for line in file:
+                record = self._decode(line, path)
+                if record is None or record["trace_id"] not in traces:
+                    target.write(line)
+        copy.replace(path)
+
+    def _count_rewrites(self) -> int:
+        """Return how often files were written anew: so long is the file of the lock."""
+        try:
+            return (self.folder / _LOCK).stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
+
+    def _add_rewrite(self) -> None:
+        with _open_file(self.folder / _LOCK) as descriptor:
+            _write_all(descriptor, b".")
+
+    @contextmanager
+    def _lock(self, *, is_required: bool = True) -> Generator[None]:
+        """Keep writers of all processes apart, and those who look for what is new."""
+        if fcntl is None or not self.folder.is_dir():
+            yield
+            return
+        try:
+            descriptor = _open(self.folder / _LOCK)
+        except OSError:
+            if is_required:
+                raise
+            yield  # who may only read can do without
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _is_day(name: str) -> bool:
+    try:
+        return str(date.fromisoformat(name)) == name
+    except ValueError:
+        return False
+
+
+def _open(path: Path, flags: int = 0) -> int:
+    """Open a file, made if need be: what people wrote is nobody else's business."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o600)
+
+
+@contextmanager
+def _open_file(path: Path) -> Generator[int]:
+    descriptor = _open(path, os.O_APPEND)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+@contextmanager
+def _explain_errors() -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreFailed("Traces cannot be read or deleted at the moment.") from error

@@ -1,0 +1,179 @@
+"""Find traces in files of lines: an index in memory, of which trace has which lines where.
+
+It is made by reading the files once, and goes on with what is added to them, by whatever process.
+If a file was replaced or has gone, it is made anew. It takes about a third of a kilobyte for each
+span; the spans themselves stay in their files.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, Self
+
+from copilot_runtime.extensions.tracing.store.records import Record
+from copilot_runtime.extensions.tracing.store.traces import (
+    TraceFilter,
+    TraceSummary,
+    copy_summary,
+    count_spans,
+    match_summary,
+)
+
+DecodeLine = Callable[[bytes, Path], Record | None]
+"""Returns the span of a line, or None for a line that has none."""
+
+_MOST_OPEN = 16
+
+
+class Place(NamedTuple):
+    """Where a line begins."""
+
+    path: Path
+    offset: int
+
+
+class IndexOutdated(Exception):
+    """A line is no longer where it was: another process has written its file anew."""
+
+
+@dataclass(slots=True)
+class _Trace:
+    summary: TraceSummary
+    places: dict[str, Place] = field(default_factory=dict[str, Place])
+
+
+class LineIndex:
+    """Knows all traces in short, and the places of their spans. Its methods may run in any thread.
+
+    `decode` is also called with lines that are read for the first time.
+    """
+
+    def __init__(self, decode: DecodeLine) -> None:
+        self._decode = decode
+        self._traces: dict[str, _Trace] = {}
+        self._sizes: dict[Path, int] = {}
+        self._version: object = None
+        self._lock = threading.Lock()
+
+    def refresh(self, paths: Sequence[Path], version: object) -> None:
+        """Read what was added to files; all of them, the oldest first, if `version` is another."""
+        sizes = {path: path.stat().st_size for path in paths}
+        with self._lock:
+            has_shrunk = any(sizes.get(path, -1) < size for path, size in self._sizes.items())
+            if has_shrunk or version != self._version:
+                self._traces, self._sizes, self._version = {}, {}, version
+            replaced: set[str] = set()
+            for path in paths:
+                if sizes[path] > self._sizes.get(path, 0):
+                    self._scan(path, replaced)
+            self._recount(replaced)
+
+    def forget(self) -> None:
+        """Let the next `refresh` read everything."""
+        with self._lock:
+            self._version = object()
+
+    def find(
+        self, filter: TraceFilter, before: str = ""
+    ) -> Iterator[tuple[TraceSummary, Mapping[str, Place]]]:
+        """Yield traces that match a filter but for its text, the newest first, with their lines."""
+        with self._lock:
+            if filter.trace_id:
+                traces = [self._traces[one] for one in (filter.trace_id,) if one in self._traces]
+            else:
+                traces = list(self._traces.values())
+            first = self._traces.get(before)
+            age = _age(first) if first is not None else None
+            traces.sort(key=_age, reverse=True)
+        for trace in traces:
+            if before and (age is None or _age(trace) >= age):
+                continue
+            if match_summary(trace.summary, filter):
+                with self._lock:
+                    found = copy_summary(trace.summary), dict(trace.places)
+                yield found
+
+    def _scan(self, path: Path, replaced: set[str]) -> None:
+        """Read the lines of a file that are new; half a line at its end is left for later.
+
+        Traces with a span that took the place of another one are added to `replaced`.
+        """
+        offset = self._sizes.get(path, 0)
+        with path.open("rb") as file:
+            file.seek(offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                record = self._decode(line, path)
+                if record is not None and not self._add(record, Place(path, offset)):
+                    replaced.add(record["trace_id"])
+                offset += len(line)
+                self._sizes[path] = offset
+
+    def _add(self, record: Record, place: Place) -> bool:
+        """Take note of a line; return whether its span is counted, too."""
+        trace_id, span_id = record["trace_id"], record["span_id"]
+        trace = self._traces.get(trace_id)
+        if trace is None:
+            trace = self._traces[trace_id] = _Trace(TraceSummary(trace_id=trace_id))
+        is_new = span_id not in trace.places
+        trace.places[span_id] = place
+        if is_new:
+            trace.summary.add(record)
+        return is_new
+
+    def _recount(self, trace_ids: Iterable[str]) -> None:
+        with LineReader(self._decode) as reader:
+            for trace_id in trace_ids:
+                trace = self._traces[trace_id]
+                records = reader.read_spans(trace_id, trace.places)
+                trace.summary = count_spans(trace_id, records)
+
+
+class LineReader:
+    """Reads lines of files, which stay open until the end of the with-block."""
+
+    def __init__(self, decode: DecodeLine) -> None:
+        self._decode = decode
+        self._files: dict[Path, BinaryIO] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.clear()
+        self._stack.close()
+
+    def read_spans(self, trace_id: str, places: Mapping[str, Place]) -> Sequence[Record]:
+        """Return the spans of a trace as they came.
+
+        Raises `IndexOutdated` if one is not in its place.
+        """
+        return [self._read(trace_id, span_id, place) for span_id, place in places.items()]
+
+    def _read(self, trace_id: str, span_id: str, place: Place) -> Record:
+        file = self._open(place.path)
+        file.seek(place.offset)
+        record = self._decode(file.readline(), place.path)
+        if record is None or (record["trace_id"], record["span_id"]) != (trace_id, span_id):
+            raise IndexOutdated
+        return record
+
+    def _open(self, path: Path) -> BinaryIO:
+        file = self._files.get(path)
+        if file is None:
+            if len(self._files) >= _MOST_OPEN:
+                self.__exit__()
+            try:
+                file = self._stack.enter_context(path.open("rb"))
+            except FileNotFoundError:
+                raise IndexOutdated from None
+            self._files[path] = file
+        return file
+
+
+def _age(trace: _Trace) -> tuple[int, str]:
+    return trace.summary.start, trace.summary.trace_id

@@ -1,0 +1,189 @@
+"""Traces in memory: the last ones, for a page to look at."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.extensions.tracing.store.query import TraceQuery
+from copilot_runtime.extensions.tracing.store.records import Record, encode_span
+from copilot_runtime.extensions.tracing.store.store import EVERYTHING, TraceStore
+from copilot_runtime.extensions.tracing.store.traces import (
+    TraceFilter,
+    TraceSummary,
+    count_spans,
+    match_summary,
+    match_text,
+    sort_spans,
+)
+from copilot_runtime.extensions.tracing.store.weight import weigh_span
+from copilot_runtime.telemetry.span import Span
+
+
+@dataclass(slots=True)
+class _Trace:
+    """The spans of a trace as they came, and the trace in short, once somebody has asked for it."""
+
+    spans: dict[str, tuple[Span, int]] = field(default_factory=dict[str, tuple[Span, int]])
+    """With what each of them weighed when it came."""
+    weight: int = 0
+    summary: TraceSummary | None = None
+    changes: int = 0
+
+
+class MemoryTraceStore(TraceStore):
+    """Keeps the last traces, at most `max_traces` and `max_spans`, until the process ends.
+
+    The oldest traces also go when all values of their spans take more than about `max_size` bytes.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_traces: int = 1_000,
+        max_spans: int = 20_000,
+        max_size: int = 128_000_000,
+    ) -> None:
+        self.max_traces = max_traces
+        self.max_spans = max_spans
+        self.max_size = max_size
+        self._traces: OrderedDict[str, _Trace] = OrderedDict()
+        self._count = 0
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def add(self, span: Span) -> None:
+        """Keep a span that has ended; the oldest traces go, if there are too many."""
+        weight = weigh_span(span)
+        with self._lock:
+            trace = self._traces.get(span.trace_id)
+            if trace is None:
+                trace = self._traces[span.trace_id] = _Trace()
+            spans = trace.spans
+            former = spans.get(span.span_id)
+            if former is None:
+                if len(spans) >= self.max_spans or (spans and trace.weight > self.max_size):
+                    self.dropped += 1  # one trace alone is too large
+                    return
+                self._count += 1
+            gain = weight - (former[1] if former is not None else 0)
+            spans[span.span_id] = span, weight
+            trace.weight += gain
+            trace.summary = None
+            trace.changes += 1
+            self._size += gain
+            while len(self._traces) > 1 and self._is_full():
+                self._forget(next(iter(self._traces)))
+
+    async def flush(self) -> None:
+        """There is nothing to write."""
+
+    async def get_trace(self, trace_id: str) -> list[Record]:
+        """Return the spans of a trace by their start; an empty list if it is not known."""
+
+        def find() -> list[Record]:
+            with self._lock:
+                trace = self._traces.get(trace_id)
+                spans = list(trace.spans.values()) if trace is not None else []
+            return sort_spans(encode_span(span) for span, _ in spans)
+
+        return await call(find)
+
+    async def list_traces(
+        self, filter: TraceFilter = EVERYTHING, *, limit: int = 100, before: str = ""
+    ) -> Sequence[TraceSummary]:
+        """Return traces in short, the newest first; those that began before the one named."""
+        search = TraceQuery("")
+
+        def find() -> Sequence[TraceSummary]:
+            found = self._find(filter, before)
+            if filter.text:
+                found = search.limit_time(found)
+            return [summary for summary, _ in islice(found, max(0, limit))]
+
+        return await (search.run(find) if filter.text else call(find))
+
+    async def query_spans(
+        self, query: str = "", filter: TraceFilter = EVERYTHING, *, limit: int = 0
+    ) -> list[Record]:
+        """Return the spans of all traces that a JMESPath matches, by their start."""
+        compiled = TraceQuery(query)
+        meant = compiled.narrow(filter)
+
+        def find() -> list[Record]:
+            if meant is None:
+                return []
+            return compiled.collect((spans for _, spans in self._find(meant)), limit)
+
+        return await compiled.run(find)
+
+    async def delete_traces(self, before: int) -> int:
+        """Delete traces that ended before a time, in nanoseconds; return how many."""
+        with self._lock:
+            old = [
+                trace_id
+                for trace_id, trace in self._traces.items()
+                if all(span.end_time < before for span, _ in trace.spans.values())
+            ]
+            for trace_id in old:
+                self._forget(trace_id)
+        return len(old)
+
+    async def delete_trace(self, trace_id: str) -> bool:
+        """Delete a trace; return whether there was one."""
+        with self._lock:
+            exists = trace_id in self._traces
+            if exists:
+                self._forget(trace_id)
+        return exists
+
+    def _find(
+        self, filter: TraceFilter, before: str = ""
+    ) -> Iterator[tuple[TraceSummary, Sequence[Record]]]:
+        """Yield the traces that are meant, the newest first; of each the spans as they came."""
+        first = next(map(_age, self._list(before)), None) if before else None
+        for summary, trace in sorted(self._list(filter.trace_id), key=_age, reverse=True):
+            if before and (first is None or _age((summary, trace)) >= first):
+                continue
+            if match_summary(summary, filter):
+                with self._lock:
+                    spans = list(trace.spans.values())
+                records = [encode_span(span) for span, _ in spans]
+                if match_text(records, filter.text):
+                    yield summary, records
+
+    def _list(self, trace_id: str = "") -> Sequence[tuple[TraceSummary, _Trace]]:
+        """Return all traces, or one, with what they are in short."""
+        with self._lock:
+            if trace_id:
+                items = [(one, self._traces[one]) for one in (trace_id,) if one in self._traces]
+            else:
+                items = list(self._traces.items())
+        return [(trace.summary or self._summarize(own_id, trace), trace) for own_id, trace in items]
+
+    def _summarize(self, trace_id: str, trace: _Trace) -> TraceSummary:
+        with self._lock:
+            spans, changes = list(trace.spans.values()), trace.changes
+        summary = count_spans(trace_id, (encode_span(span) for span, _ in spans))
+        with self._lock:
+            if trace.changes == changes:
+                trace.summary = summary
+        return summary
+
+    def _is_full(self) -> bool:
+        return (
+            len(self._traces) > self.max_traces
+            or self._count > self.max_spans
+            or self._size > self.max_size
+        )
+
+    def _forget(self, trace_id: str) -> None:
+        trace = self._traces.pop(trace_id)
+        self._count -= len(trace.spans)
+        self._size -= trace.weight
+
+
+def _age(trace: tuple[TraceSummary, _Trace]) -> tuple[int, str]:
+    return trace[0].start, trace[0].trace_id

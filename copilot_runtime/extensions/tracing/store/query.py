@@ -1,0 +1,199 @@
+"""JMESPath over the spans of one trace at a time, as Copilot-LD has it, within limits."""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from time import monotonic
+from typing import Any, TypeVar
+
+from copilot_runtime.base.concurrency import ThreadPool
+from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.extensions.tracing.store.predicate import (
+    Predicate,
+    compile_filter,
+    read_comparison,
+)
+from copilot_runtime.extensions.tracing.store.records import Record
+from copilot_runtime.extensions.tracing.store.traces import TraceFilter, sort_spans
+from copilot_runtime.telemetry import semconv
+
+T = TypeVar("T")
+
+MAX_SPANS = 100_000
+"""Most spans that a query returns."""
+MAX_SECONDS = 10.0
+"""Longest time that a query may take."""
+_LONGEST = 4_000
+_DEEPEST = 50
+_OPENING = re.compile(r"[\[({&!]")
+_CHECK_EVERY = 256
+_pool = ThreadPool(2, "trace-query")
+
+
+class TraceQuery:
+    """A JMESPath for whole traces.
+
+    It is evaluated on the list of the spans of each trace, by their start. The trace matches unless
+    the result is null, false, 0, an empty text or an empty list. Raises `Misuse` for a wrong
+    expression, `LimitExceeded` for one that is too long.
+
+    It runs in a thread, and ends `seconds` after its first step, or when nobody awaits it any more.
+    """
+
+    def __init__(
+        self,
+        expression: str,
+        *,
+        seconds: float | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.expression = expression
+        self.seconds = MAX_SECONDS if seconds is None else seconds
+        self._clock = clock
+        self._deadline = 0.0
+        self._steps = 0
+        self._tree: dict[str, Any] | None = None
+        self._keeps: Predicate | None = None
+        if not expression:
+            return
+        if len(expression) > _LONGEST or len(_OPENING.findall(expression)) > _DEEPEST:
+            raise LimitExceeded(
+                "The query is too long.",
+                hint=f"At most {_LONGEST} characters and {_DEEPEST} brackets are read.",
+                status_code=400,
+            )
+        # only who queries needs the package
+        from copilot_runtime.extensions.tracing.store.interpreter import Interpreter, parse
+
+        tree = self._tree = parse(expression)
+        self._keeps = compile_filter(tree)
+        self._interpreter = Interpreter(self._check)
+
+    def narrow(self, filter: TraceFilter) -> TraceFilter | None:
+        """Return a filter that rules out what cannot match, by what indexes know.
+
+        None if nothing can match: the query and the filter ask for two different things.
+        """
+        for name, value in _find_conditions(self._tree):
+            if name == "has_error":
+                if filter.has_error is False:
+                    return None
+                filter = replace(filter, has_error=True)
+            elif getattr(filter, name) in ("", value):
+                filter = replace(filter, **{name: value})
+            elif name == "trace_id":
+                return None
+        return filter
+
+    def matches(self, spans: Sequence[Record]) -> bool:
+        """Return whether a trace matches. Raises `Misuse` where a function gets a wrong type."""
+        if self._tree is None:
+            return True
+        if self._keeps is not None:
+            return any(map(self._keeps, spans))
+        found = self._interpreter.evaluate(self._tree, spans)
+        return found not in _NOTHING
+
+    def select(self, traces: Iterable[Sequence[Record]], limit: int = 0) -> Iterator[list[Record]]:
+        """Yield the traces that match, each by the start of its spans; at most `limit`, if not 0.
+
+        Raises `LimitExceeded` after `seconds`.
+        """
+        count = 0
+        for spans in self.limit_time(traces):
+            ordered = sort_spans(spans)
+            if self.matches(ordered):
+                yield ordered
+                count += 1
+                if limit and count >= limit:
+                    return
+
+    def limit_time(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield items. Raises `LimitExceeded` when the last one came after `seconds`."""
+        self._deadline = self._clock() + self.seconds
+        for item in items:
+            self.check_time()
+            yield item
+
+    def is_late(self) -> bool:
+        """Return whether the time of a query is over."""
+        return bool(self._deadline) and self._clock() > self._deadline
+
+    def check_time(self) -> None:
+        """Raise `LimitExceeded` if the time of a query is over."""
+        if self.is_late():
+            raise LimitExceeded(
+                f"The query took longer than {max(self.seconds, 0):g} seconds.",
+                hint="Name a thread, an agent or a time, or a limit.",
+                status_code=400,
+            )
+
+    def collect(self, traces: Iterable[Sequence[Record]], limit: int = 0) -> list[Record]:
+        """Return the spans of all traces that match, by their start.
+
+        Raises `LimitExceeded` after `seconds`, or for more than `MAX_SPANS`.
+        """
+        found: list[Record] = []
+        for spans in self.select(traces, limit):
+            found += spans
+            if len(found) > MAX_SPANS:
+                raise LimitExceeded(
+                    f"The query finds more than {MAX_SPANS:,} spans.",
+                    hint="Name a limit, a thread, an agent or a time.",
+                    status_code=400,
+                )
+        return sort_spans(found)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, which calls `collect` or `select`, in a thread.
+
+        Two queries run at a time, others wait for their turn.
+        """
+        try:
+            return await _pool.run(work)
+        except asyncio.CancelledError:
+            self.seconds = self._deadline = -1.0
+            raise
+
+    def _check(self) -> None:
+        self._steps += 1
+        if not self._steps % _CHECK_EVERY:
+            self.check_time()
+
+
+_NOTHING: Sequence[Any] = (None, False, 0, "", [])
+_INDEXES: Mapping[tuple[str, ...], str] = {
+    ("trace_id",): "trace_id",
+    ("attributes", semconv.CONVERSATION_ID): "thread_id",
+    ("attributes", semconv.RUN_ID): "run_id",
+    ("attributes", semconv.AGENT_NAME): "agent",
+    ("resource", "attributes", "id"): "resource_id",
+}
+_STATUS = ("status", "code")
+
+
+def _find_conditions(tree: Mapping[str, Any] | None) -> Iterator[tuple[str, Any]]:
+    """Yield fields of a filter with the values that a trace must have for a match.
+
+    It can be told of `[?condition]`, which finds nothing where no span meets the condition, and
+    of its parts that are joined by `&&`.
+    """
+    if tree is None or tree["type"] != "filter_projection":
+        return
+    base, _, condition = tree["children"]
+    if base["type"] != "identity":
+        return
+    waiting = [condition]
+    while waiting:
+        node = waiting.pop()
+        if node["type"] == "and_expression":
+            waiting += node["children"]
+            continue
+        path, value = read_comparison(node)
+        if not path or node["value"] != "eq":
+            continue
+        if path == _STATUS and value == 2:
+            yield "has_error", True
+        elif isinstance(value, str) and value and (name := _INDEXES.get(path)):
+            yield name, value

@@ -1,0 +1,177 @@
+"""A span as JSON: what stores keep, what JMESPath queries see, what files and clients get.
+
+    {"trace_id", "span_id", "parent_span_id", "name", "kind", "start_time_unix_nano",
+     "end_time_unix_nano", "attributes": {}, "content": {}, "events": [{"name", "time_unix_nano",
+     "attributes"}], "links": [{"trace_id", "span_id", "attributes"}], "status": {"code",
+     "message"}, "scope": {"name"}, "resource": {"attributes": {}}}
+
+It is the form of Copilot-LD: `kind` and `status.code` are the numbers of OTLP, times are
+nanoseconds since 1970. `content`, `links`, `scope` and `trace_state` (a text, as in W3C Trace
+Context) are ours, and left out where they are empty.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeGuard, cast
+
+from copilot_runtime.base.errors import Misuse
+from copilot_runtime.extensions.tracing.dialects import translate_attributes
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.context import SpanContext
+from copilot_runtime.telemetry.span import Kind, Span, SpanEvent, SpanLink, Status
+
+Record = dict[str, Any]
+
+KINDS: Mapping[str, int] = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
+_KIND_NAMES: dict[int, Kind] = {
+    1: "internal",
+    2: "server",
+    3: "client",
+    4: "producer",
+    5: "consumer",
+}
+STATUSES: Mapping[str, int] = {"unset": 0, "ok": 1, "error": 2}
+_FIELDS = (
+    *("trace_id", "span_id", "parent_span_id", "name", "kind", "start_time_unix_nano"),
+    *("end_time_unix_nano", "attributes", "events", "status", "resource"),
+)
+_TYPES = (str, str, str, str, int, int, int, dict, list, dict, dict)
+_LAST_TIME = 2**63 - 1
+_STATUS_NAMES: Mapping[int, Status] = {0: "unset", 1: "ok", 2: "error"}
+
+
+def encode_span(span: Span) -> Record:
+    """Return the record of a span."""
+    record: Record = {
+        "trace_id": span.trace_id,
+        "span_id": span.span_id,
+        "parent_span_id": span.parent_id,
+        "name": span.name,
+        "kind": KINDS[span.kind],
+        "start_time_unix_nano": span.start_time,
+        "end_time_unix_nano": span.end_time,
+        "attributes": span.attributes,
+        "events": [],
+        "status": {"code": STATUSES[span.status], "message": span.message},
+        "resource": {"attributes": dict(span.resource) if span.resource else {}},
+    }
+    if span.events:
+        record["events"] = [
+            {"name": event.name, "time_unix_nano": event.time, "attributes": event.attributes}
+            for event in span.events
+        ]
+    if span.content:
+        record["content"] = span.content
+    if span.state:
+        record["trace_state"] = span.state
+    if span.links:
+        record["links"] = [
+            {
+                "trace_id": link.context.trace_id,
+                "span_id": link.context.span_id,
+                "attributes": link.attributes,
+            }
+            for link in span.links
+        ]
+    if span.scope != semconv.SCOPE:
+        record["scope"] = {"name": span.scope}
+        record["attributes"] = translate_attributes(span.attributes)
+    return record
+
+
+def is_record(value: Any) -> TypeGuard[Record]:
+    """Return whether a value is what `encode_span` makes of a span without events or links.
+
+    No for one that only means the same, with its fields in another order for example.
+    """
+    if not isinstance(value, dict):
+        return False
+    fields = cast("Record", value)
+    if tuple(fields) != _FIELDS or tuple(map(type, fields.values())) != _TYPES:
+        return False
+    status, resource = fields["status"], fields["resource"]
+    return (
+        fields["kind"] in _KIND_NAMES
+        and 0 < fields["start_time_unix_nano"] <= fields["end_time_unix_nano"] <= _LAST_TIME
+        and bool(fields["trace_id"] and fields["span_id"])
+        and not fields["events"]
+        and tuple(map(type, status.values())) == (int, str)
+        and tuple(status) == ("code", "message")
+        and status["code"] in _STATUS_NAMES
+        and tuple(resource) == ("attributes",)
+        and isinstance(resource["attributes"], dict)
+    )
+
+
+def decode_span(record: Mapping[str, Any]) -> Span:
+    """Return the span of a record. Raises `Misuse` for one without ids."""
+    trace_id, span_id = record.get("trace_id"), record.get("span_id")
+    for name, value in (("trace_id", trace_id), ("span_id", span_id)):
+        if not isinstance(value, str) or not value:
+            raise Misuse(f"{name} is required")
+    span = Span(
+        _text(record.get("name")),
+        trace_id=str(trace_id),
+        span_id=str(span_id),
+    )
+    span.start_time = _nanoseconds(record.get("start_time_unix_nano"))
+    span.parent_id = _text(record.get("parent_span_id"))
+    span.state = _text(record.get("trace_state"))
+    span.kind = read_kind(record.get("kind"))
+    span.attributes = _object(record.get("attributes"))
+    span.content = _object(record.get("content"))
+    status = _object(record.get("status"))
+    span.status = read_status(status.get("code"))
+    span.message = _text(status.get("message"))
+    span.scope = _text(_object(record.get("scope")).get("name")) or semconv.SCOPE
+    resource = _object(_object(record.get("resource")).get("attributes"))
+    span.resource = resource or None
+    for event in _objects(record.get("events")):
+        time = _nanoseconds(event.get("time_unix_nano"))
+        name = _text(event.get("name"))
+        span.events.append(SpanEvent(name, time, _object(event.get("attributes"))))
+    for link in _objects(record.get("links")):
+        context = SpanContext(_text(link.get("trace_id")), _text(link.get("span_id")))
+        span.links.append(SpanLink(context, _object(link.get("attributes"))))
+    span.end_time = max(_nanoseconds(record.get("end_time_unix_nano")), span.start_time)
+    return span
+
+
+def read_kind(value: Any) -> Kind:
+    """Return the kind that a number or a name of OTLP means; `internal` for anything else."""
+    if isinstance(value, str):
+        name = value.removeprefix("SPAN_KIND_").lower()
+        return _KIND_NAMES.get(KINDS.get(name, 1), "internal")
+    return _KIND_NAMES.get(value, "internal") if isinstance(value, int) else "internal"
+
+
+def read_status(value: Any) -> Status:
+    """Return the status that a number or a name of OTLP means; `unset` for anything else."""
+    if isinstance(value, str):
+        name = value.removeprefix("STATUS_CODE_").lower()
+        return _STATUS_NAMES.get(STATUSES.get(name, 0), "unset")
+    return _STATUS_NAMES.get(value, "unset") if isinstance(value, int) else "unset"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def _nanoseconds(value: Any) -> int:
+    """Return a time, which old files and OTLP's JSON write as text, and very old ones in halves."""
+    if isinstance(value, Mapping):  # a 64-bit number of JavaScript: {"low", "high", "unsigned"}
+        low, high = value.get("low"), value.get("high")
+        if isinstance(low, int) and isinstance(high, int):
+            return min(((high & 0xFFFFFFFF) << 32) + (low & 0xFFFFFFFF), _LAST_TIME)
+        return 0
+    try:
+        return min(max(0, int(value or 0)), _LAST_TIME)
+    except (TypeError, ValueError, OverflowError):
+        return 0

@@ -1,0 +1,249 @@
+"""Keep spans: the interface of a store, and what writes in a thread of its own."""
+
+import asyncio
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
+from time import time_ns
+from typing import Any, cast
+
+import orjson
+
+from copilot_runtime.base.concurrency import call
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.extensions.tracing.store.records import Record
+from copilot_runtime.extensions.tracing.store.traces import TraceFilter, TraceSummary
+from copilot_runtime.extensions.tracing.store.weight import weigh_span
+from copilot_runtime.telemetry.span import Span
+
+logger = logging.getLogger(__name__)
+
+EVERYTHING = TraceFilter()
+MAX_PENDING = 100_000
+"""Most spans that wait to be written. More are left out, and counted."""
+MAX_PENDING_SIZE = 256_000_000
+"""Most bytes, about, that the values of these spans take."""
+_GATHER_SECONDS = 0.25
+_RETRY_SECONDS = 5.0
+_CLEAN_SECONDS = 60.0
+_BATCH = 5_000
+_DEEPEST = 50
+
+
+class TraceStore(ABC):
+    """Keeps spans, and finds whole traces.
+
+    `add` may be called from any thread, never waits and never raises. The other methods see all
+    that was added before them, and raise `CopilotError` where a store cannot be read.
+    """
+
+    dropped = 0
+    """How many spans were left out, because they came faster than they could be written."""
+
+    is_failing = False
+    """Whether spans cannot be written at the moment."""
+
+    @cached_property
+    def edits(self) -> asyncio.Lock:
+        """Held by who reads a span and adds it again with something more, so that none is lost."""
+        return asyncio.Lock()
+
+    @abstractmethod
+    def add(self, span: Span) -> None:
+        """Keep a span that has ended. One with the same ids takes its place."""
+
+    @abstractmethod
+    async def flush(self) -> None:
+        """Write what waits."""
+
+    @abstractmethod
+    async def get_trace(self, trace_id: str) -> list[Record]:
+        """Return the spans of a trace by their start; an empty list if it is not known."""
+
+    @abstractmethod
+    async def list_traces(
+        self, filter: TraceFilter = EVERYTHING, *, limit: int = 100, before: str = ""
+    ) -> Sequence[TraceSummary]:
+        """Return traces in short, the newest first; those that began before the one named."""
+
+    @abstractmethod
+    async def query_spans(
+        self, query: str = "", filter: TraceFilter = EVERYTHING, *, limit: int = 0
+    ) -> list[Record]:
+        """Return the spans of all traces that a JMESPath matches, by their start.
+
+        `query` is evaluated for each trace, on the list of its spans: see `query.TraceQuery`.
+        With a `limit`, at most so many traces, the newest. Raises `Misuse` for a wrong query and
+        `LimitExceeded` for one that takes too long.
+        """
+
+    @abstractmethod
+    async def delete_traces(self, before: int) -> int:
+        """Delete traces that ended before a time, in nanoseconds; return how many."""
+
+    @abstractmethod
+    async def delete_trace(self, trace_id: str) -> bool:
+        """Delete a trace; return whether there was one."""
+
+    async def aclose(self) -> None:
+        """Write what waits, and end."""
+        await self.flush()
+
+
+class ThreadedTraceStore(TraceStore):
+    """Writes in a thread of its own, in batches: a subclass says how.
+
+    What cannot be written now, because the disk is full or another process holds the file, is tried
+    again, and waits so long with all that comes. `clock` returns nanoseconds since 1970.
+    """
+
+    _passing_errors: tuple[type[Exception], ...] = (OSError, CopilotError)
+    """Errors after which the same spans are written once more."""
+
+    def __init__(self, *, clock: Callable[[], int] = time_ns) -> None:
+        self._clock = clock
+        self._pending: deque[tuple[Span, int]] = deque()
+        self._size = 0
+        self._counting = threading.Lock()
+        self._unwritten: Sequence[Span] = ()
+        self._is_careful = False
+        self._wake = threading.Event()
+        self._is_urgent = threading.Event()
+        self._writing = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+        self._next_clean = 0
+
+    def add(self, span: Span) -> None:
+        """Keep a span that has ended."""
+        weight = weigh_span(span)
+        with self._counting:
+            if len(self._pending) >= MAX_PENDING or self._size + weight > MAX_PENDING_SIZE:
+                self.dropped += 1
+                return
+            self._pending.append((span, weight))
+            self._size += weight
+        if not self._wake.is_set():
+            self._wake.set()
+        if self._thread is None:
+            self._start_thread()
+
+    async def flush(self) -> None:
+        """Write what waits. What cannot be written now waits on, and the log says why."""
+        if self._pending or self._unwritten:
+            await call(self._write_pending)
+
+    async def aclose(self) -> None:
+        """Write what waits, and end the thread. What cannot be written is lost, and counted."""
+        await self.flush()
+        self._is_closed = True
+        self._is_urgent.set()
+        self._wake.set()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            await call(thread.join, 5.0)
+        self.dropped += len(self._pending) + len(self._unwritten)
+        self._pending.clear()
+        self._size = 0
+        self._unwritten = ()
+
+    @abstractmethod
+    def _write(self, spans: Sequence[Span]) -> None:
+        """Write spans, all or none. Runs in a thread, one call at a time."""
+
+    @abstractmethod
+    def _clean(self, now: int) -> None:
+        """Delete what is too old or too much. Runs in a thread, once a minute."""
+
+    def _start_thread(self) -> None:
+        self._is_closed = False
+        self._is_urgent.clear()
+        thread = threading.Thread(target=self._write_forever, name="traces", daemon=True)
+        self._thread = thread
+        thread.start()
+
+    def _write_forever(self) -> None:
+        while not self._is_closed:
+            self._wake.wait(_CLEAN_SECONDS)
+            self._is_urgent.wait(_RETRY_SECONDS if self.is_failing else _GATHER_SECONDS)
+            self._wake.clear()
+            self._write_pending()
+
+    def _write_pending(self) -> None:
+        with self._writing:
+            while batch := self._unwritten or self._take_batch():
+                self._unwritten = batch
+                part = batch[:1] if self._is_careful else batch
+                error = self._attempt(partial(self._write, part))
+                if isinstance(error, self._passing_errors):
+                    return
+                if error is not None and len(part) > 1:
+                    self._is_careful = True  # one of them can never be written
+                    continue
+                self.dropped += error is not None
+                self._unwritten = batch[len(part) :]
+                self._is_careful = self._is_careful and bool(self._unwritten)
+            now = self._clock()
+            if now >= self._next_clean:
+                self._next_clean = now + int(_CLEAN_SECONDS * 1e9)
+                self._attempt(lambda: self._clean(now))
+
+    def _attempt(self, work: Callable[[], None]) -> Exception | None:
+        """Do what writes; return what it raised."""
+        try:
+            work()
+        except Exception as error:  # telemetry must not end anything else
+            if not self.is_failing:
+                logger.warning("Traces cannot be kept: %s", error)
+            self.is_failing = True
+            return error
+        if self.is_failing:
+            logger.warning("Traces are kept again.")
+        self.is_failing = False
+        return None
+
+    def _take_batch(self) -> list[Span]:
+        pending = self._pending
+        with self._counting:
+            batch = [pending.popleft() for _ in range(min(len(pending), _BATCH))]
+            self._size -= sum(weight for _, weight in batch)
+        return [span for span, _ in batch]
+
+
+def encode_json(record: Record) -> tuple[Record, bytes]:
+    """Return a record and its JSON. What JSON cannot hold becomes text, in both of them."""
+    try:
+        return record, orjson.dumps(record)
+    except (TypeError, ValueError):  # an object, half a character, a number that is too large
+        text = orjson.dumps(_plain(record))
+        return orjson.loads(text), text
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Return a value that JSON can hold: what it cannot becomes a text."""
+    if depth > _DEEPEST:
+        return "…"
+    match value:
+        case dict():
+            entries = cast("dict[Any, Any]", value)
+            return {clean_text(key): _plain(item, depth + 1) for key, item in entries.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_plain(item, depth + 1) for item in cast("Iterable[Any]", value)]
+        case bool() | None | float():
+            return value
+        case int():
+            return int(value) if -(2**63) <= value < 2**63 else clean_text(value)
+        case _:
+            return clean_text(value)
+
+
+def clean_text(value: Any) -> str:
+    """Return a value as text of whole characters."""
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except Exception:  # somebody else's object
+        text = type(value).__name__
+    return text.encode(errors="replace").decode()

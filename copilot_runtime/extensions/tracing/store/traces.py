@@ -1,0 +1,293 @@
+"""A trace in short, and what may be asked of traces."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast
+
+import orjson
+
+from copilot_runtime.extensions.tracing.store.records import KINDS, Record
+from copilot_runtime.telemetry import semconv
+
+LabelKind = Literal["agent", "thread", "run", "resource", "user"]
+RATINGS = ("up", "down")
+
+_SERVER = KINDS["server"]
+"""The kind of a request of an MCP client, which has the call of the tool below it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFilter:
+    """Which traces are meant; what is not set does not matter. Times are nanoseconds since 1970."""
+
+    trace_id: str = ""
+    resource_id: str = ""
+    """Traces with a span of this resource: `resource.attributes.id`, or the id of the thread."""
+    thread_id: str = ""
+    run_id: str = ""
+    agent: str = ""
+    user: str = ""
+    """Traces of runs that this person asked for."""
+    since: int = 0
+    until: int = 0
+    has_error: bool | None = None
+    min_duration: float = 0.0
+    """Seconds."""
+    rating: str = ""
+    """`up` or `down`: traces that somebody has rated so."""
+    text: str = ""
+    """A part of the name of a span, of a model, an error, a thread or an answer, in any case; or
+    the beginning of the id of a trace."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TraceSummary:
+    """A trace in a line. Tokens and dollars are those of requests to models alone."""
+
+    trace_id: str
+    name: str = ""
+    start: int = 0
+    end: int = 0
+    thread_id: str = ""
+    run_id: str = ""
+    agent: str = ""
+    spans: int = 0
+    errors: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    dollars: float = 0.0
+    unpriced: int = 0
+    """How many requests to models have no known price."""
+    models: list[str] = field(default_factory=list)
+    error_type: str = ""
+    outcome: str = ""
+    rating: str = ""
+    """`up` or `down`, if somebody has rated it; one thumb down among several is what counts."""
+    has_root: bool = False
+    labels: set[tuple[LabelKind, str]] = field(
+        default_factory=set[tuple[LabelKind, str]], repr=False, compare=False
+    )
+    """Agents, threads, runs, resources and users of spans, besides those above: for filters."""
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the first start to the last end."""
+        return max(0, self.end - self.start) / 1e9
+
+    def add(self, record: Record) -> None:
+        """Count one more span."""
+        of: dict[str, Any] = record["attributes"]
+        start, end = record["start_time_unix_nano"], record["end_time_unix_nano"]
+        if not self.spans or start < self.start:
+            self.start = start
+        if end > self.end:
+            self.end = end
+        self.spans += 1
+        if record["status"]["code"] == 2:
+            self.errors += 1
+            self.error_type = self.error_type or str(of.get(semconv.ERROR_TYPE, ""))
+        operation = of.get(semconv.OPERATION_NAME)
+        if not isinstance(operation, str):  # another program may have written anything there
+            operation = ""
+        self._take_name(record, operation)
+        if thread := of.get(semconv.CONVERSATION_ID):
+            self.thread_id = self._label("thread", self.thread_id, thread)
+        if run := of.get(semconv.RUN_ID):
+            self.run_id = self._label("run", self.run_id, run)
+        if (rating := of.get(semconv.FEEDBACK_RATING)) in RATINGS and self.rating != "down":
+            self.rating = rating
+        if user := of.get(semconv.USER_NAME):
+            self.labels.add(("user", str(user)))
+        if resource := record["resource"]["attributes"].get("id"):
+            self.labels.add(("resource", str(resource)))
+        if operation == semconv.EXECUTE_TOOL and record["kind"] != _SERVER:
+            self.tool_calls += 1
+        elif operation in semconv.INFERENCES:
+            self._add_model_call(of)
+
+    def has_label(self, kind: LabelKind, value: str) -> bool:
+        """Return whether one of the spans is of an agent, a thread, a run or a resource."""
+        return (kind, value) in self.labels or {
+            "agent": self.agent,
+            "thread": self.thread_id,
+            "run": self.run_id,
+        }.get(kind) == value
+
+    def _take_name(self, record: Record, operation: Any) -> None:
+        """Take the name of the span that began the trace, as far as it is known."""
+        of = record["attributes"]
+        agent = of.get(semconv.AGENT_NAME)
+        # the request of a web server around a run says nothing of it
+        is_telling = bool(operation) or semconv.MCP_METHOD_NAME in of
+        is_root = not record["parent_span_id"] and (is_telling or not self.agent)
+        if is_root or (not self.has_root and (not self.name or operation == semconv.INVOKE_AGENT)):
+            self.name = record["name"]
+            self.outcome = str(of.get(semconv.RUN_OUTCOME) or self.outcome)
+            self.has_root = is_root and is_telling
+            if agent:
+                former, self.agent = self.agent, str(agent)
+                self._label("agent", self.agent, former or self.agent)
+        elif agent:
+            self._label("agent", self.agent, agent)
+
+    def _label(self, kind: LabelKind, first: str, value: Any) -> str:
+        """Return the first value there was; others become labels."""
+        if value == first:
+            return first
+        if not first and kind != "agent":
+            return str(value)
+        self.labels.add((kind, str(value)))
+        return first
+
+    def _add_model_call(self, of: dict[str, Any]) -> None:
+        self.model_calls += 1
+        self.input_tokens += read_count(of.get(semconv.USAGE_INPUT_TOKENS)) or 0
+        self.output_tokens += read_count(of.get(semconv.USAGE_OUTPUT_TOKENS)) or 0
+        dollars = read_dollars(of.get(semconv.COST_DOLLARS))
+        if dollars is None:
+            self.unpriced += 1
+        else:
+            self.dollars += dollars
+        model = of.get(semconv.RESPONSE_MODEL) or of.get(semconv.REQUEST_MODEL)
+        if model and str(model) not in self.models:
+            self.models.append(str(model))
+
+
+def count_spans(trace_id: str, records: Iterable[Record]) -> TraceSummary:
+    """Return a trace in short, from its spans in the order they came in."""
+    summary = TraceSummary(trace_id=trace_id)
+    for record in records:
+        summary.add(record)
+    return summary
+
+
+def copy_summary(summary: TraceSummary) -> TraceSummary:
+    """Return the same, which stays as it is while spans are added to the other one."""
+    return replace(summary, models=[*summary.models], labels={*summary.labels})
+
+
+def summarize_trace(records: Sequence[Record]) -> TraceSummary | None:
+    """Return a trace in short; None for no spans."""
+    return count_spans(records[0]["trace_id"], records) if records else None
+
+
+def sort_spans(records: Iterable[Record]) -> list[Record]:
+    """Return spans by their start; those that began at once in the order they came in."""
+    return sorted(records, key=lambda record: record["start_time_unix_nano"])
+
+
+def match_summary(summary: TraceSummary, filter: TraceFilter) -> bool:
+    """Return whether a trace is meant by a filter, as far as it does not ask for a text."""
+    if filter.trace_id and summary.trace_id != filter.trace_id:
+        return False
+    if filter.since and summary.end < filter.since:
+        return False
+    if filter.until and summary.start > filter.until:
+        return False
+    if filter.has_error is not None and (summary.errors > 0) is not filter.has_error:
+        return False
+    if filter.min_duration and summary.end - summary.start < int(filter.min_duration * 1e9):
+        return False
+    if filter.rating and summary.rating != filter.rating:
+        return False
+    return all(
+        any(summary.has_label(kind, value) for kind, value in options)
+        for options in list_labels(filter)
+    )
+
+
+def list_labels(filter: TraceFilter) -> Sequence[Sequence[tuple[LabelKind, str]]]:
+    """Return the labels that a filter wants a trace to have: one of each list."""
+    resource = filter.resource_id
+    thread = resource.removeprefix("common.Conversation.")
+    labels: Sequence[Sequence[tuple[LabelKind, str]]] = (
+        (("thread", filter.thread_id),),
+        (("run", filter.run_id),),
+        (("agent", filter.agent),),
+        (("user", filter.user),),
+        (("resource", resource), ("thread", resource), ("thread", thread)),
+    )
+    return [options for options in labels if options[0][1]]
+
+
+def match_text(spans: Iterable[Record], text: str) -> bool:
+    """Return whether one of the spans has a text, in any case; each trace has no text at all."""
+    lower = text.lower()
+    return not lower or any(has_text(span, lower) for span in spans)
+
+
+def has_text(span: Record, text: str) -> bool:
+    """Return whether a span has a text, in lower case, in its name, in what it is about or in an
+    answer that is kept; or whether the id of its trace begins with it.
+    """
+    of, content = span["attributes"], span.get("content", {})
+    values = [span["name"], *(of.get(name, "") for name in _SEARCHED)]
+    if any(text in str(value).lower() for value in values):
+        return True
+    if len(text) >= _SHORTEST_ID and span["trace_id"].startswith(text):
+        return True
+    texts = [content[name] for name in _SEARCHED_CONTENT if name in content]
+    return any(text in value.lower() for value in _list_strings(texts))
+
+
+def _list_strings(values: list[Any]) -> Iterator[str]:
+    """Yield what people read in messages, which may be JSON: not the names of their fields."""
+    while values:
+        match values.pop():
+            case str() as value:
+                try:
+                    found = orjson.loads(value) if value[:1] in "[{" else None
+                except ValueError:
+                    found = None
+                if isinstance(found, list | dict):
+                    values.append(found)
+                else:
+                    yield value
+            case dict() as value:
+                fields = cast("dict[str, Any]", value).items()
+                values += [it for name, it in fields if name not in _MARKUP]
+            case list() as value:
+                values += cast("list[Any]", value)
+            case _:
+                pass
+
+
+_SEARCHED = (
+    semconv.RESPONSE_MODEL,
+    semconv.REQUEST_MODEL,
+    semconv.ERROR_TYPE,
+    semconv.CONVERSATION_ID,
+    semconv.RUN_ID,
+    semconv.TOOL_NAME,
+)
+_SEARCHED_CONTENT = (semconv.OUTPUT_MESSAGES, semconv.FEEDBACK_COMMENT)
+"""What people remember of a chat when they complain; prompts would find nearly every trace."""
+_MARKUP = {"id", "role", "type", "finish_reason"}
+"""Fields of messages that nobody reads."""
+_SHORTEST_ID = 4
+"""Characters that begin an id: fewer are in nearly every one."""
+
+
+def read_count(value: Any) -> int | None:
+    """Return a number of tokens, which some programs write as text; None for what is none."""
+    match value:
+        case str() if value.isdecimal() and len(value) < _LONGEST_NUMBER:
+            value = int(value)
+        case float() if value.is_integer():
+            value = int(value)
+        case _:
+            pass
+    return value if type(value) is int and 0 <= value < _MOST_TOKENS else None
+
+
+def read_dollars(value: Any) -> float | None:
+    """Return a cost; None for what is none."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and 0 <= value < _MOST_DOLLARS else None
+
+
+_LONGEST_NUMBER = 16
+_MOST_TOKENS = 2**40
+_MOST_DOLLARS = 1e9

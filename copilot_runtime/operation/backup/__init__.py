@@ -1,6 +1,0 @@
-"""All that a server keeps in one file: written while it runs, and put back as a whole."""
-
-from copilot_runtime.operation.backup.archive import BackupRefused
-from copilot_runtime.operation.backup.backup import Progress, restore_backup, write_backup
-
-__all__ = ["BackupRefused", "Progress", "restore_backup", "write_backup"]

@@ -1,6 +1,0 @@
-"""Looks for what is wrong with a server, before people do, and says how to mend it."""
-
-from copilot_runtime.operation.doctor.doctor import examine
-from copilot_runtime.operation.doctor.finding import Finding
-
-__all__ = ["Finding", "examine"]

@@ -1,0 +1,353 @@
+"""How lines of the log look: with time, level, logger and run, as text or as JSON, on any server.
+
+Which lines there are is said by a level and by namespaces, as the variable `DEBUG` of many programs
+has them: `threads:*` are the lines of level debug of `copilot_runtime.threads` and all below it.
+"""
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar, Token
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import orjson
+
+from copilot_runtime.base.jsontext import escape_json_controls
+from copilot_runtime.telemetry.span import Span, find_current_span
+
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+RUN_FIELDS = ("trace_id", "span_id", "thread_id", "run_id")
+"""What is on every line that is written under a run. Ids only: who asks is not among them."""
+
+_ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_TERMINAL_FIELDS = frozenset({"color_message"})
+"""What uvicorn adds to its records for terminals."""
+_OURS = "copilot-runtime"
+_FALLBACK = "copilot-runtime fallback"
+_PACKAGE = __name__.partition(".")[0]
+_LONGEST_ID = 200
+
+_fields: ContextVar[Mapping[str, str]] = ContextVar("copilot_runtime.log_fields")
+
+
+def set_log_fields(fields: Mapping[str, str]) -> None:
+    """Let all lines of the current task from now on have these of `RUN_FIELDS`.
+
+    For a task or a context of its own. Elsewhere, `swap_log_fields` can be taken back.
+    """
+    _fields.set(fields)
+
+
+def swap_log_fields(fields: Mapping[str, str]) -> Token[Mapping[str, str]]:
+    """Let all lines of the current task have these of `RUN_FIELDS`, until they are reset."""
+    return _fields.set(fields)
+
+
+def reset_log_fields(token: Token[Mapping[str, str]]) -> None:
+    """Let the lines of the current task have what they had before."""
+    _fields.reset(token)
+
+
+def build_run_fields(thread_id: str, run_id: str, span: Span) -> dict[str, str]:
+    """Return all of `RUN_FIELDS` for a run and its span, empty where there is none.
+
+    As the `extra` of a line, they are in place of what the current task has.
+    """
+    ids = (span.trace_id, span.span_id) if span.is_recording else ("", "")
+    values = (*ids, thread_id[:_LONGEST_ID], run_id[:_LONGEST_ID])
+    return dict(zip(RUN_FIELDS, values, strict=True))
+
+
+def find_run_fields() -> dict[str, str]:
+    """Return the ids of the run, and of the span, under which the code works; else nothing."""
+    found = dict(_fields.get({}))
+    span = find_current_span()
+    if span.is_recording:
+        found |= {"trace_id": span.trace_id, "span_id": span.span_id}
+    return found
+
+
+class RunFilter(logging.Filter):
+    """Gives records the attributes of `RUN_FIELDS`, for handlers and formats of your own.
+
+    They are empty outside of a run, so that a format such as `%(run_id)s` always works.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let the record pass."""
+        found = find_run_fields()
+        for name in RUN_FIELDS:
+            if not hasattr(record, name):
+                setattr(record, name, found.get(name, "")[:_LONGEST_ID])
+        return True
+
+
+class TextFormatter(logging.Formatter):
+    """Writes a record as one line, with its fields behind the message: `[run_id="r1"]`.
+
+    What is in the message or in a value can neither end the line nor look like another field. The
+    traceback of an exception is on lines of its own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_TEXT)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name
+        """Return the line."""
+        record.message = escape_controls(record.message)
+        fields = format_fields(_fields_of(record))
+        return (
+            f"{super().formatMessage(record)} {fields}" if fields else super().formatMessage(record)
+        )
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes a record as one line of JSON, with what `extra` added to it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        extra = _fields_of(record)
+        fields: dict[str, Any] = {
+            **extra,
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _replace_halves(record.getMessage()),
+        }
+        if record.exc_info:
+            fields["exception"] = _replace_halves(self.formatException(record.exc_info))
+        try:
+            return _dump(fields)
+        except TypeError:  # half a character, a very large number, a tuple as a key
+            return _dump({**fields, **{name: repr(value) for name, value in extra.items()}})
+
+
+def build_formatter(log_format: str) -> logging.Formatter:
+    """Return what writes lines in the format of the setting `log_format`."""
+    return JsonFormatter() if log_format == "json" else TextFormatter()
+
+
+def configure_logs(level: str, log_format: str, namespaces: Iterable[str] = ()) -> None:
+    """Log all that this process says to stderr, from a level on, and of packages less.
+
+    Of the packages below, only warnings are logged, unless the level is `debug`. Lines of level
+    debug of the `namespaces` are logged in any case. A second call changes what the first one has
+    set.
+    """
+    handlers = [one for one in logging.root.handlers if one.name == _OURS]
+    handler = handlers[0] if handlers else logging.StreamHandler()
+    handler.name = _OURS
+    handler.setFormatter(build_formatter(log_format))
+    if handlers:
+        logging.root.setLevel(level.upper())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+    if level != "debug":
+        for name in ("uvicorn", "mcp"):
+            logging.getLogger(name).setLevel(max(logging.WARNING, logging.root.level))
+    _open_namespaces(handler, logging.root.level, namespaces, is_own_process=True)
+
+
+def is_json_log() -> bool:
+    """Return whether `configure_logs` has chosen lines of JSON: then nothing else is printed."""
+    ours = [one for one in logging.root.handlers if one.name == _OURS]
+    return any(isinstance(handler.formatter, JsonFormatter) for handler in ours)
+
+
+def add_fallback_handler(level: str, log_format: str, namespaces: Iterable[str] = ()) -> None:
+    """Let our own lines be written as set, where the server has configured no log for them.
+
+    Python writes warnings without time and level there, and nothing else. As soon as the
+    application configures a log, only that one is used.
+    """
+    package = logging.getLogger(_PACKAGE)
+    for handler in package.handlers:
+        if handler.name == _FALLBACK:
+            _close_namespaces(handler)
+            package.removeHandler(handler)
+    if package.hasHandlers():
+        return
+    handler = logging.StreamHandler()
+    handler.name = _FALLBACK
+    handler.setFormatter(build_formatter(log_format))
+    handler.addFilter(lambda _: not logging.root.handlers)
+    package.addHandler(handler)
+    if package.level == logging.NOTSET:
+        package.setLevel(level.upper())
+    _open_namespaces(handler, logging.getLevelNamesMapping()[level.upper()], namespaces)
+
+
+def is_debug_enabled(domain: str, debug: str | Iterable[str]) -> bool:
+    """Return whether a list of namespaces has a domain: by its name, or by a prefix before `*`.
+
+    `agent` is not `agent:memory`, and `agent:*` is not `agent`.
+    """
+    patterns = debug.split(",") if isinstance(debug, str) else debug
+    return any(
+        domain.startswith(pattern[:-1]) if pattern.endswith("*") else domain == pattern
+        for pattern in map(str.strip, patterns)
+    )
+
+
+class _NamespaceFilter(logging.Filter):
+    """Lets records of a level pass, and those of any level of some namespaces."""
+
+    def __init__(self, level: int, namespaces: Iterable[str], loggers: Iterable[str]) -> None:
+        super().__init__()
+        self.level = level
+        self.loggers = [*loggers]
+        """Those that were set to the level debug for it; the empty name is the root's."""
+        self._namespaces = [*namespaces]
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= self.level:
+            return True
+        domain = record.name.removeprefix(f"{_PACKAGE}.").replace(".", ":")
+        return any(is_debug_enabled(name, self._namespaces) for name in (record.name, domain))
+
+
+def _open_namespaces(
+    handler: logging.Handler, level: int, namespaces: Iterable[str], *, is_own_process: bool = False
+) -> None:
+    """Let loggers of namespaces make records of level debug, and a handler write no others.
+
+    In a process of somebody else, only loggers of ours are changed.
+    """
+    _close_namespaces(handler)
+    namespaces = [*namespaces]
+    if not namespaces:
+        return
+    names = {name for pattern in namespaces for name in _list_loggers(pattern.strip())}
+    if not is_own_process:
+        names = {name for name in names if name.split(".")[0] == _PACKAGE}
+    for name in names:
+        logging.getLogger(name).setLevel(logging.DEBUG)
+    handler.addFilter(_NamespaceFilter(level, namespaces, names))
+
+
+def _close_namespaces(handler: logging.Handler) -> None:
+    for former in [one for one in handler.filters if isinstance(one, _NamespaceFilter)]:
+        handler.removeFilter(former)
+        for name in former.loggers:
+            logging.getLogger(name).setLevel(logging.NOTSET if name else former.level)
+
+
+def _list_loggers(pattern: str) -> Iterable[str]:
+    """Return the loggers below which are all that a pattern of namespaces may mean."""
+    stem = pattern.removesuffix("*").replace(":", ".")
+    if not pattern:
+        return ()
+    is_part_of_name = stem != pattern.replace(":", ".") and not stem.endswith(".")
+    name = stem.rpartition(".")[0] if is_part_of_name else stem.rstrip(".")
+    return (name, f"{_PACKAGE}.{name}".rstrip("."))
+
+
+class DomainLogger:
+    """Writes lines in the format of Copilot-LD, for those whose programs read that.
+
+    `LEVEL TIME DOMAIN APP PID MSG001 [key="value" …] message`, with `-` in place of no fields;
+    numbers count the lines of this logger. Lines of level debug are written if the namespaces of
+    `debug`, a value of the variable `DEBUG`, have the domain.
+    """
+
+    def __init__(
+        self,
+        domain: str,
+        *,
+        debug: str = "",
+        pid: int | None = None,
+        write: Callable[[str], Any] | None = None,
+    ) -> None:
+        self.domain = domain
+        self.is_enabled = is_debug_enabled(domain, debug)
+        self._pid = os.getpid() if pid is None else pid
+        self._write = write or _write_line
+        self._count = 0
+
+    def debug(self, app: str, message: str, fields: Mapping[str, Any] | None = None) -> None:
+        """Write a line of level debug, if that is enabled for the domain."""
+        if self.is_enabled:
+            self._log("DEBUG", app, message, fields)
+
+    def info(self, app: str, message: str, fields: Mapping[str, Any] | None = None) -> None:
+        """Write a line of level info."""
+        self._log("INFO", app, message, fields)
+
+    def error(
+        self, app: str, error: BaseException | str, fields: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write a line of level error; what an exception says of its trace is a field."""
+        names = ("trace_id", "span_id", "service_name")
+        trace = {name: value for name in names if (value := getattr(error, name, None))}
+        self._log("ERROR", app, str(error), {**trace, **(fields or {})})
+
+    def _log(
+        self,
+        level: Literal["DEBUG", "INFO", "ERROR"],
+        app: str,
+        message: str,
+        fields: Mapping[str, Any] | None,
+    ) -> None:
+        self._count += 1
+        time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        self._write(
+            f"{level} {time} {self.domain} {app or '-'} {self._pid or '-'} "
+            f"MSG{self._count:03} {format_fields(fields or {}) or '-'} "
+            f"{escape_controls(message) or '-'}"
+        )
+
+
+def _write_line(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+def format_fields(fields: Mapping[str, Any]) -> str:
+    """Return `[key="value" …]` as RFC 5424 writes it; nothing for no fields."""
+    pairs = [f'{_NO_KEY.sub("_", name)}="{_escape(str(value))}"' for name, value in fields.items()]
+    return f"[{' '.join(pairs)}]" if pairs else ""
+
+
+def escape_controls(text: str) -> str:
+    """Return a text on one line, and without what changes how a terminal shows it."""
+    text = text.encode(errors="backslashreplace").decode()  # half a character cannot be written
+    return _CONTROL.sub(_escape_control, text)
+
+
+_NO_KEY = re.compile(r"[^\w.@-]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+
+def _escape_control(match: re.Match[str]) -> str:
+    character = match[0]
+    return _SHORT.get(character) or f"\\u{ord(character):04x}"
+
+
+def _escape(value: str) -> str:
+    for special in ("\\", '"', "]"):
+        value = value.replace(special, f"\\{special}")
+    return escape_controls(value)
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    """Return the fields of a record: the run's, and what `extra` added."""
+    RunFilter().filter(record)
+    extra = {
+        name: value
+        for name, value in vars(record).items()
+        if name not in _ORDINARY and name not in RUN_FIELDS and name not in _TERMINAL_FIELDS
+    }
+    run = {name: value for name in RUN_FIELDS if (value := getattr(record, name))}
+    return {**run, **extra}
+
+
+def _dump(fields: Mapping[str, Any]) -> str:
+    data = orjson.dumps(fields, default=repr, option=orjson.OPT_NON_STR_KEYS)
+    return escape_json_controls(data).decode()
+
+
+def _replace_halves(text: str) -> str:
+    """Return a text that can be written: half a character becomes a question mark."""
+    return text.encode(errors="replace").decode()

@@ -1,0 +1,192 @@
+"""What is given to the constructor is checked there, and answered with what was meant."""
+
+import traceback
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from fastapi import FastAPI
+
+from copilot_runtime import (
+    Action,
+    CopilotRuntime,
+    DemoAdapter,
+    OpenAIAdapter,
+    Settings,
+    Stage,
+    action,
+)
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.testing import Client, ScriptedAdapter, say
+from copilot_runtime.threads.memory import MemoryThreads
+from copilot_runtime.threads.run_log import MemoryBus
+
+
+@action
+def get_weather(city: str) -> str:
+    """Look out of the window."""
+    return city
+
+
+class EventOrder(Stage):
+    """A stage of which somebody gives the class."""
+
+
+def take_run(run: object) -> None:
+    """Have one parameter, for what is called with two."""
+
+
+def take_two(a: object, b: object) -> None:
+    """Have two."""
+
+
+def take_nothing() -> Any:
+    return {}
+
+
+CASES: list[tuple[dict[str, Any], str, str]] = [
+    ({"adapter": DemoAdapter}, "The adapter is the class 'DemoAdapter'", "DemoAdapter(...)"),
+    ({"adapter": OpenAIAdapter}, "The adapter is the class 'OpenAIAdapter'", "OpenAIAdapter(...)"),
+    ({"adapter": "openai"}, "The adapter is of the type 'str'", "OpenAIAdapter('gpt-4o')"),
+    ({"adapter": {"actions": []}}, "The adapter is of the type 'dict'", "actions=[...]"),
+    ({"adapter": 5}, "has no method 'stream'", "or give an object of yours that has it"),
+    ({"agents": {"a": "https://a"}}, "The agent 'a' is a str", "Write AguiAgent("),
+    ({"agents": take_nothing}, "agents cannot be called with (caller)", "Write def agents(caller)"),
+    ({"agents": [DemoAdapter()]}, "The agents are a list", "agents={'weather': weather}"),
+    ({"agents": {"a": DemoAdapter}}, "The agent 'a' is the class 'DemoAdapter'", "can answer"),
+    ({"actions": get_weather}, "actions is one action, 'get_weather'", "actions=[get_weather]"),
+    ({"actions": {"a": get_weather}}, "actions is a dict", "actions=[get_weather]"),
+    ({"actions": "get_weather"}, "actions is a str", "actions=[get_weather]"),
+    ({"actions": ["get_weather"]}, "a str (builtins.str) is not", "the functions themselves"),
+    ({"actions": [5]}, "an int (builtins.int) is not", "the functions themselves"),
+    ({"threads": "/tmp/x.db"}, "does not begin with the name of a store", "sqlite:/tmp/x.db"),
+    ({"threads": Path("x.db")}, "threads is a path", "threads='sqlite:x.db'"),
+    ({"threads": MemoryThreads}, "The store of threads is the class 'MemoryThreads'", "(...)"),
+    ({"threads": 5}, "The store of threads is of the type 'int'", "'begin'"),
+    ({"bus": MemoryBus}, "The bus is the class 'MemoryBus'", "MemoryBus(...)"),
+    ({"bus": "memory"}, "The bus is of the type 'str'", "'append'"),
+    (
+        {"mcp_servers": ["http://a"]},
+        "mcp_servers has an item that is a str",
+        "McpServer('http://a')",
+    ),
+    ({"mcp_servers": "http://a"}, "mcp_servers is a str", "mcp_servers=["),
+    ({"remote_endpoints": "http://a"}, "remote_endpoints is a str", "remote_endpoints=["),
+    (
+        {"mcp_servers": [{"endpoint": "http://a"}]},
+        "mcp_servers has an item that is a dict",
+        "McpServer('http://a')",
+    ),
+    (
+        {"remote_endpoints": [{"url": "http://a"}]},
+        "remote_endpoints has an item that is a dict",
+        "remote_endpoints=[RemoteEndpoint('http://a')]",
+    ),
+    ({"stages": print}, "stages is a builtin_function_or_method", "stages=[stage]"),
+    (
+        {"stages": [take_run]},
+        "cannot be called with (events, run)",
+        "async def stage(",
+    ),
+    ({"stages": [EventOrder]}, "the class 'EventOrder'", "Write stages=[EventOrder(...)]"),
+    ({"guardrails": ["politics"]}, "an item that is a str", "Settings(guardrails={'deny': [...]})"),
+    ({"on_before_request": take_two}, "its parameters are (a, b)", "on_before_request(run)"),
+    ({"on_after_request": take_run}, "its parameters are (run)", "(run, messages)"),
+    ({"on_error": take_run}, "cannot be called with (error, context)", "def on_error("),
+    ({"authenticate": lambda: "ann"}, "its parameters are ()", "def authenticate(connection)"),
+    ({"actions": take_nothing}, "actions cannot be called with (run)", "Write def actions(run)"),
+    ({"actions": {print}}, "actions is a set, and not a list", "actions=[get_weather]"),
+    (
+        {"actions": [Action(name="a", run=cast("Any", take_run))]},
+        "The run of the action 'a' cannot be called with (arguments, context)",
+        "Write action(function)",
+    ),
+    ({"guardrails": print}, "guardrails is a builtin_function_or_method", "guardrails=["),
+    ({"transports": "agui"}, "transports is a str", "transports=['agui']"),
+    ({"properties": ["a"]}, "properties is a list", "properties={"),
+    ({"on_error": "log"}, "on_error is a str", "on_error=function"),
+    ({"authenticate": True}, "authenticate is a bool", "authenticate=function"),
+    ({"settings": {"port": 1}}, "settings is a dict", "settings=Settings(port=8080)"),
+    ({"settings": Settings}, "settings is the class 'Settings'", "settings=Settings(port=8080)"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "cause", "way_out"), CASES)
+def test_a_wrong_argument_is_answered_with_cause_and_way_out(
+    arguments: dict[str, Any], cause: str, way_out: str
+) -> None:
+    given: dict[str, Any] = {"settings": Settings(threads="memory"), **arguments}
+    with pytest.raises(ConfigurationFailed) as caught:
+        CopilotRuntime(**given)
+
+    said = "".join(traceback.format_exception(caught.value))  # all that a program shows
+    assert cause in said
+    assert way_out in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "way_out"),
+    [
+        ({"serviceAdapter": DemoAdapter()}, "Did you mean 'adapter'?"),
+        ({"remoteEndpoints": []}, "Did you mean 'remote_endpoints'?"),
+        ({"onBeforeRequest": print}, "Did you mean 'on_before_request'?"),
+        ({"mcpApps": {}}, "Did you mean 'mcp_apps'?"),
+        ({"openGenerativeUI": True}, "Did you mean 'open_generative_ui'?"),
+        ({"model": "gpt-4o"}, "Write adapter=OpenAIAdapter('gpt-4o')."),
+        ({"corsOrigins": "*"}, "Write settings=Settings(cors_origins=...)."),
+        ({"delegate": True}, "Known: adapter, "),
+    ],
+)
+def test_a_name_that_is_no_argument_is_answered_with_what_is_meant(
+    arguments: dict[str, Any], way_out: str
+) -> None:
+    [name] = arguments
+    with pytest.raises(TypeError) as caught:
+        CopilotRuntime(**arguments)
+
+    assert str(caught.value).startswith(f"CopilotRuntime has no argument {name!r}. {way_out}")
+
+
+def test_a_second_argument_without_a_name_is_answered_with_the_names() -> None:
+    given: Any = (DemoAdapter(), [get_weather])
+    with pytest.raises(
+        TypeError, match=r"takes only adapter without a name.* by name: .*, actions, "
+    ):
+        CopilotRuntime(*given)
+
+
+def test_an_adapter_answers_a_wrong_name_with_its_own() -> None:
+    given: dict[str, Any] = {"apiKey": "sk-secret"}
+    with pytest.raises(TypeError) as caught:
+        OpenAIAdapter("gpt-4o", **given)
+
+    said = "OpenAIAdapter has no argument 'apiKey'. Did you mean 'api_key'?"
+    assert str(caught.value) == said
+
+
+def test_an_application_that_is_none_to_mount_in_is_answered_with_the_order() -> None:
+    runtime: Any = CopilotRuntime(DemoAdapter(), settings=Settings(threads="memory"))
+    with pytest.raises(ConfigurationFailed, match=r"is a str, and not FastAPI.\nWrite .*\(app, "):
+        runtime.mount("/api", FastAPI())
+    with pytest.raises(ConfigurationFailed, match=r"must begin with a slash.\nWrite '/api'"):
+        runtime.mount(FastAPI(), "api")
+
+
+def test_a_traceback_shows_the_hint_that_an_error_has_now() -> None:
+    error = ConfigurationFailed("It is wrong.", hint="The key is sk-secret.")
+    error.add_note("Somebody's note")
+    error.hint = "Look into the log."
+
+    said = traceback.format_exception_only(error)
+    assert said[1:] == ["Look into the log.\n", "Somebody's note\n"]
+
+
+@pytest.mark.anyio
+async def test_the_address_of_a_store_is_enough(tmp_path: Path) -> None:
+    runtime = CopilotRuntime(
+        ScriptedAdapter(say("Hello.")), threads=f"sqlite:{tmp_path / 'x.db'}", settings=Settings()
+    )
+    async with Client(runtime) as client:
+        await client.say("Hi")
+
+    assert (tmp_path / "x.db").is_file()

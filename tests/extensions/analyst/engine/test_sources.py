@@ -1,0 +1,289 @@
+"""Copies follow their sources: whole, once, and the old one stays if a new one fails."""
+
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import aclosing, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.extensions.analyst.engine.engine import Engine
+from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused, QueryFailed
+from copilot_runtime.extensions.analyst.engine.options import EngineOptions
+from copilot_runtime.extensions.analyst.engine.progress import Progress
+from copilot_runtime.extensions.analyst.engine.sources import parse_source
+from copilot_runtime.extensions.analyst.scope import Scope
+from tests.database.test_private_file import read_elsewhere
+
+pytestmark = pytest.mark.anyio
+
+
+async def read(engine: Engine, sql: str) -> Sequence[Any]:
+    return (await engine.run(sql, limit=100)).rows
+
+
+async def test_files_of_all_formats_become_data_sets(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    (tmp_path / "Sales 2026.csv").write_text("day,amount\n2026-01-01,3\n")
+    (tmp_path / "order.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
+    _write_parquet(tmp_path / "seven.parquet")
+    places = [str(tmp_path / name) for name in ("*.csv", "*.jsonl", "seven.parquet")]
+    moments: list[Progress] = []
+    engine = Engine(options, [parse_source(place) for place in places])
+    await engine.open(moments.append)
+    async with aclosing(engine):
+        assert [*engine.datasets] == ["sales_2026", "order_data", "seven"]
+        assert await read(engine, "SELECT sum(a) FROM order_data") == [(3,)]
+        assert [(one.source, one.rows) for one in moments if one.is_done] == [
+            ("sales_2026", 1),
+            ("order", 2),
+            ("seven", 1),
+        ]
+
+
+async def test_a_glob_with_a_name_is_one_data_set(tmp_path: Path, options: EngineOptions) -> None:
+    for number in range(3):
+        (tmp_path / f"part-{number}.csv").write_text(f"n\n{number}\n")
+    engine = Engine(options, [parse_source(f"parts={tmp_path}/part-*.csv")])
+    await engine.open()
+    async with aclosing(engine):
+        assert await read(engine, "SELECT sum(n) FROM parts") == [(3,)]
+
+
+async def test_a_late_row_that_is_unlike_the_first_is_copied(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    (tmp_path / "late.csv").write_text("n\n" + "1\n" * 30_000 + "many\n")
+    engine = Engine(options, [parse_source(str(tmp_path / "late.csv"))])
+    await engine.open()
+    async with aclosing(engine):
+        assert engine.datasets["late"].columns[0].type == "VARCHAR"
+        assert engine.datasets["late"].row_count == 30_001
+
+
+async def test_tables_of_sqlite_have_the_types_of_their_values(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "traces.db")) as connection, connection:
+        connection.execute("CREATE TABLE spans(n, x REAL, s TEXT, b BLOB)")
+        rows = [(1, 0.5, 'a "b",\nc', b"\x00\xff"), (None, 2, "\\N", None)]
+        connection.executemany("INSERT INTO spans VALUES (?, ?, ?, ?)", rows)
+    source = parse_source({"location": str(tmp_path / "traces.db"), "for_operators": "yes"})
+    assert source.for_operators is False
+    source = parse_source({"location": str(tmp_path / "traces.db"), "for_operators": True})
+    engine = Engine(options, [source])
+    await engine.open()
+    async with aclosing(engine):
+        assert await read(engine, "FROM spans ORDER BY n") == [
+            (1, 0.5, 'a "b",\nc', b"\x00\xff"),
+            (None, 2.0, "\\N", None),
+        ]
+        assert engine.list_datasets(Scope(user="ada")) == []
+        assert len(engine.list_datasets(Scope(user="ada", is_operator=True))) == 1
+
+
+async def test_a_copy_leaves_its_log_to_a_database_that_this_process_has_open(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    path, log = tmp_path / "traces.db", tmp_path / "traces.db-wal"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE spans(n)")
+        connection.commit()
+        engine = Engine(options, [parse_source(str(path))])
+        await engine.open()
+        await engine.aclose()
+        before = log.stat().st_ino
+
+        read_elsewhere(path)
+
+        assert log.stat().st_ino == before
+
+
+async def test_a_source_that_has_not_changed_is_not_copied_again(
+    shop: Path, options: EngineOptions
+) -> None:
+    source = parse_source(str(shop))
+    engine = Engine(options, [source])
+    await engine.open()
+    before = engine.datasets
+    assert await engine.refresh() == []
+    await engine.aclose()
+    again = Engine(options, [source])
+    await again.open()
+    async with aclosing(again):
+        assert again.datasets == before
+
+
+async def test_queries_go_on_while_a_source_is_refreshed(engine: Engine, shop: Path) -> None:
+    async with aclosing(engine.stream("SELECT id FROM orders", batch_rows=4)) as rows:
+        first = await anext(rows)
+        with duckdb.connect(str(shop)) as connection:
+            connection.execute("DELETE FROM orders WHERE id > 0")
+        assert await engine.refresh() == ["shop"]
+        rest = [row for batch in [row async for row in rows] for row in batch]
+    assert len([*first, *rest]) == 10
+    assert await read(engine, f"SELECT count(*) FROM {engine.datasets['orders'].physical}") == [
+        (1,)
+    ]
+
+
+async def test_a_failed_copy_leaves_the_old_one(tmp_path: Path, options: EngineOptions) -> None:
+    file = tmp_path / "sales.parquet"
+    _write_parquet(file)
+    engine = Engine(options, [parse_source(str(file))])
+    await engine.open()
+    async with aclosing(engine):
+        file.write_bytes(b"PAR1 and then it broke")
+        assert await engine.refresh() == []
+        assert await read(engine, "FROM sales") == [(7,)]
+        assert str(tmp_path) not in engine.problems["sales"].public
+    assert len([*options.folder.glob("sales-*")]) == 1
+
+
+async def test_a_source_that_is_missing_leaves_the_others_and_is_found_later(
+    tmp_path: Path, options: EngineOptions
+) -> None:
+    names = ("here.csv", "later.csv", "later*.parquet")
+    (tmp_path / names[0]).write_text("a\n1\n")
+    engine = Engine(options, [parse_source(str(tmp_path / name)) for name in names])
+    await engine.open()
+    assert [*engine.datasets] == ["here"]
+    assert len(engine.problems) == 2
+    assert all(str(tmp_path) not in error.public for error in engine.problems.values())
+    (tmp_path / names[1]).write_text("b\n2\n")
+    assert await engine.refresh() == ["later"]
+    assert len(engine.problems) == 1
+    assert await read(engine, "SELECT b FROM later") == [(2,)]
+    await engine.aclose()
+
+
+async def test_a_copy_that_was_killed_leaves_nothing_behind(
+    shop: Path, options: EngineOptions
+) -> None:
+    options.folder.mkdir()
+    (options.folder / "orders-0123456789abcdef.part").write_bytes(b"half of it")
+    (options.folder / "orders-0123456789abcdef.part-0.csv").write_bytes(b"half of it")
+    engine = Engine(options, [parse_source(str(shop))])
+    await engine.open()
+    async with aclosing(engine):
+        assert [*options.folder.glob("*.part*")] == []
+
+
+async def test_a_copy_that_is_broken_is_made_again(shop: Path, options: EngineOptions) -> None:
+    engine = Engine(options, [parse_source(str(shop))])
+    await engine.open()
+    await engine.aclose()
+    next(options.folder.glob("shop-*.duckdb")).write_bytes(b"not a database")
+    await engine.open()
+    async with aclosing(engine):
+        assert await read(engine, "SELECT count(*) FROM orders") == [(10,)]
+
+
+async def test_a_second_process_reads_and_does_not_write(engine: Engine) -> None:
+    second = Engine(engine.options, engine.sources)
+    await second.open()
+    async with aclosing(second):
+        with pytest.raises(DatasetRefused, match="another process"):
+            await second.save("mine", "SELECT 1 AS n", owner="ada")
+        saved = await engine.save("mine", "SELECT 1 AS n", owner="ada")
+        assert await read(second, f"FROM {saved.name}") == [(1,)]
+
+
+async def test_a_saved_set_is_replaced_and_deleted_only_by_its_owner(engine: Engine) -> None:
+    await engine.save("mine", "SELECT 1 AS n", owner="ada")
+    saved = await engine.save("mine", "SELECT 2 AS n -- two", owner="ada")
+    other = await engine.save("mine", "SELECT 3 AS n", owner="bob")
+    assert await read(engine, f"FROM {saved.name}") == [(2,)]
+    with pytest.raises(DatasetRefused):
+        await engine.delete(other.name, "ada")
+    await engine.delete("mine", "bob")
+    assert sorted(engine.datasets) == [saved.name, "orders"]
+
+
+async def test_the_name_of_a_saved_set_tells_nothing_of_those_of_others(engine: Engine) -> None:
+    alone = await engine.save("layoffs", "SELECT 1 AS n", owner="bob")
+    await engine.delete("layoffs", "bob")
+    await engine.save("layoffs", "SELECT 2 AS n", owner="ada")
+    beside = await engine.save("layoffs", "SELECT 1 AS n", owner="bob")
+    nobodys = await engine.save("layoffs", "SELECT 1 AS n", owner="")
+
+    assert alone.name == beside.name != "ds_layoffs"
+    assert nobodys.name == "ds_layoffs"
+
+
+async def test_a_set_that_cannot_be_saved_changes_nothing(engine: Engine) -> None:
+    before = dict(engine.datasets)
+    endless = "SELECT i FROM range(10000000000) t(i)"
+    for sql in ("SELECT nothing FROM orders", "DROP TABLE orders", "SELECT 1; SELECT 2", endless):
+        with pytest.raises(QueryFailed):
+            await engine.save("mine", sql, owner="ada")
+    await engine.wait_idle()
+    assert engine.datasets == before
+    assert [*engine.options.folder.glob("*.part*")] == []
+
+
+async def test_a_set_that_grows_too_large_is_stopped(shop: Path, options: EngineOptions) -> None:
+    engine = Engine(replace(options, max_file=2_000_000), [parse_source(str(shop))])
+    await engine.open()
+    async with aclosing(engine):
+        with pytest.raises(QueryFailed, match="too large"):
+            await engine.save(
+                "mine",
+                "SELECT hash(i) AS a, hash(i + 1) AS b FROM range(400000) t(i)",
+                owner="ada",
+            )
+
+
+async def test_each_user_saves_so_many_sets_and_replaces_those(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.extensions.analyst.engine.store.MOST_OF_ONE", 2)
+    for name in ("one", "two"):
+        await engine.save(name, "SELECT 1 AS n", owner="ada")
+    with pytest.raises(DatasetRefused, match="2 data sets already") as caught:
+        await engine.save("three", "SELECT 3 AS n", owner="ada")
+    assert "DELETE analyst/datasets" in (caught.value.hint or "")
+    saved = await engine.save("two", "SELECT 4 AS n", owner="ada")
+    await engine.save("three", "SELECT 3 AS n", owner="bob")
+    assert await read(engine, f"FROM {saved.name}") == [(4,)]
+
+
+def _write_parquet(path: Path) -> None:
+    duckdb.execute(f"COPY (SELECT 7 AS n) TO '{path}' (FORMAT parquet)")
+
+
+def _write_noise(path: Path) -> None:
+    path.write_bytes(os.urandom(200))
+
+
+def _write_latin(path: Path) -> None:
+    path.write_bytes(b"name\n" + "Z\u00fcrich".encode("latin-1") + b"\n")
+
+
+@pytest.mark.parametrize("spoil", [_write_latin, _write_noise, Path.mkdir])
+async def test_a_source_that_is_no_table_is_refused_without_its_path(
+    tmp_path: Path, options: EngineOptions, spoil: Callable[[Path], object]
+) -> None:
+    spoil(tmp_path / "bad.csv")
+    engine = Engine(options, [parse_source(str(tmp_path / "bad.csv"))])
+    try:
+        await engine.open()
+    except (DatasetRefused, ConfigurationFailed) as error:
+        assert str(tmp_path) not in error.public
+    await engine.aclose()
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "ftp://x/y.csv", "notes.docx", {"location": "a.csv", "mode": "attach"}, {"place": "x"}, 3],
+)
+def test_a_malformed_source_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigurationFailed):
+        parse_source(value)

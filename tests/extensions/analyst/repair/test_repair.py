@@ -1,0 +1,300 @@
+"""SQL with mistakes repairs itself, or says what is wrong: nothing is guessed below the floor."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from copilot_runtime.extensions.analyst.sql.refusal import SqlRefused
+from copilot_runtime.extensions.analyst.sql.repair.context import RepairContext
+from copilot_runtime.extensions.analyst.sql.repair.loop import RepairOutcome, run_with_repair
+from tests.extensions.analyst.repair.evaluation_data import PlainEngine
+
+pytestmark = pytest.mark.anyio
+
+ENVIRONMENTS = [("dev", 333), ("production", 334), ("staging", 333)]
+MONTHS = [("2026-01", 744), ("2026-02", 256)]
+
+
+@pytest.fixture(scope="module")
+def engine() -> PlainEngine:
+    return PlainEngine()
+
+
+async def repair(
+    engine: PlainEngine, sql: str, synonyms: Mapping[str, str] | None = None
+) -> RepairOutcome:
+    context = RepairContext(
+        tables=engine.list_tables(),
+        synonyms=synonyms or {},
+        dataset="eval_data",
+        functions=engine.functions,
+    )
+    return await run_with_repair(sql, guard=engine.guard, engine=engine, context=context, limit=100)
+
+
+def rows(outcome: RepairOutcome) -> list[Any]:
+    assert outcome.table is not None, outcome.failure
+    return [
+        tuple(round(it, 4) if isinstance(it, float) else it for it in row)
+        for row in outcome.table.rows
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "answer", "fixes"),
+    [
+        (
+            "SELECT AVG(faitfulness_score) FROM eval_data WHERE query <> 'faitfulness_score'",
+            [(0.495,)],
+            [
+                "Column 'faitfulness_score' not found → replaced with 'faithfulness_score' "
+                "(fuzzy match)"
+            ],
+        ),
+        (
+            "SELECT faitfulness_score, relevence_score, latncy FROM eval_data LIMIT 1",
+            [(0.0, 0.0, "n/a")],
+            [
+                "Column 'faitfulness_score' not found → replaced with 'faithfulness_score' "
+                "(fuzzy match)",
+                "Column 'relevence_score' not found → replaced with 'relevance_score' "
+                "(fuzzy match)",
+                "Column 'latncy' not found → replaced with 'latency' (fuzzy match)",
+            ],
+        ),
+        (
+            "SELECT e.sourcename FROM eval_data e LIMIT 1",
+            [("alpha_bot",)],
+            ["Column 'sourcename' not found → replaced with 'source_name' (fuzzy match)"],
+        ),
+        (
+            "SELECT faithfulness FROM eval_data LIMIT 1",
+            [(0.0,)],
+            ["Column 'faithfulness' not found → replaced with 'faithfulness_score' (fuzzy match)"],
+        ),
+        (
+            "SELECT environment, COUNT(*) FROM eval_data GROUP BY enviroment ORDER BY 1",
+            ENVIRONMENTS,
+            ["Column 'enviroment' not found → replaced with 'environment' (fuzzy match)"],
+        ),
+        (
+            "WITH t AS (SELECT environment AS place FROM eval_data) SELECT COUNT(plase) FROM t",
+            [(1000,)],
+            ["Column 'plase' not found → replaced with 'place' (fuzzy match)"],
+        ),
+        (
+            "SELECT COUNT(*) FROM evaldata",
+            [(1000,)],
+            ["Table 'evaldata' not found → replaced with 'eval_data' (fuzzy match)"],
+        ),
+        (
+            "SELECT COUNT(*) FROM public.eval_data",
+            [(1000,)],
+            ["Table 'public.eval_data' not found → replaced with 'eval_data' (other schema)"],
+        ),
+        (
+            "SELECT COUNT(*) FROM dataset",
+            [(1000,)],
+            ["Table 'dataset' not found → replaced with 'eval_data' (the current data set)"],
+        ),
+        (
+            "SELECT COUNT(evaldata.ts) FROM evaldata",
+            [(1000,)],
+            ["Table 'evaldata' not found → replaced with 'eval_data' (fuzzy match)"],
+        ),
+        (
+            "SELECT COUNT(eval_data.ts) FROM eval_data e",
+            [(1000,)],
+            ["Table 'eval_data' not found → replaced with 'e' (alias)"],
+        ),
+        (
+            'SELECT COUNT(*) FROM eval_data WHERE environment = "production"',
+            [(334,)],
+            ["\"production\" is no column → written as the text 'production'"],
+        ),
+        (
+            'SELECT COUNT(*) FROM eval_data WHERE environment IN ("production", "dev")',
+            [(667,)],
+            [
+                "\"production\" is no column → written as the text 'production'",
+                "\"dev\" is no column → written as the text 'dev'",
+            ],
+        ),
+        (
+            'SELECT COUNT(*) FROM eval_data WHERE environment LIKE "prod%"',
+            [(334,)],
+            ["\"prod%\" is no column → written as the text 'prod%'"],
+        ),
+        (
+            'SELECT COUNT(*) FROM eval_data WHERE ts >= "2026-02-01"',
+            [(256,)],
+            ["\"2026-02-01\" is no column → written as the text '2026-02-01'"],
+        ),
+        (
+            "SELECT environment, COUNT(*) FROM eval_data ORDER BY 1",
+            ENVIRONMENTS,
+            ["GROUP BY missing → added GROUP BY ALL"],
+        ),
+        (
+            "SELECT COUNT(a.ts) FROM eval_data a JOIN eval_data b ON a.ts = b.ts "
+            "WHERE environment = 'dev'",
+            [(333,)],
+            ["Column 'environment' is ambiguous → replaced with 'a.environment'"],
+        ),
+    ],
+)
+async def test_a_name_or_a_missing_clause_repairs_itself(
+    engine: PlainEngine, sql: str, answer: list[Any], fixes: list[str]
+) -> None:
+    outcome = await repair(engine, sql)
+    assert (rows(outcome), [fix.description for fix in outcome.fixes]) == (answer, fixes)
+    assert outcome.attempts == 2
+
+
+@pytest.mark.parametrize(
+    ("sql", "answer", "nulls"),
+    [
+        ("SELECT AVG(CAST(latency AS DOUBLE)) FROM eval_data", 1500.0, 100),
+        ("SELECT AVG(latency) FROM eval_data", 1500.0, 100),
+        ("SELECT SUM(latency::INT) FROM eval_data WHERE environment = 'dev'", 450000, 33),
+        ("SELECT COUNT(*) FROM eval_data WHERE latency > 100", 870, 100),
+        ("SELECT COUNT(*) FROM eval_data WHERE latency BETWEEN 1 AND 5", 1, 100),
+        ("SELECT MAX(latency * 2) FROM eval_data", 5994.0, 100),
+        ("SELECT SUM(CASE WHEN latency > 300 THEN 1 ELSE 0 END) FROM eval_data", 810, 100),
+        ("SELECT AVG(COALESCE(latency, 0)) FROM eval_data", 1350.0, 100),
+        (
+            "WITH t AS (SELECT latency AS l FROM eval_data WHERE source_name = 'alpha_bot') "
+            "SELECT AVG(CAST(l AS DOUBLE)) FROM t",
+            1500.0,
+            100,
+        ),
+        ("SELECT AVG(l) FROM (SELECT CAST(latency AS DOUBLE) l FROM eval_data)", 1500.0, 100),
+    ],
+)
+async def test_values_that_do_not_convert_become_null_and_are_counted(
+    engine: PlainEngine, sql: str, answer: float, nulls: int
+) -> None:
+    outcome = await repair(engine, sql)
+    fix = outcome.fixes[0]
+    assert (rows(outcome), fix.kind, fix.nulls) == ([(answer,)], "type", nulls)
+    assert "wrapped with TRY_CAST to handle NULL values" in fix.description
+
+
+@pytest.mark.parametrize(
+    ("sql", "answer"),
+    [
+        ("SELECT DATE_FORMAT(ts,'%Y-%m'), COUNT(*) FROM eval_data GROUP BY 1 ORDER BY 1", MONTHS),
+        ("SELECT TO_CHAR(ts,'YYYY-MM'), COUNT(*) FROM eval_data GROUP BY 1 ORDER BY 1", MONTHS),
+        (
+            'SELECT strftime(ts, "%Y-%m"), COUNT(*) FROM eval_data GROUP BY 1 ORDER BY 1',
+            MONTHS,
+        ),
+        ("SELECT FORMAT_DATE('%Y', ts), COUNT(*) FROM eval_data GROUP BY 1", [("2026", 1000)]),
+        ("SELECT ISNULL(environment, 'x') FROM eval_data LIMIT 1", [("production",)]),
+        ("SELECT TIMESTAMPDIFF(DAY, MIN(ts), MAX(ts)) FROM eval_data", [(41,)]),
+        ("SELECT YEAR(MAX(DATEADD(year, 1, ts))) FROM eval_data", [(2027,)]),
+        ("SELECT ROUND(AVERAGE(faithfulness_score), 3) FROM eval_data", [(0.495,)]),
+        ("SELECT CUONT(*) FROM eval_data", [(1000,)]),
+        ("SELECT TOP 1 dataset_id FROM eval_data", [("d0",)]),
+        ("SELECT [dataset_id] FROM [eval_data] LIMIT 1", [("d0",)]),
+        ("SELECT COUNT(*) FROM eval_data WHERE environment = \u2018dev\u2019", [(333,)]),
+        ("SELECT COUNT(*) FROM eval_data WHERE environment = \u201cdev\u201d", [(333,)]),
+        ("SELECT COUNT(*) FROM eval_data WHERE environment = 'dev", [(333,)]),
+        ("SELECT AVG(faithfulness_score FROM eval_data", [(0.495,)]),
+        ("SELECT COUNT(*)) FROM eval_data", [(1000,)]),
+        ("SELECT * FROM (SELECT COUNT(*) FROM eval_data", [(1000,)]),
+        (
+            "SELECT DATE_FORMAT(ts,'%Y') y, AVG(faitfulness_score), AVG(latency) FROM evaldata "
+            "GROUP BY 1",
+            [("2026", 0.495, 1500.0)],
+        ),
+    ],
+)
+async def test_sql_of_another_database_and_broken_sql_are_read_as_what_was_meant(
+    engine: PlainEngine, sql: str, answer: list[Any]
+) -> None:
+    outcome = await repair(engine, sql)
+    assert rows(outcome) == answer
+    assert outcome.attempts == 2
+
+
+async def test_a_synonym_stands_for_its_column(engine: PlainEngine) -> None:
+    synonyms = {"env": "environment", "stage": "environment"}
+    outcome = await repair(engine, "SELECT env FROM eval_data LIMIT 1", synonyms)
+    assert [(fix.before, fix.after) for fix in outcome.fixes] == [("env", "environment")]
+
+
+async def test_a_code_fence_is_no_part_of_sql(engine: PlainEngine) -> None:
+    outcome = await repair(engine, "```sql\nSELECT COUNT(*) FROM eval_data;\n```")
+    assert (rows(outcome), outcome.attempts) == ([(1000,)], 1)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT zzz FROM eval_data",
+        "SELECT score FROM eval_data",
+        "SELECT COUNT(*) FROM nonsense",
+        "SELECT COUNT(*) FROM information_schema.eval_data",
+        'SELECT COUNT(*) FROM eval_data WHERE environment = "prodction"',
+        "SELECT COUNT(*) FROM eval_data WHERE environment = 1",
+        "SELECT AVG(environment) FROM eval_data",
+        "SELECT CAST(environment AS DATE) FROM eval_data",
+        "SELECT COUNT(*) FROM eval_data WHERE ts > 'yesterday'",
+        "SELECT nosuchfunction(ts) FROM eval_data",
+        "SELECT 1 FROM eval_data WHERE",
+        "SELECT 1 FROM eval_data WHERE (((",
+        "\x00",
+    ],
+)
+async def test_what_is_no_likely_mistake_is_left_as_it_is(engine: PlainEngine, sql: str) -> None:
+    outcome = await repair(engine, sql)
+    error = outcome.describe_error()
+    assert (outcome.table, outcome.fixes, outcome.attempts) == (None, (), 1)
+    assert error["sql_attempted"] == sql
+    assert error["error"]
+
+
+async def test_a_failure_lists_the_columns_there_are(engine: PlainEngine) -> None:
+    outcome = await repair(engine, "SELECT zzz FROM kpi_data")
+    assert outcome.describe_error()["available_columns"] == [
+        *("kpi_name", "kpi_category", "kpi_value")
+    ]
+
+
+async def test_a_repair_sees_only_rows_that_its_person_may_see(engine: PlainEngine) -> None:
+    context = RepairContext(tables=engine.list_tables(), functions=engine.functions)
+
+    async def run(sql: str) -> RepairOutcome:
+        return await run_with_repair(
+            sql,
+            guard=lambda text: engine.guard(text, "environment = 'dev'"),
+            engine=engine,
+            context=context,
+            limit=1,
+        )
+
+    hidden = await run('SELECT COUNT(*) FROM eval_data WHERE environment = "production"')
+    mine = await run('SELECT COUNT(*) FROM eval_data WHERE environment = "dev"')
+    converted = await run("SELECT COUNT(CAST(latency AS DOUBLE)) FROM eval_data")
+    assert (hidden.table, rows(mine)) == (None, [(333,)])
+    assert (rows(converted), converted.fixes[0].nulls) == ([(300,)], 33)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DROP TABLE evaldata",
+        "SELECT 1; SELECT 2",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT getenv('HOME') FROM eval_data",
+        "this is no SQL",
+        "(" * 200,
+    ],
+)
+async def test_what_nobody_may_do_is_not_repaired(engine: PlainEngine, sql: str) -> None:
+    engine.statements.clear()
+    with pytest.raises(SqlRefused):
+        await repair(engine, sql)
+    assert engine.statements == []

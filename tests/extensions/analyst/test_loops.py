@@ -1,0 +1,76 @@
+"""The same tools through the SDKs of other makers."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from copilot_runtime.adapters.scripted import ScriptedAdapter
+from copilot_runtime.api.events import Interrupt
+from copilot_runtime.extensions.analyst.agent import AnalystAgent
+from tests.extensions.analyst.analysts import (
+    ask,
+    build_analyst,
+    list_activities,
+    list_thoughts,
+    read_text,
+)
+from tests.extensions.frameworks import sdk_model
+
+pytestmark = pytest.mark.anyio
+
+SQL = json.dumps({"sql": "SELECT sum(amount) AS total FROM orders"})
+SAVE = json.dumps({"name": "mine", "sql": "SELECT * FROM orders"})
+
+
+def play_sdk(items: list[Any]) -> list[Any]:
+    if any(isinstance(one, dict) and one.get("type") == "function_call_output" for one in items):
+        return [sdk_model.text("It is 100.")]
+    return [sdk_model.call("run_sql", SQL)]
+
+
+async def play_pydantic(messages: list[Any], info: Any) -> AsyncIterator[Any]:
+    from pydantic_ai.models.function import DeltaToolCall
+
+    assert {tool.name for tool in info.function_tools} >= {"run_sql", "plot_data"}
+    if any(part.part_kind == "tool-return" for part in messages[-1].parts):
+        yield "It is 100."
+    else:
+        yield {0: DeltaToolCall("run_sql", SQL, tool_call_id="c1")}
+
+
+def build_model(framework: str) -> Any:
+    if framework == "openai-agents":
+        return sdk_model.PlayingModel(play_sdk)
+    from pydantic_ai.models.function import FunctionModel
+
+    return FunctionModel(stream_function=play_pydantic)
+
+
+@pytest.mark.parametrize("framework", ["openai-agents", "pydantic-ai"])
+async def test_a_framework_answers_with_the_same_tools(tmp_path: Path, framework: str) -> None:
+    analyst = build_analyst(tmp_path, framework=framework)
+    agent = AnalystAgent(analyst, ScriptedAdapter(), model=build_model(framework))
+    events = [event async for event in agent.run(ask("What is the sum?"))]
+    await analyst.aclose()
+
+    assert read_text(events) == "It is 100."
+    (table,) = list_activities(events, "analyst-table")
+    assert table["rows"] == [[100]]
+    kinds = [kind for kind, _ in list_thoughts(events)]
+    assert kinds == ["reasoning", "tool_use", "observation", "success"]
+
+
+async def test_a_framework_asks_before_it_saves(tmp_path: Path) -> None:
+    analyst = build_analyst(tmp_path, framework="openai-agents")
+    model = sdk_model.PlayingModel(lambda _: [sdk_model.call("save_as_dataset", SAVE)])
+    agent = AnalystAgent(analyst, ScriptedAdapter(), model=model)
+    events = [event async for event in agent.run(ask("Keep all of it"))]
+
+    assert [one.value["tool"] for one in events if isinstance(one, Interrupt)] == [
+        "save_as_dataset"
+    ]
+    assert len(analyst.engine.datasets) == 1
+    await analyst.aclose()

@@ -1,0 +1,168 @@
+import re
+from base64 import b64encode
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from copilot_runtime import CopilotRuntime, DemoAdapter, ScriptedAdapter, Settings
+from copilot_runtime.api import ActionContext, Adapter
+from copilot_runtime.extensions import console
+from copilot_runtime.extensions.console import console_route
+from copilot_runtime.extensions.console.clock import get_time
+from copilot_runtime.extensions.console.sandbox import sandbox_route
+
+pytestmark = pytest.mark.anyio
+FOLDER = Path(console.__file__).parent
+CALL = ActionContext(thread_id="t", run_id="r", call_id="c", properties={}, headers={})
+
+
+@pytest.fixture
+def client() -> TestClient:
+    return TestClient(Starlette(routes=[console_route("/graphql")]))
+
+
+def test_the_page_knows_where_its_endpoint_is(client: TestClient):
+    answer = client.get("/")
+
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert 'data-endpoint="/graphql"' in answer.text
+
+
+def test_every_part_of_the_page_is_in_the_page(client: TestClient):
+    page = client.get("/").text
+    parts = [part for part in FOLDER.rglob("*") if part.suffix in (".css", ".js")]
+
+    assert len(parts) == 26
+    others = [part.name for part in parts if part.read_text("utf-8") not in page]
+    assert sorted(others) == ["data.js", "format.js"]  # of the pages of knowledge, plans and traces
+
+
+def test_a_mounted_page_adds_where_it_is_mounted():
+    app = Starlette(routes=[Mount("/api/copilot", routes=[console_route("/graphql")])])
+
+    assert 'data-endpoint="/api/copilot/graphql"' in TestClient(app).get("/api/copilot/").text
+
+
+def test_a_page_behind_a_proxy_adds_the_path_the_proxy_took_away():
+    app = Starlette(routes=[console_route("/graphql")])
+
+    page = TestClient(app, root_path="/behind/").get("/").text
+
+    assert 'data-endpoint="/behind/graphql"' in page
+
+
+@pytest.mark.parametrize(
+    ("adapter", "offered"), [(DemoAdapter(), True), (ScriptedAdapter(), False)]
+)
+def test_only_the_demo_is_asked_for_what_only_the_demo_knows(adapter: Adapter, offered: bool):
+    runtime = CopilotRuntime(adapter=adapter, settings=Settings(threads="memory"))
+    page = TestClient(runtime.app()).get("/").text
+
+    assert "What can you do?" in page
+    assert ("Show me an error" in page) is offered
+    assert ("mood" in page) is offered
+
+
+def test_a_strange_suggestion_cannot_leave_its_attribute():
+    words = '"><script>alert(1)</script>'
+    app = Starlette(routes=[console_route("/graphql", suggestions=[words])])
+
+    assert "<script>alert" not in TestClient(app).get("/").text
+
+
+def test_a_strange_path_cannot_leave_its_attribute():
+    app = Starlette(routes=[console_route('/"><script>alert(1)</script>')])
+
+    assert "<script>alert" not in TestClient(app).get("/").text
+
+
+def test_the_policy_allows_exactly_the_script_and_the_style_of_the_page(client: TestClient):
+    answer = client.get("/")
+    policy = dict(
+        rule.split(" ", 1) for rule in answer.headers["content-security-policy"].split("; ")
+    )
+
+    assert policy["default-src"] == "'none'"
+    assert policy["connect-src"] == "'self'"
+    assert policy["script-src"] == hash_of("script", answer.text)
+    assert policy["style-src"] == hash_of("style", answer.text)
+    assert policy["frame-src"] == "'self'"
+
+
+def test_the_sandbox_has_no_origin_and_reaches_what_its_query_names_and_nothing_else():
+    app = Starlette(routes=[sandbox_route("/sandbox")])
+    query = [
+        ("resource", "https://cdn.example"),
+        ("resource", "*"),
+        ("resource", "https://a.example; script-src *"),
+        ("resource", "data:"),
+        ("connect", "wss://*.live.example:8443"),
+        *[("frame", f"https://{'a' * 300}.example")],
+        *[("base", f"https://b{number}.example") for number in range(100)],
+    ]
+
+    answer = TestClient(app).get(f"/sandbox?{urlencode(query)}")
+    policy = dict(
+        rule.split(" ", 1) for rule in answer.headers["content-security-policy"].split("; ")
+    )
+
+    assert policy["script-src"] == "'unsafe-inline' https://cdn.example"
+    assert policy["connect-src"] == "wss://*.live.example:8443"
+    assert policy["frame-src"] == "'none'"
+    assert len(policy["base-uri"].split()) == 30
+    assert policy["sandbox"] == "allow-scripts allow-forms"
+    assert policy["frame-ancestors"] == "'self'"
+    bare = TestClient(app).get("/sandbox").headers["content-security-policy"]
+    assert "http" not in bare
+
+
+def test_no_page_shows_the_key_that_is_typed_into_it() -> None:
+    pages = [*Path(console.__file__).parent.parent.rglob("page.html")]
+    fields = [re.findall(r'<input id="authorization"[^>]*>', page.read_text()) for page in pages]
+
+    assert sum(map(len, fields)) > 4
+    assert all('type="password"' in field for found in fields for field in found)
+
+
+def test_the_page_needs_nothing_from_anywhere_else(client: TestClient):
+    page = client.get("/").text
+
+    # the namespace of pictures and the name of a catalog: nobody asks there
+    assert set(re.findall(r"https?://[\w.]+", page)) == {"http://www.w3.org", "https://a2ui.org"}
+    assert "innerHTML" not in page
+    assert not re.search(r"\s(style|onclick|onload)=", page)
+
+
+def test_a_browser_that_has_the_page_is_not_sent_it_again(client: TestClient):
+    first = client.get("/")
+    again = client.get("/", headers={"if-none-match": f'"other", W/{first.headers["etag"]}'})
+
+    assert first.headers["cache-control"] == "no-cache"
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_the_page_is_only_read(client: TestClient):
+    assert client.head("/").status_code == 200
+    assert client.post("/").status_code == 405
+
+
+async def test_the_clock_knows_large_cities():
+    assert get_time.run
+    assert re.fullmatch(r"\d\d:\d\d in New York", await get_time.run({"city": "New York"}, CALL))
+
+
+async def test_the_clock_says_which_city_it_does_not_know():
+    assert get_time.run
+    with pytest.raises(ValueError, match="'Atlantis'"):
+        await get_time.run({"city": "Atlantis"}, CALL)
+
+
+def hash_of(element: str, page: str) -> str:
+    found = re.search(rf"<{element}>(.*?)</{element}>", page, re.DOTALL)
+    assert found
+    return f"'sha256-{b64encode(sha256(found[1].encode()).digest()).decode()}'"

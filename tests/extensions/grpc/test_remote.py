@@ -1,0 +1,137 @@
+"""A runtime that uses the knowledge of another one: by tools, and for the questions of a chat."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
+from copilot_runtime.adapters.scripted import call, say
+from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.api import Caller, RunInput
+from copilot_runtime.api.messages import ResultMessage, TextMessage
+from copilot_runtime.extensions.grpc.runs import collect_run
+from copilot_runtime.extensions.knowledge.identifiers import Identifier
+from copilot_runtime.extensions.knowledge.remote import RemoteRetriever
+from copilot_runtime.extensions.knowledge.resources import Resource
+from tests.documents import blocks
+from tests.extensions.grpc.servers import SECRET, Served, build_settings, serve
+from tests.extensions.knowledge.library import library, write_pages
+
+pytestmark = pytest.mark.anyio
+
+OF_ANN = Identifier("common.Note", "safe", "common.User.ann")
+TOOLS = """
+services:
+  copilot.vector.v1:
+    address: {address}
+    token: {{service: chat, secret: "{secret}", form: bound, act_for_user: true}}
+
+search:
+  purpose: Find what is known.
+  method: copilot.vector.v1.Vector.SearchContent
+  request: copilot.vector.v1.SearchContentRequest
+"""
+
+
+@pytest.fixture
+async def vectors(tmp_path: Path) -> AsyncGenerator[Served]:
+    """Serve the pages of a library, and a note of Ann's."""
+    knowledge = library(write_pages(tmp_path))
+    page, *_ = blocks("yaml", "run/services")
+    roles = yaml.safe_load(page.code)["service_tokens"]["roles"]
+    async with serve(build_settings("vector", roles=roles), knowledge=knowledge) as served:
+        await knowledge.resources.put(Resource(OF_ANN, "Ann keeps the key under the mat."))
+        await knowledge.update()
+        yield served
+
+
+async def ask(runtime: CopilotRuntime, user: str | None, question: str) -> None:
+    message = TextMessage(id="q", role="user", content=question)
+    runs = runtime.program_runs
+    run: RunInput = runs.build_run(Caller(user=user), messages=[message])
+    async with runtime.running():
+        await collect_run(runtime.conversations, run)
+
+
+@pytest.mark.parametrize(("user", "finds"), [("ann", True), ("bob", False)])
+async def test_a_tool_searches_elsewhere_for_the_user(
+    vectors: Served, tmp_path: Path, user: str, *, finds: bool
+) -> None:
+    file = tmp_path / "tools.yml"
+    file.write_text(TOOLS.format(address=vectors.server.address, secret=SECRET))
+    adapter = ScriptedAdapter(call("search", {"input": ["key under the mat"]}), say("Found."))
+    runtime = CopilotRuntime(adapter, settings=Settings(threads="memory", tools=str(file)))
+    await ask(runtime, user, "Where is the key?")
+
+    (result,) = (
+        message.result
+        for message in adapter.requests[1].messages
+        if isinstance(message, ResultMessage)
+    )
+    assert ("under the mat." in result) is finds
+    assert "passages" in result
+
+
+@pytest.mark.parametrize(("user", "finds"), [("ann", True), ("bob", False)])
+async def test_a_chat_is_answered_from_knowledge_elsewhere(
+    vectors: Served, user: str, *, finds: bool
+) -> None:
+    adapter = ScriptedAdapter(say("Under the mat."))
+    async with vectors.connect("chat") as channel:
+        agent = DirectAgent(adapter, retriever=RemoteRetriever(channel))
+        runtime = CopilotRuntime(agents={"only": agent}, settings=Settings(threads="memory"))
+        await ask(runtime, user, "Where is the key under the mat?")
+
+    passages = [passage.id for passage in adapter.requests[0].passages]
+    assert (str(OF_ANN) in passages) is finds
+
+
+async def test_a_service_that_may_not_ask_for_users_is_named_in_one_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    adapter = ScriptedAdapter(say("I do not know."))
+    settings = build_settings("vector", roles=["user"])
+    knowledge = library(write_pages(tmp_path))
+    async with serve(settings, knowledge=knowledge) as served, served.connect("chat") as channel:
+        agent = DirectAgent(adapter, retriever=RemoteRetriever(channel))
+        runtime = CopilotRuntime(agents={"only": agent}, settings=Settings(threads="memory"))
+        await ask(runtime, "ann", "Where is the key?")
+
+    [record] = [one for one in caplog.records if "nothing was retrieved" in one.message]
+    assert record.exc_info is None
+    assert record.message.endswith(
+        "The knowledge elsewhere says PERMISSION_DENIED: 'service:chat' may not ask for a user: it "
+        "needs the scope 'operate'. Services have it by service_tokens.roles: [operator] at this "
+        "server."
+    )
+
+
+@pytest.mark.parametrize(("user", "finds"), [(None, True), ("ann", False)])
+async def test_a_service_with_the_role_user_finds_passages_for_nobody_alone(
+    tmp_path: Path, user: str | None, *, finds: bool
+) -> None:
+    adapter = ScriptedAdapter(say("At nine."))
+    knowledge = library(write_pages(tmp_path))
+    settings = build_settings("vector", roles=["user"])
+    async with serve(settings, knowledge=knowledge) as served, served.connect("chat") as channel:
+        await knowledge.update()
+        agent = DirectAgent(adapter, retriever=RemoteRetriever(channel))
+        runtime = CopilotRuntime(agents={"only": agent}, settings=Settings(threads="memory"))
+        await ask(runtime, user, "When does the library open?")
+
+    assert bool(adapter.requests[0].passages) is finds
+
+
+async def test_a_chat_goes_on_without_a_machine_that_is_gone(vectors: Served) -> None:
+    adapter = ScriptedAdapter(say("I do not know."))
+    channel = vectors.connect("chat")
+    await vectors.server.aclose()
+    agent = DirectAgent(adapter, retriever=RemoteRetriever(channel, timeout=1))
+    runtime = CopilotRuntime(agents={"only": agent}, settings=Settings(threads="memory"))
+    await ask(runtime, "ann", "Where is the key?")
+    await channel.aclose()
+
+    assert len(adapter.requests) == 1
+    assert adapter.requests[0].passages == ()

@@ -1,0 +1,187 @@
+"""Traces over gRPC: spans of other services taken in, and traces that go through calls."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.struct_pb2 import Struct
+from starlette.requests import HTTPConnection
+
+import grpc
+from copilot_runtime import action
+from copilot_runtime.api import ActionContext
+from copilot_runtime.extensions.grpc.client import connect
+from copilot_runtime.extensions.grpc.protos import tool_pb2, trace_pb2
+from copilot_runtime.extensions.grpc.protos.tool_pb2_grpc import ToolStub
+from copilot_runtime.extensions.grpc.protos.trace_pb2_grpc import TraceStub
+from copilot_runtime.telemetry.span import trace_block
+from grpc.aio import AioRpcError
+from tests.extensions.grpc.servers import Served, build_settings, serve
+
+pytestmark = pytest.mark.anyio
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+SPAN = "b7ad6b7169203331"
+START = 1_700_000_000_000_000_000
+
+
+def struct(**values: Any) -> Struct:
+    found = Struct()
+    found.update(values)
+    return found
+
+
+def span(**more: Any) -> trace_pb2.Span:
+    fields: dict[str, Any] = {
+        "trace_id": TRACE,
+        "span_id": SPAN,
+        "name": "agent.ProcessRequest",
+        "kind": trace_pb2.SPAN_KIND_SERVER,
+        "start_time_unix_nano": START,
+        "end_time_unix_nano": START + 5,
+        "attributes": struct(**{"rpc.method": "x", "response.resources": 3}),
+        "resource": struct(**{"service.name": "agent"}),
+        "status": trace_pb2.SpanStatus(code=trace_pb2.STATUS_CODE_ERROR),
+    }
+    return trace_pb2.Span(**{**fields, **more})
+
+
+@pytest.fixture
+async def served() -> AsyncGenerator[Served]:
+    @action
+    def add(one: int, two: int, context: ActionContext) -> int:
+        """Add numbers."""
+        return one + two
+
+    settings = build_settings(
+        "trace", "tool", roles=["operator"], telemetry={"enabled": True, "store": "memory"}
+    )
+    async with serve(settings, actions=[add]) as served:
+        yield served
+
+
+async def test_a_span_is_kept_as_it_was_sent(served: Served) -> None:
+    async with served.connect("agent") as channel:
+        trace = TraceStub(channel)
+        done = await trace.RecordSpan(trace_pb2.RecordSpanRequest(spans=[span()]))
+        await trace.FlushTraces(trace_pb2.FlushTracesRequest())
+        found = await trace.QuerySpans(trace_pb2.QuerySpansRequest(trace_id=TRACE))
+        by_kind = await trace.QuerySpans(trace_pb2.QuerySpansRequest(query="[?kind==`2`]"))
+        none = await trace.QuerySpans(trace_pb2.QuerySpansRequest(query="[?kind==`3`]"))
+
+    assert (done.recorded, done.rejected) == (1, 0)
+    assert [*found.spans] == [span()] == [*by_kind.spans]
+    assert not none.spans
+
+
+async def test_what_is_no_span_is_counted_and_the_rest_is_kept(served: Served) -> None:
+    spans = [span(trace_id="none"), span(), span(start_time_unix_nano=0)]
+    async with served.connect() as channel:
+        done = await TraceStub(channel).RecordSpan(trace_pb2.RecordSpanRequest(spans=spans))
+
+    assert (done.recorded, done.rejected) == (1, 2)
+    assert "traceId" in done.reason
+
+
+async def test_a_wrong_query_is_explained(served: Served) -> None:
+    async with served.connect() as channel:
+        with pytest.raises(AioRpcError) as caught:
+            await TraceStub(channel).QuerySpans(trace_pb2.QuerySpansRequest(query="[?"))
+
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details() == 'query: Invalid token (EOF): ""'
+
+
+async def test_a_trace_goes_on_through_a_call(served: Served) -> None:
+    arguments = struct(one=1, two=2)
+    request = tool_pb2.CallToolRequest(name="add", arguments=arguments)
+    async with served.connect() as channel:
+        parent = ("traceparent", f"00-{TRACE}-{SPAN}-01")
+        await ToolStub(channel).CallTool(request, metadata=[parent])
+        found = await TraceStub(channel).QuerySpans(trace_pb2.QuerySpansRequest(trace_id=TRACE))
+
+    spans = {one.name: one for one in found.spans}
+    server = spans["copilot.tool.v1.Tool/CallTool"]
+    assert (server.parent_span_id, server.kind) == (SPAN, trace_pb2.SPAN_KIND_SERVER)
+    assert server.attributes["rpc.system.name"] == "grpc"
+    assert any(one.parent_span_id == server.span_id for one in found.spans)
+    assert {one.trace_id for one in found.spans} == {TRACE}
+
+
+def sign_in(connection: HTTPConnection) -> str:
+    return "ann"
+
+
+async def test_users_read_no_traces_and_send_none() -> None:
+    settings = build_settings(
+        "trace",
+        access={},
+        telemetry={"enabled": True, "store": "memory", "operators": ["root"]},
+    )
+    async with serve(settings, authenticate=sign_in) as served, served.connect() as channel:
+        trace = TraceStub(channel)
+        for asked in (
+            trace.QuerySpans(trace_pb2.QuerySpansRequest()),
+            trace.RecordSpan(trace_pb2.RecordSpanRequest(spans=[span()])),
+            trace.FlushTraces(trace_pb2.FlushTracesRequest()),
+        ):
+            with pytest.raises(AioRpcError) as caught:
+                await asked
+            assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize("is_socket", [False, True])
+async def test_where_nobody_signs_in_this_machine_reads_traces(
+    tmp_path: Path, *, is_socket: bool
+) -> None:
+    address = f"unix:{tmp_path}/rpc.sock" if is_socket else "127.0.0.1:0"
+    telemetry = {"enabled": True, "store": "memory"}
+    settings = build_settings("trace", access={}, telemetry=telemetry, grpc={"address": address})
+    async with serve(settings) as served, connect(served.server.address) as channel:
+        trace = TraceStub(channel)
+        await trace.RecordSpan(trace_pb2.RecordSpanRequest(spans=[span()]))
+        found = await trace.QuerySpans(trace_pb2.QuerySpansRequest())
+
+    assert [*found.spans] == [span()]
+
+
+async def test_a_client_names_the_span_under_which_it_calls(served: Served) -> None:
+    telemetry = served.runtime.telemetry
+    async with served.connect() as channel:
+        with trace_block(telemetry.start_span("outer")) as outer:
+            await ToolStub(channel).CallTool(
+                tool_pb2.CallToolRequest(name="add", arguments=struct(one=1, two=2))
+            )
+        request = trace_pb2.QuerySpansRequest(trace_id=outer.trace_id)
+        found = await TraceStub(channel).QuerySpans(request)
+
+    spans = {one.name: one for one in found.spans}
+    assert spans["copilot.tool.v1.Tool/CallTool"].parent_span_id == outer.span_id
+
+
+async def test_a_span_with_all_kinds_of_values_comes_back(served: Served) -> None:
+    values = struct(whole=2**53, half=0.5, flag=True, nothing=None, list=[1, "a"], object={"a": 1})
+    event = trace_pb2.SpanEvent(name="e", time_unix_nano=START, attributes=struct(n=1))
+    sent = span(attributes=values, events=[event])
+    async with served.connect() as channel:
+        trace = TraceStub(channel)
+        await trace.RecordSpan(trace_pb2.RecordSpanRequest(spans=[sent]))
+        found = await trace.QuerySpans(trace_pb2.QuerySpansRequest(trace_id=TRACE))
+
+    (kept,) = found.spans
+    assert [*kept.events] == [event]
+    assert {name: kept.attributes[name] for name in ("whole", "half", "flag")} == {
+        "whole": 2**53,
+        "half": 0.5,
+        "flag": True,
+    }
+
+
+async def test_calls_of_the_trace_service_have_no_spans(served: Served) -> None:
+    async with served.connect() as channel:
+        trace = TraceStub(channel)
+        await trace.RecordSpan(trace_pb2.RecordSpanRequest(spans=[span()]))
+        found = await trace.QuerySpans(trace_pb2.QuerySpansRequest())
+
+    assert [one.name for one in found.spans] == ["agent.ProcessRequest"]

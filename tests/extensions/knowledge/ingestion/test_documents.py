@@ -1,0 +1,359 @@
+"""Documents of all kinds become chunks that say where they stand."""
+
+import io
+import json
+import resource
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from copilot_runtime.base.errors import LimitExceeded, MissingPackage
+from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.knowledge.ingestion import (
+    Document,
+    UnreadableDocument,
+    pdf,
+    read_document,
+    sandbox,
+)
+from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, Place, pack_passages
+from copilot_runtime.extensions.knowledge.ingestion.documents import detect_media_type
+from copilot_runtime.extensions.knowledge.ingestion.sandbox import run_in_sandbox
+from copilot_runtime.extensions.knowledge.tokens import count_tokens
+from tests.extensions.knowledge.ingestion.pdf import encrypt_pdf, make_pdf
+
+
+def chunks(document: Document) -> list[tuple[str, JsonObject]]:
+    return [(chunk.text, chunk.place.encode()) for chunk in document.chunks]
+
+
+PNG = b"\x89PNG\r\n\x1a\n\x00\x00"
+TABLE = "name,age\nAnn,31\nBob,27\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "media_type"),
+    [
+        (b"<!doctype html><p>x", "x.txt", "text/html"),
+        (b"\xef\xbb\xbf\n <!-- a --><HTML>", "", "text/html"),
+        (b'<?xml version="1.0"?><html xmlns="x">', "", "text/html"),
+        (b"Some <b>bold</b> text</p>", "x.html", "text/html"),
+        (b"Some <b>bold</b> text</p>", "x.txt", "text/plain"),
+        ("<!doctype html><p>x".encode("utf-16"), "", "text/html"),
+        ("Some <b>bold</b> text</p>".encode("utf-16"), "x.html", "text/html"),
+        ("# Title".encode("utf-16"), "", "text/markdown"),
+        (b"\n%PDF-1.4", "x.html", "application/pdf"),
+        (b"\x1b%-12345X@PJL\n%PDF-1.4", "x.html", "application/pdf"),
+        (b"# Files\n\nA PDF begins with `%PDF-1.4`.\n", "", "text/markdown"),
+        (b"%PDF- is how it begins", "", "text/plain"),
+        (b"ID3\x04\x00", "", "audio/mpeg"),
+        (b"ID3 tags are at the start of a file.", "", "text/plain"),
+        (b"MZ\x90\x00\x03", "", "application/x-executable"),
+        (b"MZ-800 manual", "", "text/plain"),
+        (b"GIF89a\x01\x00", "", "image/gif"),
+        (b"GIF8 is how it begins", "", "text/plain"),
+        (b"RIFF\x00\x00\x00\x00AVI LIST", "", "video/x-msvideo"),
+        (b"\x00\x00\x00\x18ftypmp42", "", "video/mp4"),
+        (b"\x00\x00\x00\x18ftypheic", "", "image/heif"),
+        (b"the ftyp box", "", "text/plain"),
+        (PNG, "x.html", "image/png"),
+        (b"RIFF\x00\x00\x00\x00WEBPVP8", "", "image/webp"),
+        (b"RIFF\x00\x00\x00\x00WAVE", "", "audio/wav"),
+        (b"PK\x03\x04", "x.docx", "application/zip"),
+        (b"a\x00b", "x.txt", "application/octet-stream"),
+        (b"# Title\n\ntext", "", "text/markdown"),
+        (b"# Title\n\ntext", "x.txt", "text/plain"),
+        (b"plain", "README.md", "text/markdown"),
+        (b"see [this](http://x) there", "", "text/markdown"),
+        (b"- a\n\n- b\n", "", "text/markdown"),
+        (b"- a\n\nb\n", "", "text/plain"),
+        (b"#\nb\n", "", "text/plain"),
+        (TABLE.encode(), "", "text/csv"),
+        (TABLE.encode(), "x.html", "text/csv"),
+        (b"a;b\n1;2\n3;4\n", "", "text/csv"),
+        (b"a\tb\n1\t2\n", "", "text/csv"),
+        (b"a,b\n1,2\n", "x.csv", "text/csv"),
+        (b"Yes, no.\nNo, yes.\n", "", "text/plain"),
+        (b"One, two.\nThree.\nFour, five, six.\n", "x.csv", "text/csv"),
+        (b"One, two.\nThree.\nFour, five, six.\n", "", "text/plain"),
+        (b"One.\nTwo.\n", "x.csv", "text/plain"),
+        (b"", "x.csv", "text/plain"),
+        ("é,b\n".encode("cp1252") * 9000, "", "text/csv"),
+    ],
+)
+def test_the_kind_of_a_document_is_that_of_its_bytes(
+    data: bytes, name: str, media_type: str
+) -> None:
+    assert detect_media_type(data, name) == media_type
+
+
+def test_a_page_has_its_headings() -> None:
+    page = b"""<title> A  page </title><body><nav>Menu</nav><p>Before</p><h1>One</h1><p>First
+        <b>text</b>.</p><ul><li>a</li><li>b</li></ul><h2>Two <i>b</i></h2>Loose text<h2></h2>
+        <p>Under one</p><h1>Three</h1><script>no()</script><table><tr><td>1</td><td>2</td></tr>
+        </table><h7>x</h7>"""
+    document = read_document(page, "x.html")
+    assert document.title == "A page"
+    assert chunks(document) == [
+        ("Before", {}),
+        ("First text.\na\nb", {"heading": "One"}),
+        ("Loose text", {"heading": "One \u203a Two b"}),
+        ("Under one", {"heading": "One"}),
+        ("1 | 2\nx", {"heading": "Three"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("page", "title"),
+    [
+        (b"<h1>Head</h1>", "Head"),
+        (b"<h1>One</h1>a<h1>Two</h1>b", "x.html"),
+        (b"<p>x</p>", "x.html"),
+        (b"<!-- -->", "x.html"),
+    ],
+)
+def test_a_page_without_a_title_has_its_heading_or_its_name(page: bytes, title: str) -> None:
+    assert read_document(page, "a/x.html").title == title
+
+
+def test_a_text_in_markdown_has_headings_and_lines() -> None:
+    text = """---
+title: "The title"
+---
+Before.
+
+Head
+====
+Under head,
+in two lines.
+```
+# no heading
+```
+## Second ##
+
+~~~
+a
+```
+~~~
+Third
+---
+end"""
+    document = read_document(text.encode(), "x.md")
+    assert document.title == "The title"
+    assert chunks(document) == [
+        ("Before.", {"lines": [4, 4]}),
+        (
+            "Under head,\nin two lines.\n```\n# no heading\n```",
+            {"heading": "Head", "lines": [8, 12]},
+        ),
+        ("~~~\na\n```\n~~~", {"heading": "Head \u203a Second", "lines": [15, 18]}),
+        ("end", {"heading": "Head \u203a Third", "lines": [21, 21]}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("---\nname: x\n---\n# H\n", "H"),
+        ("---\nopen", "x.md"),
+        ("# H\n", "H"),
+        ("## H\na\n### I\nb\n### J\n", "H"),
+        ("## Why?\na\n## When?\nb\n", "x.md"),
+        ("## Before\na\n# After\nb\n", "x.md"),
+        ("# C#\n", "C#"),
+        ("# C# #\n", "C#"),
+        ("#  C  ##  \n", "C"),
+        ("# ##\n", "x.md"),
+        ("#C\n", "x.md"),
+        ("####### C\n", "x.md"),
+        ("", "x.md"),
+    ],
+)
+def test_the_title_of_markdown(text: str, title: str) -> None:
+    assert read_document(text.encode(), "x.md").title == title
+
+
+def test_paragraphs_of_a_text_have_lines() -> None:
+    document = read_document(b"One\ntwo\n\n\nthree\r\n", "x.txt")
+    assert chunks(document) == [("One\ntwo\nthree", {"lines": [1, 5]})]
+
+
+def test_rows_of_a_table_say_the_names_of_their_columns() -> None:
+    table = 'name,age,\n"Ann, the\nfirst",31,x\n\n Bob ,,\n,,,extra\n'
+    document = read_document(table.encode("utf-8-sig"), "x.csv")
+    assert chunks(document) == [
+        ("name: Ann, the\nfirst; age: 31; x\nname: Bob\nextra", {"rows": [2, 5]})
+    ]
+
+
+def test_a_table_that_is_none_says_so() -> None:
+    table = b"a,b\n1,2\n" * 3000 + b'"' + b"x" * 200_000 + b'"\n'
+    with pytest.raises(UnreadableDocument, match="a cell of more than 131,072 characters"):
+        read_document(table, "x.csv")
+
+
+def test_a_pdf_has_pages() -> None:
+    document = read_document(make_pdf("First page", "", "Third\npage", title="Report"), "x.html")
+    assert (document.media_type, document.title) == ("application/pdf", "Report")
+    assert chunks(document) == [("First page", {"page": 1}), ("Third\npage", {"page": 3})]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason", "hint"),
+    [
+        (encrypt_pdf(make_pdf("x"), "secret"), "The PDF is encrypted.", "without a password"),
+        (make_pdf("", ""), "The PDF has no text", "OCR"),
+        (b"%PDF-1.4\nnothing", "The PDF is damaged", None),
+        (make_pdf("x")[:300], "The PDF", None),
+        (PNG, "The file is of the type image/png.", "can be read"),
+        (b"PK\x03\x04", "save it as PDF", "can be read"),
+    ],
+)
+def test_what_cannot_be_read_says_why(data: bytes, reason: str, hint: str | None) -> None:
+    with pytest.raises(UnreadableDocument, match=reason) as caught:
+        read_document(data, "x")
+    if hint:
+        assert hint in (caught.value.hint or "")
+
+
+def test_a_pdf_that_only_forbids_printing_is_read() -> None:
+    assert read_document(encrypt_pdf(make_pdf("x"), ""), "x.pdf").chunks
+
+
+def test_documents_beyond_the_limits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "copilot_runtime.extensions.knowledge.ingestion"
+    monkeypatch.setattr(f"{module}.sandbox.MOST_SECONDS", 0.001)
+    with pytest.raises(LimitExceeded, match=r"more than 0.001 seconds"):
+        read_document(make_pdf("x", "y"), "x.pdf")
+    monkeypatch.setattr(f"{module}.documents.MOST_BYTES", 40)
+    with pytest.raises(LimitExceeded, match="larger than"):
+        read_document(b"x" * 11, "x.txt")
+
+
+def test_a_pdf_without_its_reader_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_nothing(name: str) -> None: ...
+
+    monkeypatch.setattr(
+        "copilot_runtime.extensions.knowledge.ingestion.documents.find_spec", find_nothing
+    )
+    with pytest.raises(MissingPackage, match="pypdf"):
+        read_document(make_pdf("x"))
+
+
+def test_a_pdf_has_limits_of_pages_and_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pdf, "MOST_CHARACTERS", 5)
+    with pytest.raises(LimitExceeded, match="more than 5 characters"):
+        pdf.extract_pages(make_pdf("one", "two"))
+    monkeypatch.setattr(pdf, "MOST_PAGES", 1)
+    with pytest.raises(LimitExceeded, match="more than 1 pages"):
+        pdf.extract_pages(make_pdf("x", "y"))
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"<title>T</title><h1>One</h1><p>Text", "x.html"),
+        (b"# One\n\ntext\n\n## Two\n\nmore", "x.md"),
+        (TABLE.encode(), "x.csv"),
+        ("Text \u20ac".encode("utf-16"), "x.txt"),
+        (make_pdf("one", "two", title="T"), "x.pdf"),
+    ],
+)
+def test_a_document_in_the_sandbox_is_the_same(data: bytes, name: str) -> None:
+    assert read_document(data, name, sandboxed=True) == read_document(data, name)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason", "hint"),
+    [
+        (b"<div>" * 100_000, "The elements of the page are nested too deeply.", None),
+        (b"<p " + b" ".join(b"a%d=1" % n for n in range(3000)) + b">", "attributes", None),
+    ],
+)
+def test_what_the_sandbox_refuses_is_a_limit(data: bytes, reason: str, hint: str | None) -> None:
+    with pytest.raises(LimitExceeded, match=reason) as caught:
+        read_document(data, "x.html", sandboxed=True)
+    assert caught.value.hint == hint
+
+
+READERS = """
+def read_numbers(data, most):
+    return {"bytes": len(data), "most": int(most)}
+
+def waste(data):
+    while True:
+        data += data
+"""
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> str:
+    file = tmp_path / "reader.py"
+    file.write_text(READERS)
+    return str(file)
+
+
+def test_the_sandbox_runs_a_function_of_a_file(reader: str) -> None:
+    result = run_in_sandbox(reader, "read_numbers", b"abc", "5")
+    assert result == {"bytes": 3, "most": 5}
+
+
+def test_what_takes_all_memory_ends_alone(reader: str) -> None:
+    with pytest.raises(UnreadableDocument, match="needs too much memory"):
+        run_in_sandbox(reader, "waste", b"x" * 1000)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (make_pdf("one", title="T"), {"value": {"title": "T", "pages": ["one\n"]}}),
+        (
+            make_pdf(""),
+            {
+                "error": "The PDF has no text: its pages are pictures, as a scanner makes them.",
+                "code": "UNKNOWN",
+                "hint": "Run text recognition (OCR) over it, and try again.",
+            },
+        ),
+        (
+            b"%PDF-1.4",
+            {
+                "error": "The PDF is damaged: Stream has ended unexpectedly",
+                "code": "UNKNOWN",
+                "hint": None,
+            },
+        ),
+    ],
+)
+def test_what_the_process_of_the_sandbox_says(
+    data: bytes, said: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.BytesIO()
+    limits: list[int] = []
+
+    def limit(kind: int, values: tuple[int, int]) -> None:
+        limits.append(kind)
+
+    monkeypatch.setattr("resource.setrlimit", limit)
+    monkeypatch.setattr("sys.argv", ["-c", json.dumps({"call": [pdf.__file__, "extract_pages"]})])
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(buffer=out))
+    sandbox.main()
+    assert json.loads(out.getvalue()) == said
+    assert limits == [resource.RLIMIT_CPU, resource.RLIMIT_AS]
+
+
+def test_chunks_fit_and_lose_no_word() -> None:
+    words = [f"w{i}" for i in range(3000)]
+    text = " ".join(f"{word}." if i % 7 == 0 else word for i, word in enumerate(words))
+    text += "\n" + " ".join(words) + " " + "x" * 5000 + "\u4e2d" * 1000 + ". \n  \n end"
+    packed = pack_passages([Chunk(text, Place(page=1))], 100)
+    assert max(count_tokens(chunk.text) for chunk in packed) <= 100
+    assert "".join("".join(chunk.text for chunk in packed).split()) == "".join(text.split())
+
+
+def test_passages_of_other_pages_are_not_joined() -> None:
+    passages = [Chunk("a", Place(page=1)), Chunk("b", Place(page=2)), Chunk(" "), Chunk("c")]
+    assert [chunk.text for chunk in pack_passages(passages)] == ["a", "b", "c"]
+    assert pack_passages([]) == []

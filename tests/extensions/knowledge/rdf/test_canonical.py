@@ -1,0 +1,125 @@
+"""What has no name gets one, made of its content."""
+
+import random
+
+import pytest
+from pyoxigraph import BlankNode, Literal, NamedNode, Triple
+
+from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.extensions.knowledge.rdf import name_blank_nodes
+from copilot_runtime.extensions.knowledge.rdf.canonical import SHORT
+from tests.extensions.knowledge.rdf.statements import say
+
+P = NamedNode("https://p/p")
+
+
+def link(one: str, other: str) -> Triple:
+    return Triple(BlankNode(one), P, BlankNode(other))
+
+
+def mark(node: str, text: str) -> Triple:
+    return Triple(BlankNode(node), P, Literal(text))
+
+
+def rename(triples: list[Triple], seed: int) -> list[Triple]:
+    """Return the same triples with other names of nodes, in another order."""
+    dice = random.Random(seed)
+    names: dict[str, BlankNode] = {}
+
+    def other(term: object) -> object:
+        if isinstance(term, BlankNode):
+            return names.setdefault(term.value, BlankNode(f"z{dice.randrange(10**9)}"))
+        return term
+
+    renamed = [Triple(other(it.subject), it.predicate, other(it.object)) for it in triples]  # type: ignore[arg-type]
+    dice.shuffle(renamed)
+    return renamed
+
+
+GRAPHS = {
+    "a chain": [link("a", "b"), link("b", "c"), mark("c", "end")],
+    "a circle": [link("a", "b"), link("b", "c"), link("c", "a"), mark("a", "here")],
+    "to itself": [link("a", "a"), mark("a", "x")],
+    "two circles": [
+        link("a", "b"),
+        link("b", "a"),
+        link("b", "c"),
+        link("c", "d"),
+        link("d", "c"),
+        mark("d", "x"),
+    ],
+    "alike": [link("a", "b"), link("b", "a")],
+    "nothing said": [link("a", "b")],
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_names_do_not_depend_on_the_order_or_on_what_nodes_were_called(name: str) -> None:
+    named = [{*name_blank_nodes(rename(GRAPHS[name], seed))} for seed in range(5)]
+    assert all(found == named[0] for found in named)
+    assert {*name_blank_nodes(GRAPHS[name])} == named[0]
+    assert not any(isinstance(triple.object, BlankNode) for triple in named[0])
+
+
+def test_nodes_in_a_circle_that_differ_stay_apart() -> None:
+    named = name_blank_nodes(GRAPHS["a circle"])
+    assert len({triple.subject for triple in named}) == 3
+    assert len(named) == 4
+
+
+def test_a_circle_is_called_the_same_whatever_refers_to_it() -> None:
+    circle = [link("a", "b"), link("b", "a"), mark("a", "x")]
+    alone = {*name_blank_nodes(circle)}
+    pointed_at = {*name_blank_nodes([*circle, link("d", "c"), link("c", "a")])}
+    assert alone < pointed_at
+
+
+def test_two_nodes_of_which_the_same_is_said_are_one() -> None:
+    assert len(name_blank_nodes([mark("a", "x"), mark("b", "x")])) == 1
+    assert len(name_blank_nodes(GRAPHS["alike"])) == 1
+
+
+def test_a_nested_thing_is_called_the_same_on_every_page_and_in_every_run() -> None:
+    question = """<div itemprop="mainEntity" itemscope itemtype="https://schema.org/Question">
+        <i itemprop="name">Why?</i>
+        <div itemprop="acceptedAnswer" itemscope itemtype="https://schema.org/Answer">
+        <i itemprop="text">{}</i></div></div>"""
+    page = """<div itemscope itemtype="https://schema.org/FAQPage" itemid="https://e/{}">{}</div>"""
+    one = say(page.format("one", question.format("So.")))
+    two = say(page.format("two", question.format("So.")))
+    other = say(page.format("one", question.format("No.")))
+    assert one.keys() - {"https://e/one"} == two.keys() - {"https://e/two"}
+    assert len(one.keys() & other.keys()) == 1
+
+
+def test_the_short_form_is_that_of_copilot_ld() -> None:
+    person = [
+        Triple(
+            BlankNode("a"),
+            NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type"),
+            NamedNode("https://schema.org/Person"),
+        ),
+        Triple(BlankNode("a"), NamedNode("https://schema.org/name"), Literal("Bob")),
+    ]
+    assert {str(triple.subject) for triple in name_blank_nodes(person, SHORT)} == {
+        "<urn:skolem:8463f234>"
+    }
+
+
+def test_values_of_other_kinds_are_other_content() -> None:
+    number = Literal("1", datatype=NamedNode("http://www.w3.org/2001/XMLSchema#integer"))
+    said = [mark("a", "1"), Triple(BlankNode("b"), P, number)]
+    assert len({triple.subject for triple in name_blank_nodes(said)}) == 2
+    assert len({triple.subject for triple in name_blank_nodes(said, SHORT)}) == 1
+
+
+def test_a_circle_that_would_take_minutes_is_refused() -> None:
+    size = 5000
+    circle = [link(f"n{i}", f"n{(i + 1) % size}") for i in range(size)]
+    with pytest.raises(LimitExceeded, match="refer to each other"):
+        name_blank_nodes([*circle, mark("n0", "here")])
+
+
+def test_a_chain_as_long_as_a_page_allows_is_no_recursion() -> None:
+    chain = [link(f"n{i}", f"n{i + 1}") for i in range(20_000)]
+    assert len(name_blank_nodes([*chain, mark("n20000", "end")])) == 20_001

@@ -1,0 +1,175 @@
+"""Items of microdata become statements."""
+
+import pytest
+
+from copilot_runtime.extensions.knowledge.rdf import clean_text, read_page
+from tests.extensions.knowledge.rdf.statements import say
+
+ITEM = '<div itemscope itemtype="https://schema.org/Thing" itemid="https://e/x"{}>{}</div>'
+
+
+def thing(inside: str, attributes: str = "") -> list[str]:
+    """Return what is said of one thing, beside its type."""
+    return say(ITEM.format(attributes, inside))["https://e/x"][1:]
+
+
+@pytest.mark.parametrize(
+    ("element", "value"),
+    [
+        ('<span itemprop="p">a  <b>b</b>\n c</span>', '"a b c"'),
+        ('<p itemprop="p">One.<br>Two.</p>', '"One. Two."'),
+        ('<ul itemprop="p"><li>a</li><li>b<style>x</style></li></ul>', '"a b"'),
+        ('<span itemprop="p" content="c">x</span>', '"c"'),
+        ('<meta itemprop="p" content=" &amp; ">', '"&"'),
+        ('<a itemprop="p" href="q?a b">x</a>', "<https://ex.org/q?a%20b>"),
+        ('<a itemprop="p">x</a>', '"x"'),
+        ('<img itemprop="p" src="/i.png">', "<https://ex.org/i.png>"),
+        ('<object itemprop="p" data="d"></object>', "<https://ex.org/d>"),
+        ('<link itemprop="p" href="http://schema.org/InStock">', "<InStock>"),
+        ('<data itemprop="p" value="12">x</data>', '"12"^^<xsd:integer>'),
+        ('<data itemprop="p" value="-1.5e3">x</data>', '"-1.5e3"^^<xsd:double>'),
+        ('<data itemprop="p" value="007">x</data>', '"007"^^<xsd:integer>'),
+        ('<data itemprop="p" value="a12">x</data>', '"a12"'),
+        ('<data itemprop="p" value="1.">x</data>', '"1."'),
+        ('<data itemprop="p">x</data>', '"x"'),
+        ('<meter itemprop="p" value="3">x</meter>', '"3"^^<xsd:integer>'),
+        ('<time itemprop="p" datetime="2024-05-01">x</time>', '"2024-05-01"^^<xsd:date>'),
+        (
+            '<time itemprop="p" datetime="2024-05-01T10:00:00+02:00">x</time>',
+            '"2024-05-01T10:00:00+02:00"^^<xsd:dateTime>',
+        ),
+        ('<time itemprop="p" datetime="10:00:00Z">x</time>', '"10:00:00Z"^^<xsd:time>'),
+        ('<time itemprop="p" datetime="2024-05">x</time>', '"2024-05"^^<xsd:gYearMonth>'),
+        ('<time itemprop="p" datetime="2024">x</time>', '"2024"^^<xsd:gYear>'),
+        ('<time itemprop="p" datetime="PT1H30M">x</time>', '"PT1H30M"^^<xsd:duration>'),
+        ('<time itemprop="p" datetime="P">x</time>', '"P"'),
+        ('<time itemprop="p" datetime="2024-13-01">x</time>', '"2024-13-01"'),
+        ('<time itemprop="p">2024-05-01</time>', '"2024-05-01"'),
+    ],
+)
+def test_a_value_is_what_its_element_means(element: str, value: str) -> None:
+    assert thing(element) == [f"<p> {value}"]
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "http://[", "x" * 9000, "  VBScript:x"])
+def test_an_address_that_is_none_or_runs_code_is_left_out(address: str) -> None:
+    assert thing(f'<a itemprop="p" href="{address}">x</a>') == []
+
+
+def test_a_property_may_have_several_names_and_one_of_another_vocabulary() -> None:
+    assert thing('<i itemprop="name title https://v.org/t name">x</i>') == [
+        '<name> "x"',
+        '<title> "x"',
+        '<https://v.org/t> "x"',
+    ]
+
+
+def test_an_item_has_all_of_its_types_and_the_vocabulary_of_the_first() -> None:
+    page = """<div itemscope itemid="#me"
+        itemtype="https://schema.org/Person https://v.org/ns#Patient nothing">
+        <i itemprop="name">n</i></div>"""
+    assert say(page) == {
+        "https://ex.org/page.html#me": ["a <Person>", "a <https://v.org/ns#Patient>", '<name> "n"']
+    }
+
+
+def test_names_of_an_item_without_a_type_mean_nothing_unless_they_are_whole() -> None:
+    page = f"""<div itemscope itemid="https://e/y"><i itemprop="name">n</i></div>
+        {ITEM.format("", '<div itemprop="p" itemscope><i itemprop="name">n</i></div>')}"""
+    assert [*say(page)] == ["https://e/x"]
+
+
+def test_an_old_or_other_address_of_schema_org_is_the_one_that_counts() -> None:
+    page = '<div itemscope itemtype="http://www.schema.org/Person"><i itemprop="name">Bob</i></div>'
+    assert [*say(page).values()] == [["a <Person>", '<name> "Bob"']]
+
+
+def test_things_inside_a_thing_are_things_of_their_own() -> None:
+    page = ITEM.format(
+        "",
+        """<i itemprop="name">outer</i>
+        <div itemprop="author" itemscope itemtype="https://schema.org/Person" itemid="https://e/a">
+        <i itemprop="name">inner</i></div>""",
+    )
+    assert say(page) == {
+        "https://e/x": ["a <Thing>", '<name> "outer"', "<author> <https://e/a>"],
+        "https://e/a": ["a <Person>", '<name> "inner"'],
+    }
+
+
+def test_properties_may_stand_elsewhere_on_the_page() -> None:
+    page = ITEM.format(' itemref="one two none"', "") + (
+        '<i id="one" itemprop="name">first</i>'
+        '<div id="two" lang="fr"><i itemprop="title">t</i></div>'
+    )
+    assert say(page)["https://e/x"] == ["a <Thing>", '<name> "first"', '<title> "t"@fr']
+
+
+def test_elements_that_refer_to_each_other_are_read_once() -> None:
+    page = """<div id="a"><div itemscope itemtype="https://schema.org/Thing" itemid="https://e/x"
+        itemref="a a"><i itemprop="name">n</i></div></div>"""
+    assert say(page) == {"https://e/x": ["a <Thing>", '<name> "n"']}
+
+
+def test_an_item_that_refers_to_itself_ends_there() -> None:
+    page = """<div id="a" itemprop="knows" itemscope itemtype="https://schema.org/Person"
+        itemid="https://e/x" itemref="a"></div>"""
+    assert say(page) == {"https://e/x": ["a <Person>"]}
+
+
+def test_a_text_is_in_the_language_of_its_element() -> None:
+    inside = """<i itemprop="a">x</i><div lang="de-AT"><i itemprop="b">x</i><i itemprop="c" lang="">
+        x</i></div><i itemprop="d" xml:lang="en_US">x</i><i itemprop="e" lang="not a tag!">x</i>
+        <data itemprop="f" value="1" lang="en"></data>"""
+    assert thing(inside, ' lang="fr"') == [
+        '<a> "x"@fr',
+        '<b> "x"@de-at',
+        '<c> "x"',
+        '<d> "x"@en-us',
+        '<e> "x"',
+        '<f> "1"^^<xsd:integer>',
+    ]
+
+
+def test_references_are_relative_to_the_base_that_the_page_names() -> None:
+    page = '<base href="/docs/">' + ITEM.format("", '<a itemprop="p" href="q">x</a>')
+    assert say(page)["https://e/x"][1:] == ["<p> <https://ex.org/docs/q>"]
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("a <5 b", "a <5 b"),
+        ("A & B", "A & B"),
+        ("\u201ca\u201d \u2018b\u2019\u00a0 c", "\"a\" 'b' c"),
+        (" a\n\tb ", " a b "),
+    ],
+)
+def test_a_text_is_made_plain_and_nothing_in_it_is_encoded(text: str, clean: str) -> None:
+    assert clean_text(text) == clean
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "\ufeff<p itemscope itemtype='https://schema.org/Thing'><i itemprop=name>é".encode(),
+        "<p itemscope itemtype='https://schema.org/Thing'><i itemprop=name>é".encode("utf-16"),
+        "<p itemscope itemtype='https://schema.org/Thing'><i itemprop=name>é".encode("cp1252"),
+        "<meta charset=iso-8859-1><p itemscope itemtype='https://schema.org/Thing'>"
+        "<i itemprop=name>é".encode("cp1252"),
+        "<meta http-equiv=content-type content='text/html; charset=iso-8859-15'>"
+        "<p itemscope itemtype='https://schema.org/Thing'><i itemprop=name>é".encode("latin-1"),
+        "<meta charset=no-such><p itemscope itemtype='https://schema.org/Thing'>"
+        "<i itemprop=name>é".encode(),
+        "<meta charset=utf-16><p itemscope itemtype='https://schema.org/Thing'>"
+        "<i itemprop=name>é".encode(),
+    ],
+)
+def test_a_page_is_read_in_its_encoding(page: bytes) -> None:
+    [triples] = read_page(page, "https://ex.org/").items.values()
+    assert str(triples[1].object) == '"é"'
+
+
+@pytest.mark.parametrize("page", [b"", b"  ", b"<!-- nothing -->", b"\x00\x00", b"<<<>>>&#0;&bad;"])
+def test_a_page_without_anything_says_nothing(page: bytes) -> None:
+    assert read_page(page, "https://ex.org/").items == {}

@@ -1,0 +1,247 @@
+"""The actions by which models and agents use knowledge."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from copilot_runtime.actions.execute import execute
+from copilot_runtime.api import Action, ActionContext
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.knowledge.settings import KNOWLEDGE_TOOLS, KnowledgeSettings
+from copilot_runtime.extensions.knowledge.tokens import count_tokens
+from tests.extensions.knowledge.library import ADA, LIBRARY, stocked
+from tests.runs import run_input
+
+pytestmark = pytest.mark.anyio
+
+
+def tool(knowledge: Knowledge, name: str) -> Action:
+    return next(action for action in knowledge.tools() if action.name == name)
+
+
+async def call(knowledge: Knowledge, name: str, arguments: Any = None, user: str = "") -> str:
+    context = ActionContext(
+        thread_id="t", run_id="r", call_id="c", properties={}, headers={}, user=user or None
+    )
+    text = json.dumps({} if arguments is None else arguments)
+    return (await execute(tool(knowledge, name), text, context, timeout=10)).result
+
+
+async def results(knowledge: Knowledge, name: str, arguments: Mapping[str, Any]) -> Any:
+    return json.loads(await call(knowledge, name, arguments))["results"]
+
+
+async def test_a_search_returns_the_nearest_resources_with_their_sources(
+    knowledge: Knowledge,
+) -> None:
+    found = await results(knowledge, "search_content", {"input": ["books are lent how long"]})
+
+    assert found[0]["title"] == "House rules"
+    assert "four weeks" in found[0]["text"]
+    assert found[0]["url"].startswith("/graphql/knowledge/resources/common.Document.")
+    assert 0 < found[0]["score"] <= 1
+
+
+async def test_a_search_leaves_out_what_is_far_worse_than_the_best(pages: Path) -> None:
+    for number in range(8):
+        text = f"# Note {number}\n\nmill is old. {'History turns wheels of wood. ' * 3}"
+        (pages / f"note{number}.md").write_text(text, encoding="utf-8")
+    knowledge = await stocked(pages)
+    question = "Why do dogs wait outside of it?"
+    found = await results(knowledge, "search_content", {"input": [question]})
+
+    assert len(await knowledge.search(question, limit=20)) > 8
+    assert found[0]["title"] == "House rules"
+    assert not [it for it in found if it["title"].startswith("Note")]
+
+
+async def test_a_search_ranks_as_the_retrieval_of_the_chat_does(pages: Path) -> None:
+    for number in (1100, 1200, 1300):
+        text = f"# Barrel\n\nBarrel number {number} is of oak, and holds the beer of the year."
+        (pages / f"barrel{number}.md").write_text(text, encoding="utf-8")
+    knowledge = await stocked(pages)
+    question = "What is in barrel number 1200?"
+    retriever = knowledge.retriever()
+    assert retriever is not None
+    message = TextMessage(id="1", role="user", content=question)
+    run = replace(run_input(), messages=[message])
+    found = await results(knowledge, "search_content", {"input": [question]})
+    retrieved = [it.id for it in await retriever.retrieve(run)]
+
+    assert "1200" in found[0]["text"]
+    assert [it["id"] for it in found][: len(retrieved)] == retrieved
+
+
+async def test_each_text_of_a_search_finds_what_fits_it(knowledge: Knowledge) -> None:
+    texts = ["Dogs wait outside. Books are lent for four weeks.", "number of the safe"]
+    found = await results(knowledge, "search_content", {"input": texts})
+
+    assert [it["title"] for it in found][:2] == ["House rules", "Secret"]
+
+
+async def test_one_text_is_as_good_as_a_list(knowledge: Knowledge) -> None:
+    many = await results(knowledge, "search_content", {"input": ["dogs"]})
+
+    assert await results(knowledge, "search_content", {"input": "dogs"}) == many
+
+
+@pytest.mark.parametrize("given", [None, 5, [], [""], [5], ["a"] * 11, {"a": 1}])
+async def test_what_cannot_be_searched_for_is_told_to_the_model(
+    knowledge: Knowledge, given: Any
+) -> None:
+    answer = json.loads(await call(knowledge, "search_content", {"input": given}))
+
+    assert "input: write" in answer["error"]["message"]
+
+
+async def test_a_pattern_returns_triples_and_the_resources_that_hold_them(
+    knowledge: Knowledge,
+) -> None:
+    pattern = {"subject": "?", "predicate": "schema:employee", "object": "?"}
+    answer = json.loads(await call(knowledge, "query_by_pattern", pattern))
+
+    assert answer["triples"] == [f"<{LIBRARY}>\t<https://schema.org/employee>\t<{ADA}>"]
+    assert [result["title"] for result in answer["results"]] == ["Mill Library"]
+
+
+async def test_parts_of_a_pattern_that_are_left_out_are_anything(knowledge: Knowledge) -> None:
+    answer = json.loads(await call(knowledge, "query_by_pattern", {"subject": ADA}))
+
+    assert len(answer["triples"]) == 3
+
+
+async def test_nothing_found_is_said_in_a_sentence(knowledge: Knowledge) -> None:
+    pattern = {"predicate": "schema:birthDate"}
+
+    assert await call(knowledge, "query_by_pattern", pattern) == "No results found."
+    assert await call(knowledge, "get_subjects", {"type": "schema:Car"}) == "No results found."
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [
+        ({"subject": "Lena"}, "'Lena' is none. Write it as <https://…>, urn:… or schema:name"),
+        ({"object": '"a"b"@@'}, 'Write it as "text", "text"@en or "5"^^xsd:integer.'),
+        ({"object": '"5"^^integer'}, "'integer' is no datatype. For example xsd:integer."),
+    ],
+)
+async def test_a_model_is_told_how_to_write_what_it_wrote_wrong(
+    knowledge: Knowledge, pattern: Mapping[str, str], hint: str
+) -> None:
+    answer = json.loads(await call(knowledge, "query_by_pattern", pattern))
+
+    assert hint in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("query_by_pattern", {"predicate": "rdf:type", "object": "schm:Person"}),
+        ("query_by_pattern", {"subject": "schm:Ada"}),
+        ("get_subjects", {"type": "schm:Person"}),
+    ],
+)
+async def test_a_prefix_that_there_is_not_is_named_when_nothing_is_found(
+    knowledge: Knowledge, name: str, arguments: Mapping[str, str]
+) -> None:
+    assert (await call(knowledge, name, arguments)).startswith(
+        "No results found. There is no prefix 'schm'. Did you mean schema:? Known are "
+    )
+
+
+@pytest.mark.parametrize("subject", ["urn:x:y", "https://a.example/b", "<foo:bar>", "schema:X"])
+async def test_an_iri_is_taken_for_no_prefix(knowledge: Knowledge, subject: str) -> None:
+    assert await call(knowledge, "query_by_pattern", {"subject": subject}) == "No results found."
+
+
+async def test_a_model_is_not_told_where_a_storage_is(
+    knowledge: Knowledge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*arguments: Any, **options: Any) -> Any:
+        raise CopilotError("/srv/secret failed.", hint="Mount it.", public="The storage failed.")
+
+    monkeypatch.setattr(knowledge, "search", fail)
+    answer = json.loads(await call(knowledge, "search_content", {"input": ["dogs"]}))
+
+    assert answer["error"]["message"] == "The storage failed."
+
+
+async def test_the_ontology_is_turtle(knowledge: Knowledge) -> None:
+    text = await call(knowledge, "get_ontology")
+
+    assert "schema:LibraryShape a sh:NodeShape" in text
+    assert "schema:PersonShape" in text
+
+
+async def test_an_ontology_that_is_too_long_ends_with_a_whole_shape(pages: Path) -> None:
+    whole = await (await stocked(pages)).ontology_turtle()
+    settings = KnowledgeSettings(tool_tokens=count_tokens(whole) - 20)
+    knowledge = await stocked(pages, settings=settings)
+    text = await call(knowledge, "get_ontology")
+
+    assert "schema:LibraryShape" in text
+    assert "PersonShape" not in text
+    assert "1 more shapes" in text
+
+
+async def test_subjects_are_lines_with_their_types(knowledge: Knowledge) -> None:
+    assert (await call(knowledge, "get_subjects")).splitlines() == [
+        f"{ADA}\thttps://schema.org/Person",
+        f"{LIBRARY}\thttps://schema.org/Library",
+    ]
+    assert await call(knowledge, "get_subjects", {"type": "schema:Person"}) == (
+        f"{ADA}\thttps://schema.org/Person"
+    )
+
+
+async def test_a_long_list_of_subjects_says_how_many_are_left_out(pages: Path) -> None:
+    knowledge = await stocked(pages, settings=KnowledgeSettings(tool_tokens=25))
+
+    assert "(1 more are left out" in await call(knowledge, "get_subjects")
+
+
+@pytest.mark.parametrize("tokens", [30, 60, 120])
+async def test_a_result_is_no_longer_than_the_settings_allow(pages: Path, tokens: int) -> None:
+    long = pages / "long.md"
+    long.write_text("# Long\n\n" + "The history of the mill is long. " * 200, encoding="utf-8")
+    knowledge = await stocked(pages, settings=KnowledgeSettings(tool_tokens=tokens))
+    found = await results(knowledge, "search_content", {"input": ["history of the mill"]})
+
+    assert found
+    assert sum(count_tokens(result["text"]) for result in found) <= tokens
+
+
+async def test_a_tool_shows_nothing_that_its_caller_may_not_read(pages: Path) -> None:
+    policy = pages.parent / "policy.yml"
+    policy.write_text("default: deny\n", encoding="utf-8")
+    knowledge = await stocked(pages, policy=policy)
+
+    assert await call(knowledge, "search_content", {"input": ["dogs"]}, "eve") == (
+        "No results found."
+    )
+    assert await call(knowledge, "query_by_pattern", {}, "eve") == "No results found."
+    assert await call(knowledge, "get_subjects", {}, "eve") == "No results found."
+    assert "Library" not in await call(knowledge, "get_ontology", {}, "eve")
+
+
+def test_the_settings_say_which_tools_there_are(pages: Path) -> None:
+    names = ("get_ontology", "search_content")
+    knowledge = Knowledge("memory", sources=[pages], settings=KnowledgeSettings(tools=names))
+
+    assert [action.name for action in knowledge.tools()] == [*names]
+
+
+def test_every_tool_says_what_for_when_how_and_what_comes_back(pages: Path) -> None:
+    tools = Knowledge("memory", sources=[pages]).tools()
+
+    assert tuple(action.name for action in tools) == KNOWLEDGE_TOOLS
+    for action in tools:
+        heads = [part.partition(":")[0] for part in action.description.split("\n\n")]
+        assert heads == ["PURPOSE", "WHEN TO USE", "HOW TO USE", "RETURNS"]
+        assert action.parameters["type"] == "object"

@@ -1,0 +1,119 @@
+"""Kills processes that carry out plans, at random moments: `python -m … FOLDER KILLS SEED LOG`.
+
+A child is forked for each life. It goes on with the plans of those before it, and begins one if
+there is none. Its tools write one byte-exact line for each effect. A person, who can read those
+lines, answers what the engine asks.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+
+from copilot_runtime.extensions.planner.build import build_log
+from copilot_runtime.extensions.planner.events import PlanEntry, QuestionAsked
+from copilot_runtime.extensions.planner.log import PlanLog, PlanQuery
+from copilot_runtime.extensions.planner.plan import TaskState
+from copilot_runtime.extensions.planner.roles import TaskContext
+from tests.extensions.planner.crew import Crew, build_engine, build_plan
+
+TASKS = 20
+CALLS = ("look", "send", "pay")
+"""Tools that each task calls; the first one may be called twice."""
+
+
+def main(folder: Path, kills: int, seed: int, address: str) -> None:
+    """Live and die so often, then live to the end, and print what was done."""
+    chance = random.Random(seed)  # no secret
+    deaths = 0
+    while True:
+        is_last = deaths >= kills
+        child = os.fork()
+        if child == 0:
+            try:
+                asyncio.run(live(folder, build_log(address), only_finish=is_last))
+            except BaseException:
+                traceback.print_exc()
+            os._exit(0)
+        if not is_last:
+            time.sleep(chance.uniform(0.02, 0.3))
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        deaths += os.WIFSIGNALED(status)
+        if is_last:
+            break
+    sys.stdout.write(f"{deaths}\n")
+
+
+async def live(folder: Path, log: PlanLog, *, only_finish: bool) -> None:
+    """Go on with all plans; then begin new ones, unless this is the last life."""
+    effects = folder / "effects"
+
+    async def work(state: TaskState, context: TaskContext) -> str:
+        for tool in CALLS:
+            line = f"{context.plan.id}/{state.id}/{tool}\n"
+
+            async def run(line: str = line) -> str:
+                await asyncio.sleep(0.001)
+                write_line(effects, line)
+                await asyncio.sleep(0.001)
+                return "done"
+
+            await context.call_tool(tool, tool, "{}", run, is_idempotent=tool == "look")
+        return "ok"
+
+    names = [f"t{number}" for number in range(TASKS)]
+    crew = Crew(dict.fromkeys(names, work))
+    engine = build_engine(crew, log)
+    await engine.log.open()
+    while True:
+        plan_ids = await engine.recover()
+        for plan_id in plan_ids:
+            after = 0
+            async for entry in engine.follow(plan_id, after):
+                if isinstance(entry, PlanEntry) and isinstance(entry.event, QuestionAsked):
+                    question = entry.event
+                    if question.question_id not in (await engine.get(plan_id)).questions:
+                        continue
+                    line = f"{plan_id}/{question.task_id}/{question.call_id}\n"
+                    was_done = effects.exists() and line in effects.read_text()
+                    await engine.answer(
+                        plan_id, question.question_id, "done" if was_done else "retry"
+                    )
+        if only_finish:
+            plans = await log.list_plans(PlanQuery(is_everybody=True, limit=10_000))
+            if all(plan.is_over for plan in plans):
+                break
+            # a database takes a moment to notice that the life before has ended
+            await asyncio.sleep(0.01)
+            continue
+        tasks = [
+            {"name": name, "depends_on": names[max(0, at - 4) : max(0, at - 3)]}
+            for at, name in enumerate(names)
+        ]
+        plan_id = await engine.submit(build_plan(*tasks))
+        async for _ in engine.follow(plan_id):
+            pass
+    await engine.aclose()
+
+
+def write_line(path: Path, line: str) -> None:
+    """Append a line with one system call: a kill leaves all of it or nothing."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, line.encode())
+    os.close(file)
+
+
+def count_effects(folder: Path) -> Counter[str]:
+    """Return how often each effect was had; none where each server was killed while it started."""
+    file = folder / "effects"
+    return Counter(file.read_text().split() if file.exists() else ())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

@@ -1,0 +1,237 @@
+"""A server dies in the middle of an assistant's work, and the next one goes on with the plan."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from copilot_runtime import action
+from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.api import Action, Agent, RunInput
+from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage
+from copilot_runtime.extensions.planner.engine import PlanEngine
+from copilot_runtime.extensions.planner.events import Answer, PlanEntry, QuestionAsked
+from copilot_runtime.extensions.planner.plan import Plan
+from copilot_runtime.extensions.planner.sqlite import SqlitePlanLog
+from copilot_runtime.extensions.planner.worker import AgentWorker
+from copilot_runtime.testing import ScriptedAdapter, call, say
+from tests.extensions.planner.crew import Crew, build_plan
+
+pytestmark = pytest.mark.anyio
+
+LOOK, SEND = call("look", {"at": "x"}, id="call-look"), call("send", {"to": "ann"}, id="call-send")
+"""Two calls; each has the same id whenever it is made."""
+
+
+class Server:
+    """An engine whose one assistant is a model by script, with two tools of which one may hang."""
+
+    def __init__(
+        self,
+        path: Path,
+        *turns: Any,
+        hangs_at: str = "",
+        fails_at: str = "",
+        without: str = "",
+        opaque: frozenset[str] = frozenset(),
+    ) -> None:
+        self.effects: list[str] = []
+        self.hung = asyncio.Event()
+        self.model = ScriptedAdapter(*turns)
+        self._hangs_at = hangs_at
+        self._fails_at = fails_at
+        tools = [one for one in self._build_tools() if one.name != without]
+        writer = DirectAgent(self.model)
+
+        async def find_run(plan: Plan) -> RunInput:
+            del plan
+            return RunInput(thread_id="t", run_id="r", messages=[], actions=tools)
+
+        async def list_agents(plan: Plan) -> Mapping[str, Agent]:
+            del plan
+            return {"writer": writer}
+
+        crew = Crew(opaque=opaque)
+        log = SqlitePlanLog(path / "plans.db")
+        self.engine = PlanEngine(log, crew, AgentWorker(list_agents, find_run), crew)
+
+    def _build_tools(self) -> Sequence[Action]:
+        async def have(name: str) -> str:
+            self.effects.append(name)
+            if name == self._hangs_at:
+                self.hung.set()
+                await asyncio.Event().wait()
+            if name == self._fails_at:
+                raise KeyError
+            return f"{name} done"
+
+        @action(is_idempotent=True)
+        async def look(at: str) -> str:
+            return await have("look")
+
+        @action
+        async def send(to: str) -> str:
+            return await have("send")
+
+        return [look, send]
+
+
+async def die(server: Server) -> str:
+    """Begin a plan, and die when a tool hangs. Return the plan's id."""
+    await server.engine.open()
+    plan_id = await server.engine.submit(build_plan("a"))
+    await server.hung.wait()
+    await server.engine.aclose()
+    return plan_id
+
+
+async def go_on(
+    server: Server, plan_id: str, answer: Answer | None = None, note: str = ""
+) -> Sequence[str]:
+    """Carry the plan out to its end, and return the questions that were asked and answered."""
+    await server.engine.open()
+    asked: list[str] = []
+    async for entry in server.engine.follow(plan_id):
+        if isinstance(entry, PlanEntry) and isinstance(event := entry.event, QuestionAsked):
+            assert answer is not None
+            asked.append(event.text)
+            await server.engine.answer(plan_id, event.question_id, answer, note=note)
+    return asked
+
+
+def read(server: Server) -> list[str]:
+    """Return what the model has read in the first request, behind the task."""
+    lines: list[str] = []
+    for message in server.model.requests[0].messages:
+        if isinstance(message, ActionExecutionMessage):
+            lines.append(f"{message.id}: {message.name}")
+        elif isinstance(message, ResultMessage):
+            lines.append(f"{message.call_id} -> {message.result}")
+    return lines
+
+
+async def test_a_call_that_may_be_made_twice_is_made_again(tmp_path: Path) -> None:
+    first = Server(tmp_path, SEND, LOOK, hangs_at="look")
+    plan_id = await die(first)
+    second = Server(tmp_path, say("All done."))
+    assert await go_on(second, plan_id) == []
+    assert (first.effects, second.effects) == (["send", "look"], ["look"])
+    assert read(second) == [
+        "call-send: send",
+        "call-send -> send done",
+        "call-look: look",
+        "call-look -> look done",
+    ]
+    assert (await second.engine.get(plan_id)).root.output == "All done."
+    await second.engine.aclose()
+
+
+async def test_an_error_that_says_nothing_is_kept_by_its_name(tmp_path: Path) -> None:
+    first = Server(tmp_path, LOOK, SEND, hangs_at="send", fails_at="look")
+    plan_id = await die(first)
+    second = Server(tmp_path, say("All done."))
+    await go_on(second, plan_id, "done", "Sent.")
+    told = first.model.requests[1].messages[-1]
+    assert isinstance(told, ResultMessage)
+    assert read(second)[1] == f"call-look -> {told.result}"
+    assert "KeyError" in told.result
+    await second.engine.aclose()
+
+
+async def test_a_call_of_a_tool_that_is_gone_is_told_to_the_model(tmp_path: Path) -> None:
+    plan_id = await die(Server(tmp_path, LOOK, hangs_at="look"))
+    second = Server(tmp_path, say("It is not there."), without="look")
+    await go_on(second, plan_id)
+    assert "There is no 'look' now." in read(second)[1]
+    await second.engine.aclose()
+
+
+@pytest.mark.parametrize(
+    ("answer", "effects", "result"),
+    [("done", [], "It was sent."), ("retry", ["send"], "send done")],
+)
+async def test_a_person_says_what_became_of_any_other_call(
+    tmp_path: Path, answer: Answer, effects: list[str], result: str
+) -> None:
+    plan_id = await die(Server(tmp_path, SEND, hangs_at="send"))
+    turns = [say("All done.")] if answer == "done" else [SEND, say("All done.")]
+    second = Server(tmp_path, *turns)
+    (question,) = await go_on(second, plan_id, answer, "It was sent.")
+    assert question == (
+        "The call of 'send' with {\"to\":\"ann\"} for the task 'a' was interrupted: nobody knows "
+        "whether it was done."
+    )
+    assert second.effects == effects
+    results = second.model.requests[-1].messages[-1]
+    assert isinstance(results, ResultMessage)
+    assert results.result == result
+    await second.engine.aclose()
+
+
+async def test_a_person_gives_a_task_up_whose_call_was_interrupted(tmp_path: Path) -> None:
+    plan_id = await die(Server(tmp_path, SEND, hangs_at="send"))
+    second = Server(tmp_path)
+    await go_on(second, plan_id, "fail", "Too late.")
+    plan = await second.engine.get(plan_id)
+    assert (plan.tasks["1"].status, plan.tasks["1"].reason) == ("failed", "Too late.")
+    await second.engine.aclose()
+
+
+@pytest.mark.parametrize(
+    ("answer", "effects", "output"),
+    [("done", [], "It was sent."), ("retry", ["look", "send"], "All done.")],
+)
+async def test_one_question_settles_a_call_of_an_agent_whose_other_calls_are_not_seen(
+    tmp_path: Path, answer: Answer, effects: list[str], output: str
+) -> None:
+    plan_id = await die(Server(tmp_path, SEND, hangs_at="send", opaque=frozenset("a")))
+    second = Server(tmp_path, LOOK, SEND, say("All done."))
+    (question,) = await go_on(second, plan_id, answer, "It was sent.")
+    assert question == (
+        "The task 'a' was interrupted, and what 'writer' had done by then is not known. Under way "
+        'was the call of \'send\' with {"to":"ann"}.'
+    )
+    assert second.effects == effects
+    assert (await second.engine.get(plan_id)).tasks["1"].output == output
+    await second.engine.aclose()
+
+
+async def test_long_arguments_of_a_call_are_cut_in_the_question(tmp_path: Path) -> None:
+    long = call("send", {"to": "ann" * 1_000}, id="call-send")
+    plan_id = await die(Server(tmp_path, long, hangs_at="send"))
+    second = Server(tmp_path, say("All done."))
+    (question,) = await go_on(second, plan_id, "done")
+    assert "nna… for the task" in question
+    assert len(question) < 700
+    await second.engine.aclose()
+
+
+async def test_calls_of_one_id_are_calls_of_their_own(tmp_path: Path) -> None:
+    plan_id = await die(Server(tmp_path, LOOK, LOOK, SEND, hangs_at="send"))
+    second = Server(tmp_path, say("All done."))
+    await go_on(second, plan_id, "done", "Sent.")
+    assert read(second) == [
+        "call-look: look",
+        "call-look -> look done",
+        "call-look~2: look",
+        "call-look~2 -> look done",
+        "call-send: send",
+        "call-send -> Sent.",
+    ]
+    await second.engine.aclose()
+
+
+async def test_a_plan_that_was_stopped_when_its_server_died_stays_stopped(tmp_path: Path) -> None:
+    first = Server(tmp_path, LOOK, hangs_at="look")
+    await first.engine.open()
+    plan_id = await first.engine.submit(build_plan("a"))
+    await first.hung.wait()
+    await first.engine.stop(plan_id)
+    await first.engine.aclose()
+    second = Server(tmp_path)
+    await go_on(second, plan_id)
+    assert (await second.engine.get(plan_id)).root.status == "stopped"
+    assert second.effects == []
+    await second.engine.aclose()

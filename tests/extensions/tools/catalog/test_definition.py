@@ -1,0 +1,135 @@
+"""Tools in YAML: what is read, and what a mistake says."""
+
+import pytest
+
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.extensions.tools.catalog.definition import parse_services, parse_tools
+from tests.documents import Block, blocks
+from tests.yaml_bombs import BOMBS
+
+CLOCK = """
+clock:
+  purpose: Tell the time.
+  applicability: When somebody asks for it.
+  instructions: Name a city.
+  evaluation: The time, as hours and minutes.
+  parameters:
+    city: A city, such as Rome.
+  endpoint:
+    function: os.path:basename
+"""
+
+
+def test_a_tool_has_its_parts_and_its_endpoint() -> None:
+    tool = parse_tools(CLOCK, "tools.yml")["clock"]
+
+    assert (tool.name, tool.source, tool.kind) == ("clock", "tools.yml:2", "function")
+    assert tool.options.model_dump() == {"target": "os.path:basename"}
+    assert tool.sections == (
+        "PURPOSE: Tell the time.\n\nWHEN TO USE: When somebody asks for it.\n\n"
+        "HOW TO USE: Name a city.\n\nRETURNS: The time, as hours and minutes."
+    )
+
+
+def test_an_empty_file_has_no_tools() -> None:
+    assert parse_tools("", "tools.yml") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "clock:\n  purpse: x\n  endpoint: {function: 'a:b'}\n",
+            "t.yml:2: there is no 'clock.purpse'; did you mean 'purpose'?",
+        ),
+        (
+            "clock:\n  purpose: x\n  endpoint:\n    functoin: a:b\n",
+            "t.yml:4: there is no 'clock.endpoint.functoin'; did you mean 'function'?",
+        ),
+        (
+            "clock:\n  endpoint:\n    function:\n      targett: a:b\n      target: a:b",
+            "t.yml:4: there is no 'clock.endpoint.function.targett'; did you mean 'target'?",
+        ),
+        ("clock:\n  endpoint: {}\n", "t.yml:2: clock.endpoint: write one of function"),
+        ("clock:\n  purpose: x\n", "t.yml:1: clock: it calls nothing: write an endpoint"),
+        (
+            "clock:\n  method: a.B.C\n  endpoint: {function: 'a:b'}\n",
+            "t.yml:1: clock: it has an endpoint as well as a method",
+        ),
+        ("clock:\n  timeout: -1\n  endpoint: {function: 'a:b'}", "t.yml:2: clock.timeout: "),
+        ("a b:\n  endpoint: {function: 'a:b'}\n", "t.yml:1: a b"),
+        ("clock:\n  endpoint: {function: b}\n", "t.yml:2: clock.endpoint.function: "),
+        ("- clock\n", "t.yml:1: expected fields"),
+        ("clock: 1\n", "t.yml:1: clock: "),
+        ("a:\n  endpoint: {function: 'a:b'}\nservices: 5\n", "t.yml:3: services: write"),
+        ("clock: {}\nclock: {}\n", "t.yml:2: 'clock' stands here twice."),
+        ("clock: [\n", "t.yml:2: not YAML"),
+        *((bomb, "t.yml:5: aliases (`*name`) repeat more than") for bomb in BOMBS),
+        ("x" * (1024 * 1024 + 1), "t.yml:1: the file is larger than 1024 kB."),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(ConfigurationFailed) as caught:
+        parse_tools(text, "t.yml")
+        parse_services(text, "t.yml")
+    assert caught.value.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (
+            "{city: A city, such as Rome.}",
+            "The parameter 'such as Rome.' has a name that no model takes: letters, digits, _ . "
+            "and -, at most 64. A text with a comma stands in quotes: "
+            '{city: "A city, such as Rome."}.',
+        ),
+        (
+            "{city: A city, region}",
+            "The parameter 'region' has no description: write one, or a JSON schema. A text with "
+            'a comma stands in quotes: {city: "A city, region"}.',
+        ),
+        (
+            "{days: {type: integer, description: How many, at most 7}}",
+            "The parameter 'days' has 'at most 7' without a value. A text with a comma stands in "
+            'quotes: {description: "How many, at most 7"}.',
+        ),
+        (
+            "{type: object, properties: {city: }}",
+            "The parameter 'city' has no description: write one, or a JSON schema.",
+        ),
+        (
+            "{city: {type: string}, region: }",
+            "The parameter 'region' has no description: write one, or a JSON schema.",
+        ),
+        ("{a b: A city}", "The parameter 'a b' has a name that no model takes: letters, digits"),
+        (f"{{{'x' * 65}: A city}}", f"The parameter '{'x' * 65}' has a name that no model takes"),
+        ("{city: 5}", "The parameter 'city' is 5: write a description, or a JSON schema."),
+    ],
+)
+def test_a_parameter_that_no_model_takes_is_named_with_its_line(
+    parameters: str, message: str
+) -> None:
+    text = f"clock:\n  endpoint: {{function: 'a:b'}}\n  parameters:\n    {parameters}\n"
+    with pytest.raises(ConfigurationFailed) as caught:
+        parse_tools(text, "t.yml")
+    assert caught.value.message.startswith(f"t.yml:4: the tool 'clock': {message}")
+
+
+def test_each_part_of_a_text_without_quotes_is_a_mistake() -> None:
+    text = "clock:\n  parameters: {city: A city, town, village}\n  endpoint: {function: 'a:b'}\n"
+    with pytest.raises(ConfigurationFailed) as caught:
+        parse_tools(text, "t.yml")
+    first, second = caught.value.message.splitlines()
+    assert first.endswith('{city: "A city, town"}.')
+    assert second.endswith('{city: "A city, town, village"}.')
+
+
+def test_null_is_a_default_like_any_other() -> None:
+    text = "clock:\n  parameters: {city: {default: null}}\n  endpoint: {function: 'a:b'}\n"
+    assert parse_tools(text, "t.yml")["clock"].parameters == {"city": {"default": None}}
+
+
+@pytest.mark.parametrize("block", blocks("yml", "learn/tools"), ids=str)
+def test_the_tools_of_the_documents_can_be_read(block: Block) -> None:
+    assert parse_tools(block.code, block.page)

@@ -1,0 +1,145 @@
+"""Instruments add values up, by bounded sets of attributes, and never get in the way."""
+
+import threading
+from math import inf, nan
+
+import pytest
+
+from copilot_runtime.telemetry import NO_TELEMETRY, semconv
+from copilot_runtime.telemetry.metrics import Metrics, Point
+from tests.extensions.tracing.metrics.points import names_of, points_of, values_of
+
+
+def test_a_histogram_sorts_values_into_buckets_whose_upper_bound_belongs_to_them() -> None:
+    metrics = Metrics()
+    for value in (0.5, 1, 1.5, 34, 35):
+        metrics.record(semconv.INVOKE_AGENT_TOOL_CALLS, value, {semconv.AGENT_NAME: "a"})
+    assert points_of(metrics, semconv.INVOKE_AGENT_TOOL_CALLS) == [
+        Point({semconv.AGENT_NAME: "a"}, 72.0, 5, (2, 1, 0, 0, 0, 0, 0, 1, 1))
+    ]
+
+
+def test_a_counter_adds_up() -> None:
+    metrics = Metrics()
+    metrics.record(semconv.COST, 0.25)
+    metrics.record(semconv.COST, 0.5)
+    assert points_of(metrics, semconv.COST) == [Point({}, 0.75, 2)]
+
+
+def test_a_value_has_only_the_attributes_that_its_instrument_names() -> None:
+    metrics = Metrics()
+    attributes = {semconv.AGENT_NAME: "a", semconv.CONVERSATION_ID: "t1", "user.name": "Ann"}
+    metrics.record(semconv.INVOKE_AGENT_DURATION, 1, attributes)
+    (point,) = points_of(metrics, semconv.INVOKE_AGENT_DURATION)
+    assert point.attributes == {semconv.AGENT_NAME: "a"}
+
+
+def test_sets_beyond_the_most_are_counted_together_and_none_is_lost() -> None:
+    metrics = Metrics(max_sets=3)
+    for number in range(10):
+        metrics.record(semconv.RUN_COUNT, 1, {semconv.AGENT_NAME: f"a{number}"})
+    metrics.record(semconv.RUN_COUNT, 1, {semconv.AGENT_NAME: "a0"})
+    assert [(point.attributes, point.value) for point in points_of(metrics, semconv.RUN_COUNT)] == [
+        ({semconv.AGENT_NAME: "a0"}, 2.0),
+        ({semconv.AGENT_NAME: "a1"}, 1.0),
+        ({"otel.metric.overflow": True}, 8.0),
+    ]
+
+
+def test_a_long_text_is_cut_and_a_list_is_a_text() -> None:
+    metrics = Metrics()
+    for _ in range(2):
+        metrics.record(semconv.RUN_COUNT, 1, {semconv.AGENT_NAME: "a" * 10_000})
+        metrics.record(semconv.RUN_COUNT, 1, {semconv.AGENT_NAME: ["a", "b"]})
+    assert values_of(metrics, semconv.RUN_COUNT, semconv.AGENT_NAME) == {
+        "a" * 128: 2.0,
+        "['a', 'b']": 2.0,
+    }
+
+
+@pytest.mark.parametrize("value", [nan, inf, -1])
+def test_what_is_no_measure_is_left_out(value: float) -> None:
+    metrics = Metrics()
+    metrics.record(semconv.COST, value)
+    assert names_of(metrics) == set()
+
+
+def test_what_is_no_measure_takes_nothing_else_along() -> None:
+    metrics = Metrics()
+    for value in (1, nan, 2, inf, "3", True, None, -1, 10**400, 0.5):
+        metrics.record(semconv.INVOKE_AGENT_TOOL_CALLS, value)  # type: ignore[arg-type]  # on purpose
+    assert points_of(metrics, semconv.INVOKE_AGENT_TOOL_CALLS) == [
+        Point({}, 3.5, 3, (2, 1, 0, 0, 0, 0, 0, 0, 0))
+    ]
+
+
+def test_values_are_the_same_whether_somebody_looks_early_or_late() -> None:
+    early, late = Metrics(), Metrics()
+    for number in range(1_200):
+        for metrics in (early, late):
+            attributes = {semconv.AGENT_NAME: f"a{number % 3}"}
+            metrics.record_all(
+                [
+                    (semconv.INVOKE_AGENT_DURATION, number / 4, attributes),
+                    (semconv.RUN_COUNT, 1, attributes),
+                    (semconv.INVOKE_AGENT_TOOL_CALLS, number % 7, {}),
+                ]
+            )
+        early.collect()
+    assert early.collect() == late.collect()
+    assert sum(points_of(late, semconv.INVOKE_AGENT_TOOL_CALLS)[0].buckets) == 1_200
+
+
+def test_names_without_end_are_not_kept() -> None:
+    metrics = Metrics(max_sets=3)
+    for number in range(3_000):
+        metrics.record(semconv.RUN_COUNT, 1, {semconv.AGENT_NAME: f"a{number}"})
+    metrics.record(semconv.RUN_COUNT, 1, {semconv.AGENT_NAME: "a0"})
+    assert [point.value for point in points_of(metrics, semconv.RUN_COUNT)] == [2.0, 1.0, 2998.0]
+
+
+def test_an_unknown_name_gets_in_nobodys_way() -> None:
+    metrics = Metrics()
+    metrics.record("copilot.unheard", 1)
+    metrics.observe("copilot.unheard", lambda: 1)
+    metrics.record(semconv.RUNS_OPEN, 1)  # a gauge is read, not recorded
+    assert names_of(metrics) == set()
+
+
+def test_a_gauge_is_read_when_somebody_looks() -> None:
+    metrics, number = Metrics(), 3
+    metrics.observe(semconv.RUNS_OPEN, lambda: number)
+    number = 4
+    assert points_of(metrics, semconv.RUNS_OPEN) == [Point({}, 4.0)]
+
+
+def test_gauges_of_two_runtimes_are_one_sum_and_one_that_fails_counts_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    metrics = Metrics()
+    for read in (lambda: 1, lambda: 2, lambda: 1 // 0):
+        metrics.observe(semconv.READERS_OPEN, read)
+    assert values_of(metrics, semconv.READERS_OPEN) == {None: 3.0}
+    assert "cannot be read" in caplog.text
+
+
+def test_threads_lose_no_value() -> None:
+    metrics = Metrics()
+
+    def work() -> None:
+        for _ in range(2000):
+            metrics.record(semconv.FEEDBACK_COUNT, 1, {semconv.FEEDBACK_RATING: "up"})
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert values_of(metrics, semconv.FEEDBACK_COUNT, semconv.FEEDBACK_RATING) == {"up": 8000.0}
+
+
+def test_without_telemetry_nothing_is_counted() -> None:
+    NO_TELEMETRY.record(semconv.COST, 1)
+    NO_TELEMETRY.observe(semconv.RUNS_OPEN, lambda: 1)
+    assert NO_TELEMETRY.metrics is None
+    assert NO_TELEMETRY.find_problems() == ()

@@ -1,0 +1,230 @@
+"""What people and models wrote, and who they are, leaves this machine only where allowed."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from copilot_runtime import action
+from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_telemetry
+from copilot_runtime.extensions.tracing.otel.border import shorten
+from copilot_runtime.extensions.tracing.otel.build import OwnTracerProvider
+from copilot_runtime.extensions.tracing.store.store import TraceStore
+from copilot_runtime.telemetry import LocalTelemetry, Telemetry, semconv
+from copilot_runtime.testing import call, say
+from tests.extensions.tracing.otel.receivers import read_attributes, serve_grpc, serve_http
+from tests.runs import run_input, runtime_of
+
+pytestmark = pytest.mark.anyio
+
+CANARY = "canary-7f3a"
+ME = "ann-9c1b"
+
+FOREIGN_ATTRIBUTES: Mapping[str, Any] = {
+    "gen_ai.prompt.0.content": CANARY,
+    "gen_ai.input.messages": [{"role": "user", "content": CANARY}],
+    "llm.input_messages.0.message.content": CANARY,
+    "input.value": CANARY,
+    "db.statement": CANARY,
+    "db.query.text": CANARY,
+    "tool_arguments": CANARY,
+    "my.own.prompt": CANARY,
+    "url.full": f"https://me:{CANARY}@example.com/path?word={CANARY}",
+    "http.request.header.x-word": [CANARY],
+    "enduser.id": ME,
+    "gen_ai.usage.input_tokens": 7,
+}
+
+
+@action
+async def fail(text: str) -> str:
+    """Fail with what was said."""
+    raise ValueError(text)
+
+
+@action
+async def repeat(text: str) -> str:
+    """Return what was said."""
+    return text
+
+
+class Wire:
+    """An exporter of each kind, and the bytes that came out of it."""
+
+    def __init__(self, name: str, options: Mapping[str, Any], read: Any) -> None:
+        self.name = name
+        self.options = options
+        self.read = read
+
+
+@pytest.fixture(params=["otlp-http", "otlp-grpc", "console", "file"])
+def wire(
+    request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Wire]:
+    name = request.param
+    if name.startswith("otlp"):
+        with (serve_http if name == "otlp-http" else serve_grpc)() as inbox:
+            options = {"exporters": (name,), "endpoint": inbox.url}
+            yield Wire(name, options, lambda: inbox.body.decode(errors="replace"))
+    elif name == "console":
+        yield Wire(name, {"exporters": (name,)}, lambda: capsys.readouterr().err)
+    else:
+        path = tmp_path / "out.jsonl"
+        yield Wire(name, {"exporters": (name,), "file": str(path)}, path.read_text)
+
+
+async def trace_everything(telemetry: Telemetry) -> None:
+    """Run an agent whose every part says the canary, and what a framework says beside it."""
+    await telemetry.open()
+    turns = [call("repeat", {"text": CANARY}), call("fail", {"text": CANARY}), say(CANARY)]
+    runtime = runtime_of(*turns, sources=[[repeat, fail]], telemetry=telemetry)
+    run = run_input(detached=True)
+    run.messages.append(TextMessage(id="u2", role="user", content=CANARY))  # type: ignore[attr-defined]
+    started = await runtime.start(run)
+    assert started.task is not None
+    await started.task
+    chat = {semconv.OPERATION_NAME: semconv.CHAT, semconv.USER_NAME: ME}
+    span = telemetry.start_span("chat", attributes=chat)
+    span.set_content({semconv.INPUT_MESSAGES: [{"role": "user", "content": CANARY}]})
+    span.fail(ValueError(CANARY))
+    telemetry.log_event(
+        semconv.EVENT_INFERENCE_DETAILS,
+        {semconv.REQUEST_MODEL: "m", semconv.USER_NAME: ME},
+        span=span,
+        content={semconv.OUTPUT_MESSAGES: [{"role": "assistant", "content": CANARY}]},
+    )
+    trace_foreign_work(telemetry)
+    span.end()
+    await telemetry.flush()
+
+
+def trace_foreign_work(telemetry: Telemetry) -> None:
+    """Make a span as frameworks do, with the provider that the runtime has made."""
+    mirror = getattr(telemetry, "_mirror", None)
+    assert mirror is not None
+    provider = mirror._providers.tracers
+    assert isinstance(provider, OwnTracerProvider)
+    tracer = provider.get_tracer("some-framework")
+    with (
+        pytest.raises(ValueError, match=CANARY),
+        tracer.start_as_current_span("foreign work", attributes=FOREIGN_ATTRIBUTES) as span,
+    ):
+        span.add_event("gen_ai.user.message", {"content": CANARY})
+        span.add_link(span.get_span_context(), {"my.prompt": CANARY})
+        raise ValueError(CANARY)
+
+
+@pytest.mark.parametrize("content", ["none", "local"])
+async def test_a_canary_is_in_no_byte_that_is_exported(wire: Wire, content: Any) -> None:
+    telemetry = build_telemetry(
+        TelemetryOptions(**wire.options, content=content, resource_attributes={"host.name": ME})
+    )
+    await trace_everything(telemetry)
+    assert isinstance(telemetry, LocalTelemetry)
+    store = telemetry.store
+    assert isinstance(store, TraceStore)
+    records = json.dumps([await store.query_spans("[]")], default=str)
+    await telemetry.aclose()
+    output = wire.read()
+    assert "execute_tool repeat" in output
+    assert "foreign work" in output
+    assert CANARY not in output
+    assert ME not in output
+    assert content == "none" or CANARY in records
+
+
+async def test_what_may_be_exported_is_exported(wire: Wire) -> None:
+    telemetry = build_telemetry(
+        TelemetryOptions(**wire.options, content="export", capture="span_and_event", identity=True)
+    )
+    await trace_everything(telemetry)
+    await telemetry.aclose()
+    output = wire.read()
+    assert output.count(CANARY) > 5
+    assert ME in output
+
+
+@pytest.mark.parametrize(
+    ("capture", "on_spans", "on_events"),
+    [("span_only", True, False), ("event_only", False, True), ("span_and_event", True, True)],
+)
+async def test_content_stands_where_it_is_captured(
+    capture: Any, on_spans: bool, on_events: bool
+) -> None:
+    with serve_http() as inbox:
+        telemetry = build_telemetry(
+            TelemetryOptions(endpoint=inbox.url, content="export", capture=capture)
+        )
+        await trace_everything(telemetry)
+        await telemetry.aclose()
+    spans = "".join(str(span) for span in inbox.spans)
+    events = [read_attributes(event.attributes) for event in inbox.events]
+    details = next(event for event in events if event.get(semconv.REQUEST_MODEL) == "m")
+    assert (CANARY in spans) is on_spans
+    assert (semconv.OUTPUT_MESSAGES in details) is on_events
+    assert telemetry.emits_details is on_events
+
+
+async def test_a_text_is_not_longer_than_is_set() -> None:
+    with serve_http() as inbox:
+        telemetry = build_telemetry(
+            TelemetryOptions(endpoint=inbox.url, content="export", max_attribute_chars=100)
+        )
+        await telemetry.open()
+        span = telemetry.start_span("chat", attributes={semconv.OPERATION_NAME: semconv.CHAT})
+        message = {"role": "user", "content": "x" * 5000}
+        span.set_content({semconv.INPUT_MESSAGES: [message, message]})
+        span.set_attributes({semconv.REQUEST_MODEL: "y" * 5000})
+        span.end()
+        await telemetry.aclose()
+    found = read_attributes(inbox.spans[0].attributes)
+    assert len(found[semconv.REQUEST_MODEL]) == 100
+    assert len(json.dumps(found[semconv.INPUT_MESSAGES])) <= 130
+    assert found[semconv.INPUT_MESSAGES][0]["role"] == "user"
+
+
+async def test_content_is_valid_json_where_receivers_read_that() -> None:
+    with serve_http() as inbox:
+        telemetry = build_telemetry(
+            TelemetryOptions(
+                endpoint=inbox.url, content="export", content_form="json", max_attribute_chars=100
+            )
+        )
+        await telemetry.open()
+        span = telemetry.start_span("chat", attributes={semconv.OPERATION_NAME: semconv.CHAT})
+        part = {"type": "text", "content": "half \ud800" + "x" * 500}
+        span.set_content(
+            {
+                semconv.INPUT_MESSAGES: [{"role": "user", "parts": [part]}],
+                semconv.TOOL_CALL_RESULT: "as it is",
+                semconv.TOOL_CALL_ARGUMENTS: {"number": 2**70, "share": 0.5},
+            }
+        )
+        span.end()
+        await telemetry.aclose()
+    found = read_attributes(inbox.spans[0].attributes)
+    [message] = json.loads(found[semconv.INPUT_MESSAGES])
+    assert message["role"] == "user"
+    assert message["parts"][0]["content"].startswith("half ?x")
+    assert len(found[semconv.INPUT_MESSAGES]) <= 100
+    assert found[semconv.TOOL_CALL_RESULT] == "as it is"
+    assert json.loads(found[semconv.TOOL_CALL_ARGUMENTS]) == {"number": str(2**70), "share": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("short", "short"),
+        ("x" * 30, "x" * 19 + "…"),
+        ("{" + "x" * 30, "{" + "x" * 18 + "…"),
+        ('{"a": "' + "x" * 40 + '"}', '{"a":"xxxxxxxxx…"}'),
+        ([1, 2, 3], [1, 2, 3]),
+        (5, 5),
+        (list(range(100)), "[0,1,2,3,4,5,6,7,8,…"),
+    ],
+)
+def test_what_is_too_long_is_cut_inside_of_its_parts(value: Any, found: Any) -> None:
+    assert shorten(value, 20) == found

@@ -1,0 +1,126 @@
+"""Lines that others wrote are read, and ours too."""
+
+import json
+from typing import Any
+
+import pytest
+
+from copilot_runtime.base.errors import Misuse
+from copilot_runtime.extensions.tracing.store.formats import decode_line, encode_line
+from copilot_runtime.extensions.tracing.store.records import Record, encode_span
+from copilot_runtime.telemetry.extract import extract_attributes
+from tests.extensions.tracing.store.spans import make_span
+
+
+def read(value: Any) -> Record:
+    [span] = decode_line(json.dumps(value))
+    return encode_span(span)
+
+
+def test_what_is_written_is_read_again() -> None:
+    span = make_span("t", "s", kind="client", error="boom", content={"a": [1]}, scope="other")
+    span.events.clear()
+    record = encode_span(span)
+    assert read(json.loads(encode_line(record))) == record
+
+
+def test_lines_of_copilot_ld_have_names_for_kinds_and_statuses() -> None:
+    record = read(
+        {
+            "id": "s",
+            "span": {
+                "trace_id": "t",
+                "span_id": "s",
+                "name": "agent.Process",
+                "kind": "SERVER",
+                "start_time_unix_nano": "1700000000000000001",
+                "end_time_unix_nano": "1700000000000000009",
+                "status": {"code": "ERROR", "message": "boom"},
+                "resource": {"attributes": {"id": "common.Conversation.c"}},
+            },
+        }
+    )
+    assert (record["kind"], record["status"]) == (2, {"code": 2, "message": "boom"})
+    assert record["start_time_unix_nano"] == 1_700_000_000_000_000_001
+    assert record["resource"] == {"attributes": {"id": "common.Conversation.c"}}
+
+
+def test_older_lines_are_flat_and_have_numbers_in_halves() -> None:
+    half = {"low": -1, "high": 1, "unsigned": False}
+    record = read(
+        {"trace_id": "t", "span_id": "s", "kind": 3, "start_time_unix_nano": half, "status": None}
+    )
+    assert record["start_time_unix_nano"] == 2**33 - 1
+    assert (record["kind"], record["status"]["code"]) == (3, 0)
+
+
+def test_lines_of_vs_code_are_spans_of_the_javascript_sdk() -> None:
+    record = read(
+        {
+            "traceId": "t",
+            "spanId": "s",
+            "parentSpanContext": {"traceId": "t", "spanId": "p"},
+            "name": "chat gpt",
+            "kind": 2,
+            "startTime": [1, 5],
+            "endTime": [2, 6],
+            "attributes": {"a": 1},
+            "status": {"code": 2},
+            "events": [{"name": "e", "time": [1, 7], "attributes": {"b": 2}}, 5],
+            "links": [{"context": {"traceId": "x", "spanId": "y"}}, {"context": None}],
+            "resource": {"attributes": {"service.name": "copilot-chat"}},
+            "instrumentationScope": {"name": "copilot"},
+        }
+    )
+    assert record == {
+        "trace_id": "t",
+        "span_id": "s",
+        "parent_span_id": "p",
+        "name": "chat gpt",
+        "kind": 3,
+        "start_time_unix_nano": 1_000_000_005,
+        "end_time_unix_nano": 2_000_000_006,
+        "attributes": {"a": 1},
+        "events": [{"name": "e", "time_unix_nano": 1_000_000_007, "attributes": {"b": 2}}],
+        "status": {"code": 2, "message": ""},
+        "resource": {"attributes": {"service.name": "copilot-chat"}},
+        "links": [{"trace_id": "x", "span_id": "y", "attributes": {}}],
+        "scope": {"name": "copilot"},
+    }
+
+
+@pytest.mark.parametrize("time", [[1], ["a", 2], "soon", -5, None, {"low": "x"}])
+def test_a_time_that_is_none_is_not_trusted(time: Any) -> None:
+    span = {"traceId": "t", "spanId": "s", "parentSpanId": "p", "startTime": 7, "endTime": time}
+    assert read(span)["end_time_unix_nano"] == 7
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "5", "{}", '{"trace_id": "t"}', '{"span": {}}'])
+def test_what_is_no_span_says_so(line: str) -> None:
+    with pytest.raises(Misuse):
+        list(decode_line(line))
+    assert list(decode_line(" \n")) == []
+
+
+def test_of_a_message_its_names_and_counts_are_noted() -> None:
+    assert extract_attributes(
+        {
+            "type": "function",
+            "function": {"name": "f"},
+            "subject": "",
+            "tools": [1],
+            "context": "text",
+            "input": [5],
+            "filter": {"threshold": "0.5", "limit": "x", "max_tokens": 1e400},
+            "content": "hello",
+        }
+    ) == {
+        "type": "function",
+        "function_name": "f",
+        "tools_count": 1,
+        "input_count": 1,
+        "filter_threshold": 0.5,
+        "content_length": 5,
+    }
+    assert extract_attributes(None) == {}
+    assert extract_attributes({"function": 5, "filter": {"limit": None}}) == {}

@@ -59,7 +59,8 @@ with TestClient(runtime.lazy_app()) as client:
     assert "Hello" in client.post("/graphql/agent/default/run", json=run).text
     assert client.post("/graphql", json={"query": "{ hello }"}).status_code == 200
     import sys
-    drawn = {f"copilot_runtime.extensions.tracing.{name}" for name in ("mermaid", "waterfall", "stats")}
+    names = ("mermaid", "waterfall", "stats")
+    drawn = {f"copilot_runtime.extensions.tracing.{name}" for name in names}
     assert not drawn & {*sys.modules}, "what draws traces comes when somebody looks at them"
 """
     _, modules = loaded_by(code)

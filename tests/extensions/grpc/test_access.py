@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
+from grpc.aio import AioRpcError
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from starlette.requests import HTTPConnection
 
-import grpc
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings, action
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.base.errors import ConfigurationFailed
@@ -28,7 +29,6 @@ from copilot_runtime.extensions.grpc.protos.event_pb2_grpc import EventStub
 from copilot_runtime.extensions.grpc.protos.tool_pb2_grpc import ToolStub
 from copilot_runtime.extensions.grpc.service import Call, RpcMethod, RpcService
 from copilot_runtime.transports.transport import Services
-from grpc.aio import AioRpcError
 from tests.extensions.grpc.servers import SECRET, Served, build_settings, serve
 
 pytestmark = pytest.mark.anyio

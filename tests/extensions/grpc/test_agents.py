@@ -5,10 +5,11 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import grpc
 import pytest
 from google.protobuf.struct_pb2 import Struct
+from grpc.aio import AioRpcError
 
-import grpc
 from copilot_runtime import ScriptedAdapter, action
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.api import Adapter, ChatRequest
@@ -24,7 +25,6 @@ from copilot_runtime.extensions.grpc.protos import agent_pb2, llm_pb2
 from copilot_runtime.extensions.grpc.protos.agent_pb2_grpc import AgentStub
 from copilot_runtime.extensions.grpc.protos.llm_pb2_grpc import LlmStub
 from copilot_runtime.extensions.knowledge import Knowledge
-from grpc.aio import AioRpcError
 from tests.extensions.grpc.servers import Served, build_settings, serve
 from tests.extensions.knowledge.library import WordCounter
 

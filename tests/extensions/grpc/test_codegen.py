@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
+from grpc.aio import AioRpcError
 from typer.testing import CliRunner
 
-import grpc
 from copilot_runtime.api import ActionContext
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.grpc.codegen import Generation, generate
 from copilot_runtime.extensions.tools.catalog import ToolCatalog
-from grpc.aio import AioRpcError
 from tests.extensions.grpc.servers import SECRET, build_settings, serve
 
 pytestmark = pytest.mark.anyio

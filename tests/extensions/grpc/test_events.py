@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import grpc
 import pytest
 from google.protobuf.struct_pb2 import Struct
+from grpc.aio import AioRpcError
 
-import grpc
 from copilot_runtime.extensions.grpc.client import ServiceChannel
 from copilot_runtime.extensions.grpc.protos import event_pb2
 from copilot_runtime.extensions.grpc.protos.event_pb2_grpc import EventStub
-from grpc.aio import AioRpcError
 from tests.extensions.grpc.servers import Served, build_settings, serve
 
 pytestmark = pytest.mark.anyio

@@ -3,9 +3,10 @@
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-import pytest
-
 import grpc
+import pytest
+from grpc.aio import AioRpcError
+
 from copilot_runtime import ScriptedAdapter
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.extensions.grpc.protos import context_pb2, graph_pb2, memory_pb2, vector_pb2
@@ -16,7 +17,6 @@ from copilot_runtime.extensions.grpc.protos.vector_pb2_grpc import VectorStub
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource
-from grpc.aio import AioRpcError
 from tests.extensions.grpc.servers import Served, build_settings, serve
 from tests.extensions.knowledge.library import ADA, LIBRARY, library, write_pages
 

@@ -9,18 +9,18 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any
 
+import grpc
 import pytest
+from grpc.aio import AioRpcError, Channel
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from starlette.requests import HTTPConnection
 
-import grpc
 from copilot_runtime import action
 from copilot_runtime.extensions.access.service_tokens import ServiceTokenSigner
 from copilot_runtime.extensions.grpc.message import MessageReader
 from copilot_runtime.extensions.grpc.protos import tool_pb2
 from copilot_runtime.extensions.grpc.protos.tool_pb2_grpc import ToolStub
-from grpc.aio import AioRpcError, Channel
 from tests.extensions.grpc.servers import SECRET, Served, build_settings, serve
 
 pytestmark = pytest.mark.anyio

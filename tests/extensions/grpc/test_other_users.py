@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
+from grpc.aio import AioRpcError
 from starlette.requests import HTTPConnection
 
-import grpc
 from copilot_runtime import ScriptedAdapter, action
 from copilot_runtime.adapters import scripted
 from copilot_runtime.api import ActionContext
@@ -27,7 +28,6 @@ from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.policies.ownership import user_identifier
 from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.threads.store import ThreadKey
-from grpc.aio import AioRpcError
 from tests.extensions.access.credentials import AUDIENCE, ISSUER, issue_key, make_key, write_jwks
 from tests.extensions.grpc.servers import Served, build_settings, serve
 from tests.extensions.grpc.test_access import call

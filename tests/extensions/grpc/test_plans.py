@@ -1,12 +1,12 @@
 """Plans over gRPC: a message is planned, carried out, and answered."""
 
-import pytest
-
 import grpc
+import pytest
+from grpc.aio import AioRpcError
+
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.extensions.grpc.protos import plan_pb2
 from copilot_runtime.extensions.grpc.protos.plan_pb2_grpc import PlanStub
-from grpc.aio import AioRpcError
 from tests.extensions.grpc.servers import build_settings, serve
 from tests.extensions.planner.test_agent import build_planner, write_plan
 

@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import grpc
 import pytest
 from google.protobuf.struct_pb2 import Struct
+from grpc.aio import AioRpcError
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-import grpc
 from copilot_runtime import action
 from copilot_runtime.api import ActionContext
 from copilot_runtime.extensions.grpc.protos import tool_pb2
 from copilot_runtime.extensions.grpc.protos.tool_pb2_grpc import ToolStub
-from grpc.aio import AioRpcError
 from tests.documents import blocks
 from tests.extensions.grpc.servers import Served, build_settings, serve
 

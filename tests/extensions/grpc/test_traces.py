@@ -4,11 +4,12 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from google.protobuf.struct_pb2 import Struct
+from grpc.aio import AioRpcError
 from starlette.requests import HTTPConnection
 
-import grpc
 from copilot_runtime import action
 from copilot_runtime.api import ActionContext
 from copilot_runtime.extensions.grpc.client import connect
@@ -16,7 +17,6 @@ from copilot_runtime.extensions.grpc.protos import tool_pb2, trace_pb2
 from copilot_runtime.extensions.grpc.protos.tool_pb2_grpc import ToolStub
 from copilot_runtime.extensions.grpc.protos.trace_pb2_grpc import TraceStub
 from copilot_runtime.telemetry.span import trace_block
-from grpc.aio import AioRpcError
 from tests.extensions.grpc.servers import Served, build_settings, serve
 
 pytestmark = pytest.mark.anyio

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 
 from copilot_runtime.extensions.frameworks.langgraph import LangGraphAgent
 from copilot_runtime.extensions.frameworks.langgraph.inprocess import LangGraphInProcessAgent
-from langgraph.checkpoint.memory import InMemorySaver
 from tests.extensions.frameworks.langgraph.dev import graphs_of
 from tests.extensions.frameworks.langgraph.proxy import Proxy, proxied
 

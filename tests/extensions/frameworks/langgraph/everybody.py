@@ -13,6 +13,7 @@ from copilotkit import protocol as spoken
 from copilotkit.agent import Agent as RemoteAgent
 from copilotkit.integrations.fastapi import add_fastapi_endpoint
 from fastapi import FastAPI
+from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import RunContext, ToolReturn
@@ -26,7 +27,6 @@ from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.extensions.frameworks.langgraph import LangGraphAgent
 from copilot_runtime.extensions.frameworks.pydantic_ai import PydanticAIAgent
 from copilot_runtime.extensions.frameworks.remote import RemoteEndpoint
-from langgraph.checkpoint.memory import InMemorySaver
 from tests.extensions.frameworks.langgraph import graphs
 from tests.extensions.frameworks.sdk_model import Output, PlayingModel, text
 from tests.wire_agui.server import browsing, serving

@@ -13,8 +13,8 @@ from langchain.tools import ToolRuntime
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.tools import BaseTool, tool
-
 from langgraph.types import Command, interrupt
+
 from tests.extensions.frameworks.langgraph.graphs import Model
 
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 from langchain_core.messages import AnyMessage
-from pydantic import BaseModel
 
 # langgraph has types, but says so in none of its folders
 from langgraph.graph import START, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
+from pydantic import BaseModel
 
 
 class Order(BaseModel):

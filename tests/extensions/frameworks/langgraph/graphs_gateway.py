@@ -16,6 +16,7 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 # langgraph has types, but says so in none of its folders
 from langgraph.graph import START, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.runtime import Runtime
+
 from tests.extensions.frameworks.langgraph.graphs import Model
 
 

@@ -8,6 +8,7 @@ from langchain_core.runnables import RunnableConfig
 
 # langgraph has types, but says so in none of its folders
 from langgraph.graph import StateGraph  # pyright: ignore[reportMissingTypeStubs]
+
 from tests.extensions.frameworks.langgraph.graphs import Model
 
 

@@ -4,10 +4,10 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 
 from copilot_runtime import Settings
 from copilot_runtime.extensions.frameworks.langgraph import LangGraphAgent
-from langgraph.checkpoint.memory import InMemorySaver
 from tests.adapters.provider import Provider, serving, whole
 from tests.extensions.frameworks.langgraph import graphs_gateway
 from tests.extensions.frameworks.langgraph.asking import new_thread

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 
 from copilot_runtime import Settings
 from copilot_runtime.extensions.frameworks.langgraph import LangGraphAgent
-from langgraph.checkpoint.memory import InMemorySaver
 from tests.agents.pages import asked_v1, page_v1, results, texts_v1
 from tests.extensions.frameworks.langgraph import graphs_deep
 from tests.extensions.frameworks.langgraph.asking import new_thread, shown, state_of

@@ -210,8 +210,8 @@ def limit_plans(agents: AgentRegistry, limiter: "Limiter | None") -> None:
     if limiter.counts_dollars and any(map(has_plans, agents.lasting.values())):
         load_prices_now()  # plans count what they know the price of when they use it
     for agent in filter(has_plans, agents.lasting.values()):
+        from copilot_runtime.extensions.planner.budget import PlanUsage
         from copilot_runtime.extensions.planner.places import PlanPlaces
-        from copilot_runtime.extensions.planner.usage import PlanUsage
 
         engine: Any = getattr(agent, "engine", None)
         engine.places = PlanPlaces(limiter.hold_place)

@@ -31,12 +31,12 @@ from copilot_runtime.config.section import (
     Words,
 )
 from copilot_runtime.config.store_url import check_store_url
-from copilot_runtime.extensions.access.audit.settings import AuditSettings
-from copilot_runtime.extensions.access.limits.settings import LimitSettings
 from copilot_runtime.extensions.access.settings import (
     AccessSettings,
     ApiKeySettings,
+    AuditSettings,
     JwtSettings,
+    LimitSettings,
     ProxySettings,
     ServiceTokenSettings,
 )

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.api.identity import Identity
 from copilot_runtime.base.errors import AuthenticationFailed
-from copilot_runtime.extensions.access.limits.settings import LimitSettings
+from copilot_runtime.extensions.access.settings import LimitSettings
 from copilot_runtime.runtime.thread_changes.change import Change, RunActivity, ThreadChange
 from copilot_runtime.runtime.thread_changes.reader import ChangeReader
 from copilot_runtime.threads.store import ThreadKey

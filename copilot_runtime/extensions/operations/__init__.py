@@ -1,1 +1,0 @@
-"""What an operator does to a server: backup, migration, and a search for what is wrong."""

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import Context, ContextVar
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from copilot_runtime.api.messages import new_id
 from copilot_runtime.base.errors import CopilotError, NotFound, StoreFailed
@@ -33,15 +33,12 @@ from copilot_runtime.extensions.planner.events import (
     UsageAdded,
 )
 from copilot_runtime.extensions.planner.feed import PlanFeed
-from copilot_runtime.extensions.planner.log import Lease, LeaseLost
+from copilot_runtime.extensions.planner.log import Lease, LeaseLost, PlanLog
 from copilot_runtime.extensions.planner.plan import OVER, Call, Plan, Status, TaskState
-from copilot_runtime.extensions.planner.roles import Pause, Verdict
+from copilot_runtime.extensions.planner.roles import Elector, Pause, Supervisor, Verdict, Worker
 from copilot_runtime.extensions.planner.tasks import PlanRejected, Task, parse_tasks
 from copilot_runtime.extensions.planner.tracing import PlanTracer
-from copilot_runtime.telemetry import Span, work_under
-
-if TYPE_CHECKING:
-    from copilot_runtime.extensions.planner.engine import PlanEngine
+from copilot_runtime.telemetry import Span, Telemetry, work_under
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +59,23 @@ class _Ended(Exception):
         self.events = events
 
 
+class RunServices(Protocol):
+    """The parts of a `PlanEngine` that its plan runs use."""
+
+    log: PlanLog
+    elector: Elector
+    worker: Worker
+    supervisor: Supervisor
+    telemetry: Telemetry
+    clock: Callable[[], float]
+
+    def notify(self, plan: Plan, entry: PlanEntry) -> None:
+        """Pass an entry that the plan has applied to the listeners."""
+
+    def forget(self, run: "PlanRun", failure: LeaseLost | StoreFailed | None) -> None:
+        """Drop a run that has ended; `failure` is why the plan cannot continue here, or `None`."""
+
+
 class PlanRun:
     """Runs the tasks of a plan: those beside each other at the same time, as far as limits allow.
 
@@ -70,7 +84,7 @@ class PlanRun:
     knows, unless they may be made twice.
     """
 
-    def __init__(self, engine: "PlanEngine", plan: Plan, lease: Lease) -> None:
+    def __init__(self, engine: RunServices, plan: Plan, lease: Lease) -> None:
         self.plan = plan
         self._engine = engine
         self.lease = lease

@@ -18,11 +18,11 @@ from copilot_runtime.api.messages import TextMessage, new_id
 from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
 from copilot_runtime.base.jsonvalue import JsonObject, get_text, parse_object
+from copilot_runtime.extensions.planner.budget import count_estimates, count_usage
 from copilot_runtime.extensions.planner.election import describe_task
 from copilot_runtime.extensions.planner.plan import TaskState
 from copilot_runtime.extensions.planner.roles import TaskContext, TaskResult, Verdict
 from copilot_runtime.extensions.planner.tasks import PlanLimits, describe_task_schema
-from copilot_runtime.extensions.planner.usage import count_estimates, count_usage
 from copilot_runtime.telemetry.span import find_current_span
 
 Summary = Literal["model", "join"]

@@ -43,10 +43,10 @@ from copilot_runtime.base.jsonvalue import (
     parse_text,
     to_text,
 )
+from copilot_runtime.extensions.planner.budget import count_estimates, count_usage
 from copilot_runtime.extensions.planner.election import describe_task
 from copilot_runtime.extensions.planner.plan import Call, Plan, Reply, TaskState
 from copilot_runtime.extensions.planner.roles import AgentQuestion, Pause, TaskContext, TaskResult
-from copilot_runtime.extensions.planner.usage import count_estimates, count_usage
 from copilot_runtime.telemetry import find_current_span, trace_block
 from copilot_runtime.telemetry.genai import start_agent_span
 

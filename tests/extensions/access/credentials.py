@@ -14,8 +14,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from copilot_runtime.extensions.access.api_keys.key import ApiKey, generate_key
-from copilot_runtime.extensions.access.api_keys.store import KeyStore
+from copilot_runtime.extensions.access.api_keys.key import ApiKey, KeyStore, generate_key
 
 ISSUER = "https://login.example.com/"
 AUDIENCE = "copilot"

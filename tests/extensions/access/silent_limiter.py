@@ -6,7 +6,7 @@ import sys
 from copilot_runtime.api.identity import Identity
 from copilot_runtime.extensions.access.limits.limiter import Limiter
 from copilot_runtime.extensions.access.limits.redis import RedisCounters
-from copilot_runtime.extensions.access.limits.settings import LimitSettings
+from copilot_runtime.extensions.access.settings import LimitSettings
 
 SECTION = LimitSettings.model_validate({"runs_at_once_per_user": 2})
 ADA = Identity(user="ada")

@@ -18,8 +18,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, NotFound
 from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.access.api_keys.key import generate_key
 from copilot_runtime.extensions.access.audit.entry import AuditRecord
-from copilot_runtime.extensions.access.audit.log import AuditLog, list_files
-from copilot_runtime.extensions.access.audit.refusals import RefusalCounter
+from copilot_runtime.extensions.access.audit.log import AuditLog, RefusalCounter, list_files
 from copilot_runtime.extensions.access.audit.verify import verify
 from tests.extensions.access.credentials import issue_key
 from tests.extensions.access.server import KEY, Entrance, entering, settings_of

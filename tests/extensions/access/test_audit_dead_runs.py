@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from copilot_runtime import Settings
 from copilot_runtime.cli.main import cli
-from copilot_runtime.extensions.access.audit.settings import AuditSettings
+from copilot_runtime.extensions.access.settings import AuditSettings
 from tests.extensions.cluster.sharing import sharing
 from tests.extensions.cluster.test_thread_changes import CHANGES
 from tests.processes import Program, running

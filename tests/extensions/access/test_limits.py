@@ -26,8 +26,8 @@ from copilot_runtime.extensions.access.limits.counters import (
     Place,
 )
 from copilot_runtime.extensions.access.limits.limiter import Limiter, QuotaExceeded
-from copilot_runtime.extensions.access.limits.settings import LimitSettings
 from copilot_runtime.extensions.access.service_tokens import ServiceTokenSigner
+from copilot_runtime.extensions.access.settings import LimitSettings
 from tests.extensions.access.credentials import SECRET, issue_key
 from tests.extensions.access.server import Entrance, entering, settings_of
 from tests.extensions.cluster.redis_server import RedisServer, redis_server

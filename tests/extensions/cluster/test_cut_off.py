@@ -14,7 +14,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from copilot_runtime import Settings, action
 from copilot_runtime.api import RunInput
 from copilot_runtime.api.events import Events
-from copilot_runtime.extensions.access.audit.settings import AuditSettings
+from copilot_runtime.extensions.access.settings import AuditSettings
 from copilot_runtime.extensions.assistants.agent import AssistantAgent
 from copilot_runtime.extensions.assistants.folder import AssistantFolder
 from copilot_runtime.testing import Gate, ScriptedAdapter, call, say

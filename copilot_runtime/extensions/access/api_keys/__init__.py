@@ -1,1 +1,0 @@
-"""Keys by which programs sign in: how they look, and where they are kept."""

@@ -6,13 +6,20 @@ attacker who sends wrong keys costs no time.
 """
 
 import hmac
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from secrets import token_bytes, token_hex, token_urlsafe
+from typing import Any
 
 PREFIX = "cpk_"
+
+COLUMNS = (
+    *("id", "name", "user_id", "tenant", "roles", "scopes"),
+    *("created_at", "expires_at", "revoked_at", "used_at", "salt", "hash"),
+)
 
 _KEY = re.compile(r"cpk_(?P<id>[0-9a-f]{16})_(?P<secret>[A-Za-z0-9_-]{43})")
 
@@ -75,6 +82,40 @@ class SecretKey:
         return hash_secret(self.secret, self.salt)
 
 
+class KeyStore:
+    """Keeps keys for all processes: what one revokes, none accepts two seconds later.
+
+    All methods raise `StoreFailed`.
+    """
+
+    async def find(self, id: str) -> ApiKey | None:
+        """Return a key by its id, as it is now or was at most two seconds ago."""
+        raise NotImplementedError
+
+    async def list_keys(self) -> Sequence[ApiKey]:
+        """Return all keys, the oldest first."""
+        raise NotImplementedError
+
+    async def add(self, key: ApiKey) -> None:
+        """Keep a new key."""
+        raise NotImplementedError
+
+    async def revoke(self, id: str, now: float) -> ApiKey | None:
+        """Revoke a key, and return it; None if there is none. Revoked twice is revoked once."""
+        raise NotImplementedError
+
+    async def touch(self, id: str, now: float) -> None:
+        """Note that a key was used."""
+        raise NotImplementedError
+
+    async def add_nonce(self, nonce: str, expires_at: float, now: float) -> bool:
+        """Remember a nonce of a service token until a time. Returns whether it is new."""
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """Close the store."""
+
+
 def generate_key() -> SecretKey:
     """Return a new key."""
     return SecretKey(token_hex(8), token_urlsafe(32), token_bytes(16))
@@ -89,3 +130,26 @@ def split_key(text: str) -> tuple[str, str] | None:
 def hash_secret(secret: str, salt: bytes) -> bytes:
     """Return what is kept of a secret."""
     return blake2b(secret.encode(), key=salt, digest_size=32, person=b"copilot-key-1").digest()
+
+
+def encode_key(key: ApiKey) -> tuple[Any, ...]:
+    """Return a key as a row of `COLUMNS`."""
+    return (
+        *(key.id, key.name, key.user, key.tenant, json.dumps([*key.roles])),
+        None if key.scopes is None else json.dumps([*key.scopes]),
+        *(key.created_at, key.expires_at, key.revoked_at, key.used_at, key.salt, key.hash),
+    )
+
+
+def decode_key(row: Mapping[str, Any] | Sequence[Any]) -> ApiKey:
+    """Return the key of a row."""
+    values = dict(zip(COLUMNS, row.values() if isinstance(row, Mapping) else row, strict=True))
+    scopes = values.pop("scopes")
+    return ApiKey(
+        user=values.pop("user_id"),
+        roles=tuple(json.loads(values.pop("roles"))),
+        scopes=None if scopes is None else tuple(json.loads(scopes)),
+        salt=bytes(values.pop("salt")),
+        hash=bytes(values.pop("hash")),
+        **values,
+    )

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.database.postgres.pool import Pool
-from copilot_runtime.extensions.access.api_keys.key import ApiKey
-from copilot_runtime.extensions.access.api_keys.store import (
+from copilot_runtime.extensions.access.api_keys.key import (
     COLUMNS,
+    ApiKey,
     KeyStore,
     decode_key,
     encode_key,

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from copilot_runtime.base.errors import StoreFailed
 from copilot_runtime.database.private_file import create_private_file
-from copilot_runtime.extensions.access.api_keys.key import ApiKey
-from copilot_runtime.extensions.access.api_keys.store import (
+from copilot_runtime.extensions.access.api_keys.key import (
     COLUMNS,
+    ApiKey,
     KeyStore,
     decode_key,
     encode_key,

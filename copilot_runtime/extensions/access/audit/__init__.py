@@ -1,1 +1,0 @@
-"""The audit log: who did what, from where, and whether it was allowed."""

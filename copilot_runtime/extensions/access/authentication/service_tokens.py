@@ -7,11 +7,8 @@ from copilot_runtime.api.identity import SERVICE_METHOD, Identity
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.base.outages import LineLimit
 from copilot_runtime.config.settings import Settings
-from copilot_runtime.extensions.access.api_keys.store import (
-    KeyStore,
-    build_key_store,
-    choose_address,
-)
+from copilot_runtime.extensions.access.api_keys.key import KeyStore
+from copilot_runtime.extensions.access.api_keys.store import build_key_store, choose_address
 from copilot_runtime.extensions.access.authentication.chain import SERVICE_PREFIX
 from copilot_runtime.extensions.access.authentication.scheme import (
     AUTHORIZATION,

@@ -18,8 +18,7 @@ from copilot_runtime.extensions.knowledge.cli.knowledge import JsonOption, show_
 
 if TYPE_CHECKING:
     from copilot_runtime.config import Settings
-    from copilot_runtime.extensions.access.api_keys.key import ApiKey
-    from copilot_runtime.extensions.access.api_keys.store import KeyStore
+    from copilot_runtime.extensions.access.api_keys.key import ApiKey, KeyStore
 
 T = TypeVar("T")
 

@@ -1,1 +1,0 @@
-"""The page *Access*: one HTML document, in parts."""

@@ -1,1 +1,0 @@
-"""How often and how much somebody may ask: of requests, runs, tokens and money."""

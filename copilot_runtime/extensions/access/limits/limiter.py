@@ -19,8 +19,8 @@ from copilot_runtime.extensions.access.limits.counters import (
     Place,
 )
 from copilot_runtime.extensions.access.limits.leases import LEASE_SECONDS, Leases
-from copilot_runtime.extensions.access.limits.settings import LimitSettings, parse_rate
 from copilot_runtime.extensions.access.limits.throttle import Throttle
+from copilot_runtime.extensions.access.settings import LimitSettings, parse_rate
 from copilot_runtime.security.addresses import find_network
 
 logger = logging.getLogger(__name__)

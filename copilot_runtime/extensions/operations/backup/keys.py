@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from copilot_runtime.extensions.access.api_keys.key import COLUMNS, decode_key
 from copilot_runtime.extensions.access.api_keys.postgres import prepare
 from copilot_runtime.extensions.access.api_keys.sqlite import open_key_file
-from copilot_runtime.extensions.access.api_keys.store import COLUMNS, decode_key
 from copilot_runtime.extensions.operations.backup.record import (
     DamagedRecord,
     PackedRecord,

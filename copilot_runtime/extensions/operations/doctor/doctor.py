@@ -1,13 +1,18 @@
 """Asks all checks at once, each for some seconds, and hides secrets in what they find."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from urllib.parse import unquote
+
+from pydantic import BaseModel
 
 from copilot_runtime.app.app import CopilotRuntime
+from copilot_runtime.config.problems import SECRET_NAMES
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.config.source import is_independent
 from copilot_runtime.extensions.operations.doctor.finding import (
@@ -23,7 +28,6 @@ from copilot_runtime.extensions.operations.doctor.machine import (
     check_packages,
     check_ports,
 )
-from copilot_runtime.extensions.operations.doctor.secrets import collect_secrets, hide_secrets
 from copilot_runtime.extensions.operations.doctor.stores import (
     check_audit,
     check_carrier,
@@ -132,3 +136,48 @@ def _in_thread(check: Callable[[], Sequence[Finding]]) -> Check:
 def _hide(finding: Finding, secrets: frozenset[str]) -> Finding:
     text, hint = (hide_secrets(part, secrets) for part in (finding.text, finding.hint))
     return replace(finding, text=text, hint=hint)
+
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
+_SHORTEST = 6
+_MASK = "•••"
+
+
+def collect_secrets(settings: Settings, environ: Mapping[str, str]) -> frozenset[str]:
+    """Return all texts that no output may have: passwords in addresses, keys and tokens."""
+    found = {text for name, text in environ.items() if SECRET_NAMES.fullmatch(name)}
+    found |= {*_walk(settings, is_secret=False)}
+    for text in [*environ.values(), *_walk(settings, is_secret=True)]:
+        for address in _URL.findall(text):
+            found |= {*_split_password(address)}
+    return frozenset(text for text in found if len(text) >= _SHORTEST)
+
+
+def hide_secrets(text: str, secrets: frozenset[str]) -> str:
+    """Return a text without secrets. The longest go first: one may be a part of another."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, _MASK)
+    return text
+
+
+def _split_password(address: str) -> Iterator[str]:
+    """Yield the password of an address, also of one in which it is not percent-encoded."""
+    user, at, _ = address.partition("://")[2].rpartition("@")
+    password = user.partition(":")[2]
+    if at and password:
+        yield password
+        yield unquote(password)
+
+
+def _walk(value: Any, *, is_secret: bool) -> Iterator[str]:
+    """Yield texts below a value: all of them, or only those under the name of a secret."""
+    if isinstance(value, BaseModel):
+        value = {name: getattr(value, name) for name in type(value).model_fields}
+    if isinstance(value, Mapping):
+        for name, inner in cast("Mapping[Any, Any]", value).items():
+            yield from _walk(inner, is_secret=is_secret or bool(SECRET_NAMES.fullmatch(str(name))))
+    elif isinstance(value, list | tuple):
+        for inner in cast("list[Any]", value):
+            yield from _walk(inner, is_secret=is_secret)
+    elif isinstance(value, str) and is_secret:
+        yield value

@@ -1,1 +1,0 @@
-"""`copilot-runtime plan`: what a planner does, in a terminal."""

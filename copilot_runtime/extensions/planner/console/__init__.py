@@ -1,1 +1,0 @@
-"""The page *Plans*: one HTML document, in parts."""

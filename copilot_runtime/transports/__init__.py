@@ -13,7 +13,7 @@ SIDE_ENDPOINTS = {
     "access": "copilot_runtime.extensions.access.http.endpoint:AccessEndpoint",
     "analyst": "copilot_runtime.extensions.analyst.http.endpoint:AnalystEndpoint",
     "events": "copilot_runtime.extensions.events.http.endpoint:EventsEndpoint",
-    "knowledge": "copilot_runtime.extensions.knowledge.http.endpoint:KnowledgeEndpoint",
+    "knowledge": "copilot_runtime.extensions.knowledge.http:KnowledgeEndpoint",
     "otlp": "copilot_runtime.extensions.tracing.otlp.endpoint:OtlpEndpoint",
     "plans": "copilot_runtime.extensions.planner.http.endpoint:PlansEndpoint",
     "thread_push": "copilot_runtime.transports.thread_push.endpoint:ThreadSocketEndpoint",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from copilot_runtime.base.concurrency import retrieve_exception
 from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.extensions.knowledge.index import UpdateReport
 from copilot_runtime.extensions.knowledge.spans import start_ingest_span, start_ingest_step_span
-from copilot_runtime.extensions.knowledge.update import UpdateReport
 from copilot_runtime.telemetry import Span, semconv, trace_block
 
 if TYPE_CHECKING:

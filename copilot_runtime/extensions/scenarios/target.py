@@ -26,7 +26,7 @@ from copilot_runtime.base.jsonvalue import to_text
 from copilot_runtime.extensions.scenarios.definition import Scenario, ToolStub
 from copilot_runtime.extensions.scenarios.models import AttemptModels, ModelRouter, list_adapters
 from copilot_runtime.extensions.scenarios.stubs import StubbedSource, build_tool
-from copilot_runtime.extensions.storage.overlay import OverlayStorage
+from copilot_runtime.extensions.storage.memory import OverlayStorage
 from copilot_runtime.extensions.tracing.store.records import Record
 from copilot_runtime.extensions.tracing.store.store import TraceStore
 from copilot_runtime.extensions.tracing.store.traces import TraceFilter

@@ -1,6 +1,8 @@
 """Storage that ends with the process."""
 
+from collections.abc import Iterable
 from itertools import count
+from pathlib import Path
 
 from copilot_runtime.extensions.storage.storage import (
     ObjectChanged,
@@ -55,3 +57,85 @@ class MemoryStorage(Storage):
         self._objects[key] = data
         self._etags[key] = etag = str(next(self._writes))
         return etag
+
+
+class OverlayStorage(Storage):
+    """Reads another storage, and keeps in memory what is written and deleted.
+
+    Of an object that nobody wrote here, it shows what is there now.
+    """
+
+    def __init__(self, base: Storage) -> None:
+        self._base = base
+        self._memory = MemoryStorage()
+        self._own: set[str] = set()
+        """Keys that were written or deleted here: what is below them is not seen any more."""
+
+    async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:
+        if expected is not None:
+            etag = await self._base.etag(check_key(key))
+            if key in self._own:  # asked last: from here on, nobody else has a turn
+                etag = await self._own_etag(key)
+            if etag != expected:
+                raise ObjectChanged(key)
+        await self._memory.put(key, data)
+        self._own.add(key)
+        return await self._own_etag(key)
+
+    async def read(self, key: str, start: int = 0) -> tuple[bytes, str]:
+        if key not in self._own:
+            return await self._base.read(key, start)
+        data, _ = await self._memory.read(key, start)
+        return data, await self._own_etag(key)
+
+    async def read_many(self, keys: Iterable[str]) -> dict[str, tuple[bytes, str]]:
+        keys = [*keys]
+        found = await self._base.read_many([key for key in keys if key not in self._own])
+        own = await super().read_many([key for key in keys if key in self._own])
+        found |= own
+        return {key: found[key] for key in keys if key in found}
+
+    async def delete(self, key: str) -> bool:
+        there = key not in self._own and await self._base.exists(key)
+        if key in self._own:
+            return await self._memory.delete(key)
+        self._own.add(check_key(key))
+        return there
+
+    async def etag(self, key: str) -> str:
+        return await self._own_etag(key) if key in self._own else await self._base.etag(key)
+
+    async def find_many_etags(self, keys: Iterable[str]) -> dict[str, str]:
+        keys = [*keys]
+        found = await self._base.find_many_etags([key for key in keys if key not in self._own])
+        own = await super().find_many_etags([key for key in keys if key in self._own])
+        found |= own
+        return {key: found[key] for key in keys}
+
+    async def append(self, key: str, data: bytes) -> None:
+        if check_log_key(key) not in self._own:
+            try:
+                below = await self._base.get(key)
+            except ObjectNotFound:
+                below = b""
+            if key not in self._own:
+                await self.put(key, below)
+        await self._memory.append(key, data)
+
+    async def find_etags(self, prefix: str = "") -> dict[str, str]:
+        below = await self._base.find_etags(prefix)
+        found = {key: etag for key, etag in below.items() if key not in self._own}
+        own = await self._memory.find_by_prefix(prefix)
+        return found | {key: await self._own_etag(key) for key in own}
+
+    def path(self, key: str) -> Path | None:
+        return None if key in self._own else self._base.path(key)
+
+    async def aclose(self) -> None:
+        """Let go of what the storage below holds."""
+        await self._base.aclose()
+
+    async def _own_etag(self, key: str) -> str:
+        """Return the etag of an object that is here, which is like none of those below."""
+        etag = await self._memory.etag(key)
+        return etag and f"memory-{etag}"

@@ -13,7 +13,7 @@ from copilot_runtime.api import ChatRequest, Parameters
 from copilot_runtime.api.messages import ActionExecutionMessage
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import CopilotError, NetworkError
-from copilot_runtime.extensions.knowledge.vectors.normalize import normalize
+from copilot_runtime.extensions.knowledge.vectors.quantized import normalize
 from copilot_runtime.http import retries
 from copilot_runtime.http.client import Upstream
 from tests.conformance.copilot_ld.cases import Case, Verdict

@@ -11,7 +11,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from copilot_runtime.extensions.storage import LocalStorage, MemoryStorage, Storage
-from copilot_runtime.extensions.storage.overlay import OverlayStorage
+from copilot_runtime.extensions.storage.memory import OverlayStorage
 from copilot_runtime.extensions.storage.s3 import S3Storage
 
 buckets = count()

@@ -7,7 +7,7 @@ import pytest
 
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.storage import LocalStorage, MemoryStorage, Storage
-from copilot_runtime.extensions.storage.overlay import OverlayStorage
+from copilot_runtime.extensions.storage.memory import OverlayStorage
 from tests.extensions.storage.conftest import OpenBucket
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from copilot_runtime.extensions.storage.jsonlines import (
     salvage_lines,
 )
 from copilot_runtime.extensions.storage.s3 import S3Storage
-from copilot_runtime.extensions.storage.transfer import copy_objects
+from copilot_runtime.extensions.storage.storage import copy_objects
 
 pytestmark = pytest.mark.anyio
 

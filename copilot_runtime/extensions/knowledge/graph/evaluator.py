@@ -17,14 +17,18 @@ from typing import IO, Any, TypeAlias, cast
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.base.jsontext import dumps, loads
-from copilot_runtime.extensions.knowledge.graph.errors import InvalidQuery, QueryTooLarge
 from copilot_runtime.extensions.knowledge.graph.sparql import (
     QueryKind,
     SparqlLimits,
     SparqlResult,
     describe_syntax_error,
 )
-from copilot_runtime.extensions.knowledge.graph.terms import parse_terms, parse_triples
+from copilot_runtime.extensions.knowledge.graph.terms import (
+    InvalidQuery,
+    QueryTooLarge,
+    parse_terms,
+    parse_triples,
+)
 from copilot_runtime.extensions.knowledge.graph.worker import COMMAND, LENGTH
 
 ViewKey: TypeAlias = tuple[int, Hashable]

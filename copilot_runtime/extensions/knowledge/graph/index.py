@@ -39,9 +39,15 @@ from copilot_runtime.extensions.knowledge.graph.table import Holder, Numbers, Sn
 from copilot_runtime.extensions.knowledge.graph.terms import Prefixes, parse_triples
 from copilot_runtime.extensions.knowledge.graph.visibility import Visibility, VisibilityCache
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
-from copilot_runtime.extensions.knowledge.index import EVERYTHING, Index, check_ids
+from copilot_runtime.extensions.knowledge.index import (
+    EVERYTHING,
+    Index,
+    Progress,
+    UpdateReport,
+    check_ids,
+    is_indexed,
+)
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.extensions.knowledge.update import Progress, UpdateReport, is_indexed
 from copilot_runtime.extensions.storage import ObjectNotFound, Storage
 
 T = TypeVar("T")

@@ -7,12 +7,13 @@ from typing import Literal, cast
 
 from pyoxigraph import Triple
 
-from copilot_runtime.extensions.knowledge.graph.errors import (
+from copilot_runtime.extensions.knowledge.graph.terms import (
     InvalidQuery,
     QueryTooLarge,
     RefusedQuery,
+    Term,
+    suggest_prefix,
 )
-from copilot_runtime.extensions.knowledge.graph.terms import Term, suggest_prefix
 
 QueryKind = Literal["select", "ask", "construct", "describe"]
 KINDS: tuple[QueryKind, ...] = ("select", "ask", "construct", "describe")

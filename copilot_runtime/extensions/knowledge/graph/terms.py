@@ -19,8 +19,7 @@ from pyoxigraph import (
     parse,
 )
 
-from copilot_runtime.base.errors import Misuse
-from copilot_runtime.extensions.knowledge.graph.errors import InvalidQuery
+from copilot_runtime.base.errors import LimitExceeded, Misuse, Refused
 from copilot_runtime.extensions.knowledge.namespaces import RDF, RDF_TYPE, RDFS, SCHEMA, XSD
 
 Term = NamedNode | BlankNode | Literal | Triple
@@ -254,3 +253,21 @@ def _unescape(escape: re.Match[str]) -> str:
         return _ESCAPES.get(escape[3], escape[3])
     code = int(digits, 16)
     return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd"
+
+
+class InvalidQuery(Misuse):
+    """A pattern, or a query in SPARQL, that means nothing."""
+
+    is_hint_public = True
+
+
+class RefusedQuery(Refused):
+    """A query that would change data, or look elsewhere."""
+
+    is_hint_public = True
+
+
+class QueryTooLarge(LimitExceeded):
+    """A query that is too long, or takes too much to answer."""
+
+    is_hint_public = True

@@ -7,7 +7,7 @@ from pyoxigraph import BlankNode, NamedNode, Triple
 
 from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.extensions.knowledge.identifiers import hash_values
-from copilot_runtime.extensions.knowledge.rdf.statements import Term
+from copilot_runtime.extensions.knowledge.rdf.terms import Term
 
 SHORT = 8
 """Digits of the names that Copilot-LD gives. It hashes values without datatype and language."""

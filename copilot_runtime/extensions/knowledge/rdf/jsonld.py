@@ -14,8 +14,9 @@ from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue
 from copilot_runtime.extensions.knowledge.namespaces import RDF, RDF_TYPE, RDFS, SCHEMA, XSD
-from copilot_runtime.extensions.knowledge.rdf.statements import Statements, Term
-from copilot_runtime.extensions.knowledge.rdf.vocabulary import (
+from copilot_runtime.extensions.knowledge.rdf.terms import (
+    Statements,
+    Term,
     make_iri,
     make_time,
     normalize_schema,

@@ -9,8 +9,10 @@ from pyoxigraph import Literal, NamedNode
 
 from copilot_runtime.extensions.knowledge.namespaces import RDF_TYPE
 from copilot_runtime.extensions.knowledge.rdf.html import clean_text, text_pieces
-from copilot_runtime.extensions.knowledge.rdf.statements import Node, Statements, Term
-from copilot_runtime.extensions.knowledge.rdf.vocabulary import (
+from copilot_runtime.extensions.knowledge.rdf.terms import (
+    Node,
+    Statements,
+    Term,
     is_absolute,
     make_iri,
     make_number,

@@ -13,9 +13,8 @@ from copilot_runtime.extensions.knowledge.rdf.html import parse_html
 from copilot_runtime.extensions.knowledge.rdf.jsonld import read_jsonld
 from copilot_runtime.extensions.knowledge.rdf.microdata import read_microdata
 from copilot_runtime.extensions.knowledge.rdf.rdfa import read_rdfa
-from copilot_runtime.extensions.knowledge.rdf.statements import Statements
+from copilot_runtime.extensions.knowledge.rdf.terms import Statements, make_iri
 from copilot_runtime.extensions.knowledge.rdf.triples import order_types_first
-from copilot_runtime.extensions.knowledge.rdf.vocabulary import make_iri
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage]

@@ -14,8 +14,14 @@ from pyoxigraph import BlankNode, Literal, NamedNode
 
 from copilot_runtime.extensions.knowledge.namespaces import RDF, RDF_TYPE, RDFS, SCHEMA, XSD
 from copilot_runtime.extensions.knowledge.rdf.html import clean_text, text_pieces
-from copilot_runtime.extensions.knowledge.rdf.statements import Node, Statements, Term
-from copilot_runtime.extensions.knowledge.rdf.vocabulary import make_iri, make_text, make_time
+from copilot_runtime.extensions.knowledge.rdf.terms import (
+    Node,
+    Statements,
+    Term,
+    make_iri,
+    make_text,
+    make_time,
+)
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage]

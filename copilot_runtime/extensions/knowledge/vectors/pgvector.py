@@ -34,14 +34,16 @@ from copilot_runtime.extensions.knowledge.identifiers import (
     hash_values,
     parse_identifier,
 )
-from copilot_runtime.extensions.knowledge.index import EVERYTHING, Index, check_ids
+from copilot_runtime.extensions.knowledge.index import EVERYTHING, Index, Progress, check_ids
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
-from copilot_runtime.extensions.knowledge.update import Progress
 from copilot_runtime.extensions.knowledge.vectors.index import TEXTS, VectorItem, select_texts
-from copilot_runtime.extensions.knowledge.vectors.mmr import check_diversity, diversify
-from copilot_runtime.extensions.knowledge.vectors.normalize import Vector, normalize
-from copilot_runtime.extensions.knowledge.vectors.quantized import Floats
-from copilot_runtime.extensions.knowledge.vectors.ranking import DIGITS, TOLERANCE
+from copilot_runtime.extensions.knowledge.vectors.quantized import Floats, Vector, normalize
+from copilot_runtime.extensions.knowledge.vectors.ranking import (
+    DIGITS,
+    TOLERANCE,
+    check_diversity,
+    diversify,
+)
 from copilot_runtime.extensions.knowledge.vectors.segment import Row
 from copilot_runtime.extensions.knowledge.vectors.table import check_dimensions
 from copilot_runtime.extensions.knowledge.vectors.update import EmbeddingReport, Updater

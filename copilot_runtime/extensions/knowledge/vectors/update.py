@@ -20,11 +20,10 @@ from copilot_runtime.base.errors import (
     NetworkError,
 )
 from copilot_runtime.extensions.knowledge.catalog import Entry
+from copilot_runtime.extensions.knowledge.index import Progress, UpdateReport, is_indexed
 from copilot_runtime.extensions.knowledge.passages import render_resource
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.extensions.knowledge.update import Progress, UpdateReport, is_indexed
-from copilot_runtime.extensions.knowledge.vectors.normalize import normalize
-from copilot_runtime.extensions.knowledge.vectors.quantized import Floats
+from copilot_runtime.extensions.knowledge.vectors.quantized import Floats, normalize
 from copilot_runtime.extensions.knowledge.vectors.segment import Row
 from copilot_runtime.extensions.knowledge.vectors.text import cut_to_tokens
 

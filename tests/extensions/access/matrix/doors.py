@@ -12,7 +12,7 @@ from grpc_reflection.v1alpha.reflection import SERVICE_NAME as REFLECTION
 from starlette.routing import WebSocketRoute
 
 from copilot_runtime import CopilotRuntime
-from copilot_runtime.extensions.knowledge.http.endpoint import KnowledgeEndpoint
+from copilot_runtime.extensions.knowledge.http import KnowledgeEndpoint
 from copilot_runtime.extensions.mcp.server.server import build_server
 from copilot_runtime.transports.agui import routes as agui
 from copilot_runtime.transports.graphql.schema import SchemaParts, core_schema

@@ -13,10 +13,10 @@ from copilot_runtime.extensions.knowledge.policies import (
     PolicyFile,
     build_actor,
     load_policy,
+    rego,
 )
 from copilot_runtime.extensions.knowledge.policies.policy import PolicyUnreadable
 from copilot_runtime.extensions.knowledge.policies.rego import RegoPolicy
-from copilot_runtime.extensions.knowledge.policies.rego import policy as rego
 from tests.extensions.knowledge.policies.places import (
     ANN,
     BOB,

@@ -23,7 +23,7 @@ from copilot_runtime.base.errors import (
 from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import Identifier, hash_values
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem, usage
+from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem, index
 from copilot_runtime.extensions.storage import MemoryStorage, StorageFailed
 from tests.extensions.knowledge.vectors.words import LetterEmbedder, message, resource
 
@@ -162,7 +162,7 @@ async def test_a_text_is_cut_to_what_the_model_reads():
 
 def pass_hours(monkeypatch: pytest.MonkeyPatch, hours: float) -> None:
     later = time.time() + hours * 3600
-    monkeypatch.setattr(usage.time, "time", lambda: later)
+    monkeypatch.setattr(index.time, "time", lambda: later)
 
 
 async def test_a_new_model_embeds_everything_and_the_old_one_answers_until_nobody_asks_it(

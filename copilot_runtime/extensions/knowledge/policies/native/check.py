@@ -1,6 +1,6 @@
 """Find rules that can never matter, and names that are probably misspelt."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 
 from copilot_runtime.extensions.knowledge.policies.native.patterns import (
@@ -8,24 +8,30 @@ from copilot_runtime.extensions.knowledge.policies.native.patterns import (
     UriPattern,
     matches_glob,
 )
-from copilot_runtime.extensions.knowledge.policies.native.rules import NativePolicy, Rule, Scope
+from copilot_runtime.extensions.knowledge.policies.native.rules import Effect, Rule, Scope
 from copilot_runtime.extensions.knowledge.policies.policy import Problem
 
 
-def find_warnings(policy: NativePolicy) -> list[Problem]:
-    """Return what is odd about rules, in their order."""
+def find_warnings(rules: Sequence[Rule], default: Effect, groups: Collection[str]) -> list[Problem]:
+    """Return a warning for each rule without effect and each undefined group, in their order.
+
+    `groups` are the names of the groups that the file defines.
+    """
     return [
         Problem(f"the rule {rule.label} {reason}", rule.line, rule.column)
-        for position, rule in enumerate(policy.rules)
-        for reason in _find_reasons(policy, position, rule)
+        for position, rule in enumerate(rules)
+        for reason in _find_reasons(rules, default, groups, position)
     ]
 
 
-def _find_reasons(policy: NativePolicy, position: int, rule: Rule) -> Iterator[str]:
-    groups = {*rule.scope.groups, *(rule.exception.groups if rule.exception else ())}
-    for group in sorted(groups):
-        if group not in policy.groups:
-            close = get_close_matches(group, policy.groups, n=1)
+def _find_reasons(
+    rules: Sequence[Rule], default: Effect, groups: Collection[str], position: int
+) -> Iterator[str]:
+    rule = rules[position]
+    named = {*rule.scope.groups, *(rule.exception.groups if rule.exception else ())}
+    for group in sorted(named):
+        if group not in groups:
+            close = get_close_matches(group, groups, n=1)
             guess = f"; did you mean {close[0]!r}?" if close else ""
             yield (
                 f"names the group {group!r}, which the file does not define: "
@@ -35,11 +41,11 @@ def _find_reasons(policy: NativePolicy, position: int, rule: Rule) -> Iterator[s
         yield f"can never match: {reason}"
     elif rule.exception and _covers(rule.exception, rule.scope):
         yield "can never match: its exception leaves out all that it is about"
-    elif other := _find_wider(policy, position, rule):
+    elif other := _find_wider(rules, position):
         verb = "denies" if other.effect == "deny" else "allows"
         never = "can never matter" if other.effect != rule.effect else "changes nothing"
         yield f"{never}: the rule {other.label} {verb} all that it is about"
-    elif rule.effect == policy.default == "allow" and not _names_owned(rule.scope):
+    elif rule.effect == default == "allow" and not _names_owned(rule.scope):
         yield "changes nothing: the default allows what belongs to nobody"
 
 
@@ -61,9 +67,10 @@ def _may_have_type(pattern: UriPattern, type_: str) -> bool:
     return matches_glob(type_, own)
 
 
-def _find_wider(policy: NativePolicy, position: int, rule: Rule) -> Rule | None:
-    """Return a rule that decides all that this one could: one that denies, or says the same."""
-    for place, other in enumerate(policy.rules):
+def _find_wider(rules: Sequence[Rule], position: int) -> Rule | None:
+    """Return a rule that decides every case of another one: it denies, or has the same effect."""
+    rule = rules[position]
+    for place, other in enumerate(rules):
         if other is rule or other.exception or not rule.actions <= other.actions:
             continue
         if not _covers(other.scope, rule.scope) or _is_guarded(other, rule):

@@ -19,13 +19,8 @@ from typing import TYPE_CHECKING, cast
 
 from copilot_runtime.extensions.knowledge.access import AccessAction
 from copilot_runtime.extensions.knowledge.policies.native.patterns import UriPattern
-from copilot_runtime.extensions.knowledge.policies.native.rules import (
-    ACTIONS,
-    Effect,
-    NativePolicy,
-    Rule,
-    Scope,
-)
+from copilot_runtime.extensions.knowledge.policies.native.policy import NativePolicy
+from copilot_runtime.extensions.knowledge.policies.native.rules import ACTIONS, Effect, Rule, Scope
 from copilot_runtime.extensions.knowledge.policies.policy import (
     PolicyUnreadable,
     Problem,

@@ -3,35 +3,51 @@
 Every answer holds what the policy lets the caller read, and nothing else.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, replace
-from typing import Any
-from urllib.parse import parse_qsl, unquote
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from html import escape
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from copilot_runtime.api.retrieval import Passage
-from copilot_runtime.base.errors import NotFound
+from copilot_runtime.base.errors import Misuse, NotFound
 from copilot_runtime.base.jsontext import dumps, loads
-from copilot_runtime.base.jsonvalue import as_object
-from copilot_runtime.extensions.knowledge import Knowledge
-from copilot_runtime.extensions.knowledge.access import Actor
-from copilot_runtime.extensions.knowledge.http.files import (
-    build_headers,
-    choose_media_type,
-    load_file,
-    store_file,
+from copilot_runtime.base.jsonvalue import (
+    JsonObject,
+    JsonValue,
+    as_list,
+    as_object,
+    get_object,
+    get_text,
 )
-from copilot_runtime.extensions.knowledge.http.page import POLICY, list_provenance, render_resource
+from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.knowledge.access import AccessDenied, Actor
 from copilot_runtime.extensions.knowledge.identifiers import strip_namespace
-from copilot_runtime.extensions.knowledge.policies import build_actor
-from copilot_runtime.extensions.knowledge.policies.ownership import CONVERSATION
+from copilot_runtime.extensions.knowledge.policies import build_actor, conversation_identifier
+from copilot_runtime.extensions.knowledge.policies.ownership import (
+    CONVERSATION,
+    UPLOAD,
+    check_conversation,
+    owns,
+)
+from copilot_runtime.extensions.knowledge.resources import Resource
+from copilot_runtime.extensions.knowledge.uploads.attachments import clean_name, write_address
+from copilot_runtime.extensions.knowledge.uploads.queue import RETRY_AFTER, TooManyFiles
 from copilot_runtime.transports.body import BadRequest
+from copilot_runtime.transports.form import parse_form
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import (
+    Refusal,
     Services,
     Transport,
     check_method,
+    error_body,
     find_data_scope,
 )
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.knowledge.uploads.uploads import Upload
+
 
 _MOST = 100
 """Resources in one answer."""
@@ -246,3 +262,163 @@ def _encode_passage(passage: Passage) -> Mapping[str, Any]:
         "score": passage.score,
         "text": passage.text,
     }
+
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
+"""What such a page may load: nothing. A resource may hold anything."""
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; }
+body { font: 16px/1.6 system-ui, sans-serif; max-width: 44rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.4rem; line-height: 1.3; overflow-wrap: anywhere; }
+article { white-space: pre-wrap; overflow-wrap: anywhere; }
+table { border-top: 1px solid var(--line); margin-top: 2rem; padding-top: .8rem;
+  font-size: .85rem; width: 100%; }
+td { padding: .1rem 1.2rem .1rem 0; vertical-align: top; overflow-wrap: anywhere; }
+td:first-child { opacity: .7; white-space: nowrap; }
+"""
+
+
+def render_resource(resource: Resource, passage: Passage, files: Sequence[str]) -> str:
+    """Return the page of a resource. Nothing of it is markup, and no link of it is a script."""
+    rows = "".join(
+        f"<tr><td>{escape(name)}</td><td>{_link(value)}</td></tr>"
+        for name, value in list_provenance(resource, files)
+    )
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">'
+        f"<title>{escape(passage.title)}</title><style>{_STYLE}</style>"
+        f"<h1>{escape(passage.title)}</h1><article>{escape(passage.text)}</article>"
+        f"<table>{rows}</table></html>"
+    )
+
+
+def list_provenance(resource: Resource, files: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Return where a resource is from, such as some files, and what it is: pairs of few words."""
+    place = get_object(resource.fields, "place")
+    where = ", ".join(f"{name} {_describe(value)}" for name, value in place.items())
+    rows = [
+        *(("source", file) for file in files or [get_text(resource.fields, "source")]),
+        ("place", where),
+        *(("about", subject) for subject in resource.id.subjects),
+        ("type", resource.id.type),
+        ("resource", resource.uri),
+        ("version", resource.version),
+        ("tokens", str(resource.id.tokens or 0)),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def _describe(value: JsonValue) -> str:
+    """Return a value, or the range from one to another."""
+    return " to ".join(map(str, dict.fromkeys(as_list(value) or [value])))
+
+
+def _link(value: str) -> str:
+    host = urlsplit(value).hostname if value.startswith(("http://", "https://")) else ""
+    if not host or host.endswith(".invalid"):
+        return escape(value)
+    return f'<a href="{escape(value)}" rel="noreferrer noopener">{escape(value)}</a>'
+
+
+_SANDBOX = "default-src 'none'; sandbox"
+"""What a file may do that a browser opens all the same: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NewFile:
+    """A file as a page has sent it, and the thread that it is for."""
+
+    data: bytes
+    name: str
+    thread_id: str
+
+
+async def store_file(knowledge: Knowledge, request: Request) -> JsonObject:
+    """Store the file of a request, and return it as the `onUpload` of CopilotKit does.
+
+    Its text is read afterwards, in the background: the question waits for it. Raises `BadRequest`:
+    400 for a request that cannot be read, 422 for a file that is refused; and `Refusal`, 429, for
+    one that is to be sent again later.
+    """
+    if knowledge.settings.uploads == "off":
+        raise NotFound("Files are not taken in here: the setting uploads is off.")
+    file = await _read_request(request)
+    user = request.caller.user
+    job = knowledge.uploads.add(
+        file.data,
+        clean_name(file.name),
+        conversation_identifier(user, file.thread_id),
+        actor=build_actor(user, file.thread_id),
+        thread=(user or "", file.thread_id),
+    )
+    try:
+        upload = await job.wait_for_storage()
+    except TooManyFiles as error:
+        body = error_body("rate_limited", error.message, error.code)
+        raise Refusal(error.status_code, body, {"retry-after": str(RETRY_AFTER)}) from error
+    if upload.state == "refused":
+        raise BadRequest(upload.message, 422, "FILE_REFUSED")
+    return {
+        "type": "url",
+        "value": write_address(knowledge.link, upload.uri),
+        "mimeType": upload.media_type,
+        "metadata": {"filename": upload.name},
+    }
+
+
+async def load_file(knowledge: Knowledge, uri: str, reader: Actor) -> "tuple[Upload, bytes]":
+    """Return a file as it came. Raises `AccessDenied` for all but its owner, and `NotFound`."""
+    from copilot_runtime.extensions.knowledge.uploads.uploads import (
+        decode_upload,  # loads pyoxigraph
+    )
+
+    if not owns(reader, uri):
+        raise AccessDenied
+    resource = await knowledge.get(uri, actor=reader)
+    if resource is None or resource.id.type != UPLOAD:
+        raise NotFound("There is no such file.")
+    upload = decode_upload(resource)
+    if (data := await knowledge.uploads.read(upload)) is None:
+        raise NotFound("There is no such file any more.")
+    return upload, data
+
+
+def choose_media_type(upload: "Upload") -> str:
+    """Return as what a file is sent: as nothing that a browser runs."""
+    is_page = upload.media_type in ("", "text/html") or "xml" in upload.media_type
+    return "application/octet-stream" if is_page else upload.media_type
+
+
+def build_headers(upload: "Upload") -> Mapping[str, str]:
+    """Return the headers of a file, which is to be saved and not opened."""
+    plain = "".join(
+        char if char.isascii() and char.isprintable() and char not in '"\\%' else "_"
+        for char in upload.name
+    )
+    name = f"filename=\"{plain}\"; filename*=UTF-8''{quote(upload.name, safe='')}"
+    return {"content-disposition": f"attachment; {name}", "content-security-policy": _SANDBOX}
+
+
+async def _read_request(request: Request) -> _NewFile:
+    """Read a form with the fields `file` and `threadId`, or a file alone as the body."""
+    query = dict(parse_qsl(request.query_string, keep_blank_values=True))
+    body = await request.body()
+    thread_id, name = query.get("threadId", ""), query.get("name", "")
+    if request.content_type == "multipart/form-data":
+        try:
+            form = parse_form(request.headers["content-type"], body)
+        except ValueError as error:
+            raise BadRequest(str(error)) from error
+        if (file := form.files.get("file")) is None:
+            raise BadRequest("The form has no file in the field 'file'.")
+        body, name = file.data, name or file.filename
+        thread_id = thread_id or form.texts.get("threadId", "")
+    if not thread_id:
+        raise BadRequest("Say for which thread the file is: knowledge/files?threadId=…")
+    try:
+        check_conversation(thread_id)
+    except Misuse as error:
+        raise BadRequest(error.message) from error
+    return _NewFile(body, name, thread_id)

@@ -31,6 +31,7 @@ from copilot_runtime.base.errors import CopilotError, MissingPackage
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue, as_list, as_object, as_text
 from copilot_runtime.extensions.knowledge.access import AccessAction, Actor
+from copilot_runtime.extensions.knowledge.policies import rego_worker
 from copilot_runtime.extensions.knowledge.policies.engine import (
     EnginePolicy,
     Verdict,
@@ -43,7 +44,6 @@ from copilot_runtime.extensions.knowledge.policies.policy import (
     find_files,
     read_text,
 )
-from copilot_runtime.extensions.knowledge.policies.rego import worker
 
 _PAUSE = 5.0
 """For how many seconds everything is denied after a failure, before another process is begun."""
@@ -141,12 +141,12 @@ class RegoPolicy(EnginePolicy):
 
 
 class _Process:
-    """The program `worker.py` with a policy. Raises `RegoFailed` once it answers no more."""
+    """The program `rego_worker.py` with a policy. Raises `RegoFailed` once it answers no more."""
 
     def __init__(self, policy: JsonObject, timeout: float) -> None:
         self._timeout = timeout
         self._pipe = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-P", worker.__file__],
+            [sys.executable, "-P", rego_worker.__file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

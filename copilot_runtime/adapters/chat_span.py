@@ -7,6 +7,7 @@ from time import time_ns
 
 from copilot_runtime.adapters.cost import price_usage
 from copilot_runtime.adapters.estimate import CountUsage, count_estimate
+from copilot_runtime.adapters.message_content import render_answer, render_request
 from copilot_runtime.api.adapter import Adapter, ChatRequest
 from copilot_runtime.api.events import Event, Events, Usage
 from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage
@@ -14,7 +15,7 @@ from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.content import render_answer, render_request, render_tools
+from copilot_runtime.telemetry.content import render_tools
 from copilot_runtime.telemetry.genai import end_chat_span, find_adapter_name, start_chat_span
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 

@@ -8,7 +8,7 @@ from copilot_runtime.api.events import Custom, Event, Interrupt, is_question
 from copilot_runtime.api.messages import ResultMessage
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.event_order.a2ui import A2UI_EVENTS
-from copilot_runtime.telemetry.event_spans import TRACED_EVENTS, EventSpans
+from copilot_runtime.event_order.event_spans import TRACED_EVENTS, EventSpans
 from copilot_runtime.telemetry.genai import note_interrupt
 from copilot_runtime.telemetry.span import Span
 from copilot_runtime.telemetry.tool_calls import ToolCalls

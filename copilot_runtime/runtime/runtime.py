@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any, TypeVar, cast
 
 from copilot_runtime.actions.sources import Source, as_sources, gather_actions
+from copilot_runtime.adapters.message_content import render_answer, render_question
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.agent import Agent, Agents, Middleware, SupportsRun
 from copilot_runtime.api.bus import START, Batch, Bus, Cursor, LogWriter
@@ -59,7 +60,6 @@ from copilot_runtime.runtime.report import report_error
 from copilot_runtime.runtime.run import Run, RunListener
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.content import render_answer, render_question
 from copilot_runtime.telemetry.genai import end_run_span, name_agent, start_run_span
 from copilot_runtime.telemetry.logs import (
     build_run_fields,

@@ -6,10 +6,9 @@ it in `finally`. Where nobody takes note, `NO_SPAN` is returned, and nothing is 
 
 import re
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
-from copilot_runtime.api.events import Usage
 from copilot_runtime.base.jsonvalue import as_object, as_optional_text
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext
@@ -61,6 +60,25 @@ _OF_AGENT = frozenset(
 
 OUTCOMES = ("finished", "failed", "stopped", "refused", "interrupted")
 """The values of `copilot.run.outcome`."""
+
+
+class TokenUsage(Protocol):
+    """The token counts of a model call, as `copilot_runtime.api.events.Usage` has them."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def input_tokens(self) -> int | None: ...
+    @property
+    def output_tokens(self) -> int | None: ...
+    @property
+    def cached_tokens(self) -> int | None: ...
+    @property
+    def cache_write_tokens(self) -> int | None: ...
+    @property
+    def reasoning_tokens(self) -> int | None: ...
+    @property
+    def stop_reason(self) -> str | None: ...
 
 
 def count_from_zero(telemetry: Telemetry, agents: Iterable[str]) -> None:
@@ -247,7 +265,7 @@ def describe_openai(
 def end_chat_span(
     span: Span,
     parent: Span,
-    usage: Usage | None,
+    usage: TokenUsage | None,
     first_event_time: int,
     *,
     error: BaseException | None = None,
@@ -271,7 +289,7 @@ def end_chat_span(
     span.end()
 
 
-def _add_to_agent(agent: Span, span: Span, usage: Usage | None) -> None:
+def _add_to_agent(agent: Span, span: Span, usage: TokenUsage | None) -> None:
     """Add a request to a model to what its agent took, for a quick look at the whole."""
     if agent.is_ended or agent.operation in _NO_AGENTS:
         return
@@ -296,7 +314,7 @@ def _add_to_agent(agent: Span, span: Span, usage: Usage | None) -> None:
     agent.set_attributes(sums)
 
 
-def set_usage(span: Span, usage: Usage) -> None:
+def set_usage(span: Span, usage: TokenUsage) -> None:
     """Set what the provider said at the end of an answer: tokens, model and reason."""
     span.set_attributes(
         {

@@ -1,10 +1,15 @@
-"""Messages in the form of the conventions."""
+"""Messages, tools and calls as content attributes, as the GenAI conventions define them."""
 
 from typing import Any
 
 import orjson
 import pytest
 
+from copilot_runtime.adapters.message_content import (
+    render_answer,
+    render_messages,
+    render_request,
+)
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ActivityMessage,
@@ -17,14 +22,7 @@ from copilot_runtime.api.messages import (
     TextMessage,
     TextPart,
 )
-from copilot_runtime.telemetry.content import (
-    MAX_CHARACTERS,
-    render_answer,
-    render_messages,
-    render_request,
-    render_text,
-    render_tools,
-)
+from copilot_runtime.telemetry.content import MAX_CHARACTERS, render_text, render_tools
 
 
 def user(text: str, **more: Any) -> TextMessage:

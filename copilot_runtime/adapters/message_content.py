@@ -1,0 +1,144 @@
+"""Messages as content attributes of spans: roles and parts, as the GenAI conventions define them.
+
+Each value is truncated to `MAX_CHARACTERS` of JSON.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+
+from copilot_runtime.api.messages import (
+    ActionExecutionMessage,
+    ActivityMessage,
+    AgentStateMessage,
+    ImageMessage,
+    MediaPart,
+    Message,
+    ReasoningMessage,
+    ResultMessage,
+    TextMessage,
+    TextPart,
+)
+from copilot_runtime.base.jsontext import replace_surrogates
+from copilot_runtime.telemetry.content import JsonPart, limit, parse_json
+
+_MAX_MESSAGES = 200
+"""Most messages of a request, the newest; how many there were before is told."""
+
+
+_FINISH_REASONS = {"tool_calls": "tool_call", "refusal": "content_filter"}
+"""The words of the conventions for an answer, where they differ from `Usage.stop_reason`."""
+
+
+def render_request(messages: Sequence[Message]) -> tuple[list[JsonPart], list[JsonPart]]:
+    """Return the system instructions, and the messages after them, as the model got them.
+
+    Instructions are the system messages at the beginning; others keep their place.
+    """
+    start = 0
+    for message in messages:
+        if not isinstance(message, TextMessage) or message.role not in ("system", "developer"):
+            break
+        start += 1
+    system = [part for message in messages[:start] for part in _render_parts(message)]
+    first = max(start, len(messages) - _MAX_MESSAGES)
+    rendered = render_messages(messages[first:])
+    if first > start:
+        omitted = {"type": "omitted", "count": first - start}
+        rendered.insert(0, {"role": "system", "parts": [omitted]})
+    return limit(system), limit(rendered)
+
+
+def render_question(messages: Sequence[Message]) -> list[JsonPart]:
+    """Return what a person asked last, and what came after it, such as results of a page."""
+    start = len(messages)
+    for message in reversed(messages):
+        start -= 1
+        if isinstance(message, TextMessage | ImageMessage) and message.role == "user":
+            break
+    return limit(render_messages(messages[max(start, len(messages) - _MAX_MESSAGES) :]))
+
+
+def render_answer(messages: Iterable[Message], stop_reason: str | None) -> list[JsonPart]:
+    """Return what a model answered. Without a `stop_reason`, the answer broke off."""
+    rendered = [one for one in render_messages(messages) if one["role"] == "assistant"]
+    reason = _FINISH_REASONS.get(stop_reason or "error", stop_reason or "error")
+    for message in rendered:
+        message["finish_reason"] = reason
+    return limit(rendered)
+
+
+def render_messages(messages: Iterable[Message]) -> list[JsonPart]:
+    """Return messages in their order. What an assistant says and calls in one go is one message."""
+    rendered: list[JsonPart] = []
+    for message in messages:
+        parts = _render_parts(message)
+        if not parts:
+            continue
+        role, name = _name_role(message), getattr(message, "name", None)
+        if role == "assistant" and rendered and rendered[-1]["role"] == role:
+            rendered[-1]["parts"] += parts
+            continue
+        entry: JsonPart = {"role": role, "parts": parts}
+        if name and isinstance(message, TextMessage):
+            entry["name"] = name
+        rendered.append(entry)
+    return rendered
+
+
+def _name_role(message: Message) -> str:
+    match message:
+        case TextMessage() | ImageMessage():
+            return message.role
+        case ResultMessage():
+            return "tool"
+        case (
+            ActionExecutionMessage() | ReasoningMessage() | AgentStateMessage() | ActivityMessage()
+        ):
+            return "assistant"
+        case _:
+            assert_never(message)
+
+
+def _render_parts(message: Message) -> list[JsonPart]:
+    match message:
+        case TextMessage(parts=parts) if parts:
+            return [_render_part(part) for part in parts]
+        case TextMessage(content=text):
+            return [{"type": "text", "content": replace_surrogates(text)}] if text else []
+        case ImageMessage():
+            mime = f"image/{message.format}"
+            return [_build_media("blob", "image", mime, content=message.bytes)]
+        case ActionExecutionMessage():
+            arguments = parse_json(message.arguments)
+            call = {"type": "tool_call", "id": message.id, "name": message.name}
+            return [{**call, "arguments": arguments}]
+        case ResultMessage():
+            response = parse_json(message.result or message.error or "")
+            return [{"type": "tool_call_response", "id": message.call_id, "response": response}]
+        case ReasoningMessage(content=text):
+            return [{"type": "reasoning", "content": replace_surrogates(text)}] if text else []
+        case AgentStateMessage() | ActivityMessage():  # models do not get them
+            return []
+        case _:
+            assert_never(message)
+
+
+def _render_part(part: TextPart | MediaPart) -> JsonPart:
+    match part:
+        case TextPart():
+            return {"type": "text", "content": replace_surrogates(part.text)}
+        case MediaPart(source="data"):
+            return _build_media("blob", part.kind, part.mime_type, content=part.value)
+        case MediaPart(source="url"):
+            return _build_media("uri", part.kind, part.mime_type, uri=part.value)
+        case MediaPart():
+            return _build_media("file", part.kind, part.mime_type, file_id=part.value)
+        case _:
+            assert_never(part)
+
+
+def _build_media(type: str, modality: str, mime_type: str | None, **value: str) -> JsonPart:
+    part: JsonPart = {"type": type, "modality": modality}
+    if mime_type:
+        part["mime_type"] = mime_type
+    return {**part, **value}

@@ -408,7 +408,7 @@ class _ThreadLines:
     def finish(self) -> int:
         """Print the table, and return how many threads there were."""
         if self._is_table:
-            from copilot_runtime.extensions.knowledge.cli.knowledge import show_table
+            from copilot_runtime.cli.output import show_table
 
             head = ("USED", "OWNER", "ID", "AGENT", "NAME")
             show_table(head, self._rows, "There are no threads.")

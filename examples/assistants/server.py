@@ -13,7 +13,7 @@ from pathlib import Path
 from pretend import PretendModel
 
 from copilot_runtime import CopilotRuntime, OpenAIAdapter, Settings
-from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.knowledge import Knowledge
 
 HERE = Path(__file__).parent
 

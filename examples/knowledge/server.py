@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, OpenAIAdapter
-from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.knowledge import Knowledge
 
 PAGES = Path(__file__).parent / "pages"
 

@@ -11,14 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.cli.output import JsonOption
 from copilot_runtime.cli.program import ProgramOption, read_command_settings
 from copilot_runtime.cli.threads import ConfigOption
-from copilot_runtime.extensions.knowledge.cli.knowledge import (
-    ActorOption,
-    JsonOption,
-    PrefixOption,
-    make_actor,
-)
+from copilot_runtime.extensions.knowledge.cli.knowledge import ActorOption, PrefixOption, make_actor
 
 if TYPE_CHECKING:
     from copilot_runtime.cli.program import CommandSettings

@@ -316,7 +316,7 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def _show_list(places: "Sequence[Place]") -> None:
-    from copilot_runtime.extensions.knowledge.cli.knowledge import show_table
+    from copilot_runtime.cli.output import show_table
 
     rows = [
         (
@@ -360,7 +360,7 @@ def _write_reports(
 
 def _show_report(report: "Report") -> None:
     """Print a table, and below it what did not pass."""
-    from copilot_runtime.extensions.knowledge.cli.knowledge import show_table
+    from copilot_runtime.cli.output import show_table
     from copilot_runtime.extensions.scenarios.report import (
         describe_attempt,
         describe_totals,

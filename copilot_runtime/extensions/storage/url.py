@@ -18,7 +18,7 @@ def open_storage(address: str) -> Storage:
     `local:PATH` is a directory, with `?fsync=always` (or `batch`, `never`) if wanted; `memory` ends
     with the process; `s3://bucket/prefix` is a bucket, with `?region=` and `&endpoint=` if they are
     not those of the environment. Packages may add names of their own, in the entry point group
-    `copilot_runtime.extensions.storage`; theirs get what stands behind `name:` or `name://`.
+    `copilot_runtime.storage`; theirs get what stands behind `name:` or `name://`.
 
     Raises `ConfigurationFailed`.
     """

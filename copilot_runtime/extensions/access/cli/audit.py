@@ -15,9 +15,9 @@ import typer
 from copilot_runtime.base.errors import ConfigurationFailed, NotFound
 from copilot_runtime.base.formatting import count_words
 from copilot_runtime.base.jsontext import dumps_line
+from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption, load_command_settings
 from copilot_runtime.cli.threads import ConfigOption
-from copilot_runtime.extensions.knowledge.cli.knowledge import JsonOption, show_json, show_table
 
 if TYPE_CHECKING:
     from copilot_runtime.config import Settings

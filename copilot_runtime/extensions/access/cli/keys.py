@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed, NotFound
+from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption, load_command_settings
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.extensions.access.cli.audit import record_command
-from copilot_runtime.extensions.knowledge.cli.knowledge import JsonOption, show_json, show_table
 
 if TYPE_CHECKING:
     from copilot_runtime.config import Settings

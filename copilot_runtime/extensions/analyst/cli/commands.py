@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from copilot_runtime.base.jsonvalue import JsonObject, as_objects, get_text
+from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.threads import ConfigOption
-from copilot_runtime.extensions.knowledge.cli.knowledge import JsonOption, show_json, show_table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

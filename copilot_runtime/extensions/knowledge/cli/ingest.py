@@ -6,16 +6,11 @@ import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.progress import ProgressBar
 from copilot_runtime.cli.threads import ConfigOption
-from copilot_runtime.extensions.knowledge.cli.knowledge import (
-    JsonOption,
-    StorageOption,
-    run_with_knowledge,
-    show_json,
-    show_table,
-)
+from copilot_runtime.extensions.knowledge.cli.knowledge import StorageOption, run_with_knowledge
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge import Knowledge

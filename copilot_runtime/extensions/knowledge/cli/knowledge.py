@@ -4,8 +4,6 @@ They open the knowledge of the same settings as `serve`, also while servers use 
 """
 
 import asyncio
-import json
-import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from difflib import get_close_matches
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, Misuse
+from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption, read_command_settings
 from copilot_runtime.cli.threads import ConfigOption
 
@@ -39,7 +38,6 @@ ActorOption = Annotated[
     str | None,
     typer.Option("--as", metavar="USER", help="Show only what the policy lets this user read."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
 LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="Most results.")]
 PrefixOption = Annotated[
     str, typer.Option(help="Only this resource and those below it, by its URI.")
@@ -323,32 +321,11 @@ def keep_events(knowledge: "Knowledge", settings: "Settings") -> None:
         build_events(settings, knowledge)
 
 
-_UNPRINTABLE = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
-"""What JSON leaves as it is: a second set of controls, and what turns texts around."""
-
-
 def make_actor(user: str | None) -> "Actor | None":
     """Return who asks; without a user, the operator, who may read everything."""
     from copilot_runtime.extensions.knowledge.policies import build_actor
 
     return None if user is None else build_actor(user)
-
-
-def show_json(value: Any) -> None:
-    """Print JSON for programs and people, with escapes for what a terminal would obey."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    typer.echo(_UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
-
-
-def show_table(head: Sequence[str], rows: Sequence[Sequence[Any]], nothing: str) -> None:
-    """Print rows under a head; if there are none, say so where no pipe reads it."""
-    if not rows:
-        typer.echo(nothing, err=True)
-        return
-    from copilot_runtime.cli.tables import format_table
-
-    cells = [[_clean(str(cell)) for cell in row] for row in rows]
-    typer.echo(format_table([head, *cells]))
 
 
 def encode_passage(passage: "Passage") -> dict[str, Any]:
@@ -378,11 +355,6 @@ def _row(passage: "Passage") -> Sequence[str]:
     score = "" if passage.score is None else f"{passage.score:.3f}"
     text = shorten(passage.text, _WIDTH - 40, placeholder=" …")
     return score, shorten(passage.title, 30, placeholder=" …"), text, passage.id
-
-
-def _clean(text: str) -> str:
-    """Return a text in one line, without what could command a terminal."""
-    return "".join(char if char.isprintable() else " " for char in text)
 
 
 async def _show_memory(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse, UnknownName
+from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption, read_command_settings
 from copilot_runtime.cli.threads import ConfigOption
-from copilot_runtime.extensions.knowledge.cli.knowledge import JsonOption, show_json, show_table
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge.access import AccessAction

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from copilot_runtime.cli.output import JsonOption, show_json
 from copilot_runtime.cli.threads import ConfigOption
-from copilot_runtime.extensions.knowledge.cli.knowledge import JsonOption, show_json
 
 if TYPE_CHECKING:
     from copilot_runtime.app.app import CopilotRuntime

@@ -9,7 +9,7 @@ import typer
 
 from copilot_runtime.base.jsonvalue import JsonObject, as_objects, get_text
 from copilot_runtime.cli.options import with_options
-from copilot_runtime.extensions.knowledge.cli.knowledge import JsonOption, show_json, show_table
+from copilot_runtime.cli.output import JsonOption, show_json, show_table
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.planner.cli.client import PlanClient

@@ -19,9 +19,9 @@ from copilot_runtime.base.formatting import (
     format_tokens,
 )
 from copilot_runtime.cli.options import with_options
+from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption, load_command_settings
 from copilot_runtime.cli.threads import ConfigOption
-from copilot_runtime.extensions.knowledge.cli.knowledge import JsonOption, show_json, show_table
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.tracing.cli.sources import TraceSource

@@ -6,10 +6,10 @@ out here. One text or reasoning is open at a time; calls may interleave.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import orjson
 
-from copilot_runtime.adapters.parallel_calls import PARALLEL_CALLS, expand_calls
 from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.adapters.tools import encode_tool_name
 from copilot_runtime.api.adapter import ChatRequest
@@ -28,6 +28,8 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.api.messages import ActionExecutionMessage, Message, new_id
 from copilot_runtime.base.errors import LimitExceeded
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsonvalue import as_object, get_object, get_text, parse_object
 
 MAX_CALLS = 256
 """Calls in one answer. Models make a few at once; each has a task, and many of them a thread."""
@@ -294,3 +296,30 @@ class ToolCallBuffer:
         except orjson.JSONDecodeError:
             return False
         return True
+
+
+PARALLEL_CALLS = frozenset({"multi_tool_use.parallel", "parallel"})
+
+_PREFIX = "functions."
+
+
+class InnerCall(NamedTuple):
+    """A call in the arguments of another; its arguments are JSON."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+def expand_calls(call_id: str, arguments: str) -> Sequence[InnerCall]:
+    """Return the calls in the arguments of a call, numbered from 0; none if there are none."""
+    uses = parse_object(arguments).get("tool_uses")
+    calls: list[InnerCall] = []
+    for number, use in enumerate(uses if isinstance(uses, list) else ()):
+        fields = as_object(use)
+        name = get_text(fields, "recipient_name") or get_text(fields, "name")
+        values = get_object(fields, "parameters") or get_object(fields, "arguments")
+        calls.append(
+            InnerCall(f"{call_id}_{number}", name.removeprefix(_PREFIX), dumps(values).decode())
+        )
+    return calls

@@ -1,13 +1,16 @@
 """The span of a request to a model: what was sent, and what came back."""
 
+import threading
 from collections.abc import Sequence
 from contextlib import aclosing
+from functools import cache
+from importlib.util import find_spec
 from operator import attrgetter
 from time import time_ns
 
-from copilot_runtime.adapters.cost import price_usage
 from copilot_runtime.adapters.estimate import CountUsage, count_estimate
 from copilot_runtime.adapters.message_content import render_answer, render_request
+from copilot_runtime.adapters.pricing import are_prices_loaded, find_model_facts, load_prices_now
 from copilot_runtime.api.adapter import Adapter, ChatRequest
 from copilot_runtime.api.events import Event, Events, Usage
 from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage
@@ -145,3 +148,23 @@ def _add_answer(
         has_calls = any(isinstance(one, ActionExecutionMessage) for one in answer)
         reason = reason or ("tool_calls" if has_calls else "stop")
     span.set_content({semconv.OUTPUT_MESSAGES: render_answer(answer, reason) or None})
+
+
+def price_usage(usage: Usage, provider: str = "") -> float | None:
+    """Return the US dollars of an answer; None if no price is known, or none yet.
+
+    `provider` is who runs the model, as in `ADAPTERS`; by default, whom the usage names.
+    """
+    if usage.input_tokens is None and usage.output_tokens is None:
+        return None
+    if not are_prices_loaded():
+        _begin_loading()
+        return None
+    price = find_model_facts(provider or usage.provider, usage.model).price(usage)
+    return None if price is None else float(price)
+
+
+@cache
+def _begin_loading() -> None:
+    if find_spec("genai_prices") is not None:
+        threading.Thread(target=load_prices_now, name="prices", daemon=True).start()

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from copilot_runtime.adapters import pricing
-from copilot_runtime.adapters.cost import price_usage
+from copilot_runtime.adapters.chat_span import price_usage
 from copilot_runtime.adapters.embeddings import create_embedder
 from copilot_runtime.adapters.embeddings.openai import OpenAIEmbedder
 from copilot_runtime.adapters.embeddings.tei import TEIEmbedder

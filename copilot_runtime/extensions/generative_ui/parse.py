@@ -1,12 +1,16 @@
 """Reads the options of user interfaces, in our form or in that of the Node runtime."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar, get_args
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import combinations
+from typing import Any, TypeVar, cast, get_args
+from urllib.parse import urlsplit
 
-from copilot_runtime.app.argument_checks import check_items, check_list, describe
+from copilot_runtime.app.argument_checks import check_items, check_list, describe, find_url
 from copilot_runtime.base.errors import ConfigurationFailed, UnknownName
-from copilot_runtime.extensions.generative_ui.check import check_apps, check_names
 from copilot_runtime.extensions.generative_ui.options import (
     A2ui,
     A2uiRecovery,
@@ -16,8 +20,86 @@ from copilot_runtime.extensions.generative_ui.options import (
     McpAppServer,
     OpenGenerativeUi,
 )
-from copilot_runtime.extensions.generative_ui.shape import OptionShape
 from copilot_runtime.extensions.mcp.client.server import McpServer
+
+_LEAST_SIMILARITY = 0.6
+
+
+def is_names(value: object) -> bool:
+    """Return whether a value is a list of texts, none of them empty."""
+    if not isinstance(value, list | tuple):
+        return False
+    return all(isinstance(item, str) and item for item in cast("list[object]", value))
+
+
+def _is_texts(value: object) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    items = cast("Mapping[object, object]", value).items()
+    return all(isinstance(text, str) for item in items for text in item)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+FORMS: Mapping[str, Callable[[object], bool]] = {
+    "true or false": lambda value: isinstance(value, bool),
+    "true, false or the name of the tool": lambda value: (
+        isinstance(value, bool) or (isinstance(value, str) and value != "")
+    ),
+    "a text": lambda value: isinstance(value, str),
+    "a number from 1 on": _is_count,
+    "a list": lambda value: isinstance(value, list | tuple),
+    "a list of names": is_names,
+    "a catalog": lambda value: isinstance(value, Mapping | list | tuple),
+    "an object": lambda value: isinstance(value, Mapping),
+    "an object of texts": _is_texts,
+}
+"""What a value may be, in words, and whether one is that."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionShape:
+    """The keys of a mapping: key → (field of our options, form), and hints for other keys."""
+
+    place: str
+    keys: Mapping[str, tuple[str, str]]
+    hints: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def read(self, value: object) -> dict[str, Any]:
+        """Return the fields of our options; None counts as absent.
+
+        Raises `ConfigurationFailed` for what is no mapping, an unknown key and a wrong value.
+        """
+        if not isinstance(value, Mapping):
+            raise ConfigurationFailed(f"{self.place} is {describe(value)}, and not an object.")
+        fields: dict[str, Any] = {}
+        for key, item in cast("Mapping[object, Any]", value).items():
+            if key not in self.keys:
+                raise self._build_error(str(key))
+            name, form = self.keys[cast("str", key)]
+            if item is None:
+                continue
+            if not FORMS[form](item):
+                raise ConfigurationFailed(f"{key!r} of {self.place} is not {form}.")
+            fields[name] = item
+        return fields
+
+    def _build_error(self, key: str) -> ConfigurationFailed:
+        hint = self.hints.get(key)
+        # our own names are written as Node's, and `injectA2UiTool` is `injectA2UITool`
+        spellings = {_fold(own): name for name, (own, _) in self.keys.items()}
+        spellings |= {_fold(name): name for name in self.keys}
+        close = get_close_matches(_fold(key), spellings, n=1, cutoff=_LEAST_SIMILARITY)
+        guess = f"Did you mean {spellings[close[0]]!r}?" if close and hint is None else ""
+        way_out = guess or f"Known: {', '.join(self.keys)}."
+        return ConfigurationFailed(f"{self.place} has no key {key!r}. {way_out}", hint=hint)
+
+
+def _fold(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
 
 logger = logging.getLogger(__name__)
 
@@ -178,3 +260,64 @@ def _expect(value: object, kind: type[T], name: str) -> T | None:
         f"{name} is {describe(value)}.",
         hint=f"Write {name}=True, {name}={kind.__name__}(...), or the mapping of the Node runtime.",
     )
+
+
+def check_names(place: str, **options: object) -> None:
+    """Raise `ConfigurationFailed` for an option that is no list of names, such as its only one."""
+    for option, names in options.items():
+        if names is not None and not is_names(names):
+            hint = f"Write {option}=[{names!r}]." if isinstance(names, str) else None
+            raise ConfigurationFailed(f"{option!r} of {place} is not a list of names.", hint=hint)
+
+
+def check_apps(options: McpApps) -> None:
+    """Raise `ConfigurationFailed` for options of MCP Apps that would allow what is not meant."""
+    check_servers(options.servers)
+    check_list("uris", options.uris, "'ui://'", Sequence)
+    check_items("uris", options.uris, str, "")
+    if options.tools not in ("app", "all"):
+        raise ConfigurationFailed(f"tools is {options.tools!r}.", hint="It is 'app' or 'all'.")
+    for name in ("timeout", "max_request_bytes", "max_result_bytes", "max_requests"):
+        value = getattr(options, name)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+            text = value if isinstance(value, int | float) else describe(value)
+            raise ConfigurationFailed(
+                f"{name} is {text}, and not a number above 0.", hint=f"Write McpApps({name}=...)."
+            )
+
+
+def check_servers(servers: Sequence[McpAppServer]) -> None:
+    """Raise `ConfigurationFailed` for servers that a page could not use, or not tell apart."""
+    for one in check_list("servers", servers, "McpAppServer(server=McpServer(url))", Sequence):
+        if not isinstance(one, McpAppServer):
+            raise ConfigurationFailed(
+                f"servers has an item that is {describe(one)}.",
+                hint=f"Write servers=[McpAppServer(server=McpServer({find_url(one)!r}))].",
+            )
+    for one in servers:
+        server = one.server
+        if server.command:
+            raise ConfigurationFailed(
+                f"The MCP server {server.label!r} is a command, and has no interfaces for pages.",
+                hint="MCP Apps are for servers with a URL; a command is for mcp_servers=[...].",
+            )
+        parts = urlsplit(server.url)
+        if parts.username is not None or parts.password is not None:
+            raise ConfigurationFailed(
+                f"The address of the MCP server {server.label!r} has a user or password in it.",
+                hint="Write McpServer(url, headers={'authorization': ...}).",
+            )
+    for first, second in combinations(servers, 2):
+        if None not in (first.agent, second.agent) and first.agent != second.agent:
+            continue  # no run has both
+        same_endpoint = (first.server.url, first.server.uses_sse) == (
+            second.server.url,
+            second.server.uses_sse,
+        )
+        if first.id and first.id == second.id:
+            raise ConfigurationFailed(f"Two servers of MCP Apps have the id {first.id!r}.")
+        if same_endpoint and not (first.id and second.id):
+            raise ConfigurationFailed(
+                f"The MCP server {first.server.label!r} is there twice, at the same address.",
+                hint="Give each an id of its own: McpAppServer(id=...), in Node's form serverId.",
+            )

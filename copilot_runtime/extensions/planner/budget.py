@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from copilot_runtime.adapters.cost import price_usage
+from copilot_runtime.adapters.chat_span import price_usage
 from copilot_runtime.adapters.pricing import load_prices
 from copilot_runtime.api.events import Usage
 from copilot_runtime.base.errors import LimitExceeded

@@ -12,8 +12,8 @@ from starlette.requests import HTTPConnection
 from copilot_runtime import CopilotRuntime, McpServer, Settings
 from copilot_runtime.adapters.scripted import Gate, say
 from copilot_runtime.api import RunInput
-from copilot_runtime.extensions.generative_ui.mcp_apps import quota, servers
-from copilot_runtime.extensions.generative_ui.mcp_apps.uris import is_allowed
+from copilot_runtime.extensions.generative_ui.mcp_apps import proxy, servers
+from copilot_runtime.extensions.generative_ui.mcp_apps.proxy import is_allowed
 from copilot_runtime.extensions.generative_ui.options import McpApps, McpAppServer
 from copilot_runtime.extensions.mcp.client import session
 from tests.agents.pages import page_v1, texts_v1
@@ -210,8 +210,8 @@ async def test_a_flood_of_one_user_slows_nobody_else(weather: Weather) -> None:
 async def test_requests_that_wait_for_a_server_that_hangs_are_bounded(
     rogue: Rogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quota, "_AT_ONCE", 2)
-    monkeypatch.setattr(quota, "_MOST_PENDING", 3)
+    monkeypatch.setattr(proxy, "_AT_ONCE", 2)
+    monkeypatch.setattr(proxy, "_MOST_PENDING", 3)
     rogue.hanging.add("tools/list")
     apps = rogue.apps(timeout=0.5, max_requests=1000)
     async with browsing(agents={"it": silent}, mcp_apps=apps) as browser:
@@ -222,10 +222,10 @@ async def test_requests_that_wait_for_a_server_that_hangs_are_bounded(
 
 
 def test_whoever_asks_all_the_time_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota, "_MOST_USERS", 2)
+    monkeypatch.setattr(proxy, "_MOST_USERS", 2)
     clock = iter(range(1000))
-    monkeypatch.setattr(quota, "monotonic", lambda: next(clock) / 1000)
-    limits = quota.RequestQuota(1.0)
+    monkeypatch.setattr(proxy, "monotonic", lambda: next(clock) / 1000)
+    limits = proxy.RequestQuota(1.0)
     limits.enter("mallory")
     limits.enter("ann")
 

@@ -4,10 +4,12 @@ The stream is that of LangGraph's API with the modes `request.STREAM_MODES`, fro
 graph in this process: pairs of a name, such as `values` or `events|subgraph`, and data in JSON.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from copilot_runtime.agents.prediction import Prediction
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.api.events import (
     ActionExecutionResult,
@@ -17,6 +19,8 @@ from copilot_runtime.api.events import (
     Event,
     Interrupt,
     MessagesSnapshot,
+    StepFinished,
+    StepStarted,
     TextMessageContent,
 )
 from copilot_runtime.api.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
@@ -37,8 +41,7 @@ from copilot_runtime.extensions.frameworks.langgraph.messages import (
     parse_tool_results,
     read_kind,
 )
-from copilot_runtime.extensions.frameworks.langgraph.state import StateTracker
-from copilot_runtime.extensions.frameworks.langgraph.steps import StepTracker
+from copilot_runtime.extensions.frameworks.langgraph.request import filter_state
 from copilot_runtime.extensions.frameworks.langgraph.subagents import SubagentTracker
 from copilot_runtime.extensions.frameworks.langgraph.thread_sync import (
     GraphThread,
@@ -291,3 +294,99 @@ def _index_contents(messages: Iterable[Message]) -> tuple[dict[str, str], dict[s
             case _:
                 pass
     return texts, arguments
+
+
+class StepTracker:
+    """Counts the branches in each node."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+        self._leaving: list[str] = []
+
+    def enter(self, name: str) -> list[Event]:
+        """Start a node; finish those that have ended before it."""
+        events = self.leave()
+        self._open[name] += 1
+        return events if self._open[name] > 1 else [*events, StepStarted(name=name)]
+
+    def finish(self, name: str) -> None:
+        """Mark a node as ended. Its step ends later, when its state has come."""
+        self._leaving.append(name)
+
+    def leave(self) -> list[Event]:
+        """End the steps of the nodes that have ended."""
+        events: list[Event] = []
+        for name in self._leaving:
+            if not self._open[name]:
+                continue
+            self._open[name] -= 1
+            if self._open[name] == 0:
+                events.append(StepFinished(name=name))
+        self._leaving.clear()
+        return events
+
+    def leave_all(self) -> list[Event]:
+        """End all steps: interrupts and hand-offs to another graph leave some open."""
+        rest = Counter(self._open)
+        rest.subtract(self._leaving)
+        self._leaving += [*rest.elements()][::-1]
+        return self.leave()
+
+
+class StateTracker:
+    """Follows the state of a graph during one run, from that of its thread before the run."""
+
+    def __init__(self, run: RunInput, thread: GraphThread) -> None:
+        self._run = run
+        self._keys = thread.assistant.output_keys
+        self._state = filter_state(thread.values, self._keys)
+        self._snapshot: AgentState | None = None
+        self._prediction = Prediction()
+        self._changes: dict[str, tuple[Any, Any]] = {}  # key → value before, value to come
+
+    def expect(self, rules: Any) -> None:
+        """Take the rules by which arguments of calls become keys of the state."""
+        self._prediction.expect(rules)
+
+    def update(self, values: Mapping[str, Any], *, nested: bool) -> list[Event]:
+        """Take a state of the graph, or, nested, of a subgraph, which shares some of its keys."""
+        state = filter_state(values, self._keys)
+        self._state = {**self._state, **state} if nested else state
+        for key, (before, _) in [*self._changes.items()]:
+            if self._state.get(key) != before:  # the graph has written it
+                del self._changes[key]
+        return self._emit()
+
+    def merge(self, values: Mapping[str, Any]) -> list[Event]:
+        """Take values that a node emits for the page, whatever the graph puts out."""
+        self._state = {**self._state, **filter_state(values)}
+        return self._emit()
+
+    def predict(self, event: Event) -> list[Event]:
+        """Return the state that follows from an event of a call."""
+        changes = self._prediction.feed(event)
+        if not changes:
+            return []
+        for key, value in changes.items():
+            before, _ = self._changes.get(key, (self._state.get(key), None))
+            self._changes[key] = before, value
+        return self._emit()
+
+    def finish(self) -> list[Event]:
+        """Return the last state, without predictions that did not come true."""
+        self._changes.clear()
+        return self._emit()
+
+    def _emit(self) -> list[Event]:
+        """Return the state, unless it equals the last one that was emitted."""
+        changes: JsonObject = {key: value for key, (_, value) in self._changes.items()}
+        snapshot = AgentState(
+            agent=self._run.agent_name,
+            state={**self._state, **changes},
+            thread_id=self._run.thread_id,
+            run_id=self._run.run_id,
+        )
+        if snapshot == self._snapshot or (self._snapshot is None and not snapshot.state):
+            return []
+        self._snapshot = snapshot
+        return [snapshot]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from time import time_ns
 from typing import Any, cast
 
-from copilot_runtime.adapters.cost import price_usage
+from copilot_runtime.adapters.chat_span import price_usage
 from copilot_runtime.api.current_run import CURRENT_RUN
 from copilot_runtime.api.events import Usage
 from copilot_runtime.extensions.frameworks.openai_agents.hooks import StorageHooks

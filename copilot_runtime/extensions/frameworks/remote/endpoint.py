@@ -6,18 +6,27 @@ decodes the response.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from copilot_runtime.agents.forwarding import map_network_error
+from copilot_runtime.agents.forwarding import describe_actions, map_network_error
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.api.action import Action, ActionContext, ActionSource
 from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.events import Events
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.messages import (
+    ActionExecutionMessage,
+    AgentStateMessage,
+    ImageMessage,
+    Message,
+    ResultMessage,
+    TextMessage,
+)
+from copilot_runtime.api.run_input import AgentInput, Resume, RunInput
 from copilot_runtime.base.errors import CopilotError, IncompleteStream, NetworkError, NotFound
-from copilot_runtime.base.jsonvalue import as_list, as_object
+from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_object, parse_object
 from copilot_runtime.extensions.frameworks.remote.catalog import (
     Catalog,
     CatalogAction,
@@ -33,7 +42,6 @@ from copilot_runtime.extensions.frameworks.remote.link import (
     is_success,
     read_reason,
 )
-from copilot_runtime.extensions.frameworks.remote.request import build_request_body
 from copilot_runtime.extensions.frameworks.remote.translate import RemoteEventDecoder
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE
 
@@ -196,3 +204,79 @@ class RemoteAgent(Agent):
             return NotFound(f"The agent {self.name!r} is gone from its remote endpoint.", hint=hint)
         because = f": {reason}" if reason else "."
         return AgentFailed(f"The agent {self.name!r} failed{because}", hint=hint)
+
+
+def build_request_body(run: RunInput, name: str) -> JsonObject:
+    """Return the body of a request to the agent `name`."""
+    agent = run.agents.get(run.agent or name, AgentInput())
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {
+        "name": name,
+        "threadId": run.private_thread_id,
+        **({} if run.node is None else {"nodeName": run.node}),
+        # our messages have no time; some servers require one
+        "messages": [
+            {"id": message.id, "createdAt": now, **fields}
+            for message in run.messages
+            if (fields := _encode_message(message)) is not None
+        ],
+        "state": as_object(agent.state),
+        "config": dict(agent.config),
+        "properties": {**run.properties},
+        "actions": describe_actions(a for a in run.actions if a.available != "disabled"),
+        "metaEvents": _encode_resumes(run.resume),
+    }
+
+
+def _encode_message(message: Message) -> JsonObject | None:
+    """Return the JSON of a message, None for reasoning and activities: v1 has none."""
+    match message:
+        case TextMessage():
+            text = {"type": "TextMessage", "content": message.content, "role": message.role}
+            return {**text, **_encode_parent(message.parent_id)}
+        case ActionExecutionMessage():
+            return {
+                "type": "ActionExecutionMessage",
+                "name": message.name,
+                "arguments": parse_object(message.arguments),
+                **_encode_parent(message.parent_id),
+            }
+        case ResultMessage():
+            return {
+                "type": "ResultMessage",
+                "actionExecutionId": message.call_id,
+                "actionName": message.name,
+                "result": message.result,
+            }
+        case ImageMessage():
+            image = {"format": message.format, "bytes": message.bytes, "role": message.role}
+            return {"type": "ImageMessage", **image, **_encode_parent(message.parent_id)}
+        case AgentStateMessage():
+            return {
+                "type": "AgentStateMessage",
+                "threadId": message.thread_id,
+                "agentName": message.agent,
+                "nodeName": message.node,
+                "runId": message.run_id,
+                "active": message.active,
+                "role": "assistant",
+                "state": message.state,
+                "running": message.running,
+            }
+        case _:
+            return None
+
+
+def _encode_parent(id: str | None) -> JsonObject:
+    return {} if id is None else {"parentMessageId": id}
+
+
+def _encode_resumes(resumes: Sequence[Resume]) -> list[JsonObject]:
+    return [
+        {
+            "name": "LangGraphInterruptEvent",
+            "value": resume.value,
+            "response": resume.response if resume.payload is None else resume.payload,
+        }
+        for resume in resumes
+    ]

@@ -1,21 +1,19 @@
 """Prepares what an agent gets in a run of a page that draws surfaces."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from copilot_runtime.api.action import Action
+from copilot_runtime.api.action import Action, ActionContext, RunAction
 from copilot_runtime.api.run_input import ContextItem, RunInput
 from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.generative_ui.a2ui.catalog import CATALOG_CONTEXT, find_catalog_id
 from copilot_runtime.extensions.generative_ui.a2ui.clicks import ClickLog
-from copilot_runtime.extensions.generative_ui.a2ui.recovery import SurfaceRecovery
-from copilot_runtime.extensions.generative_ui.a2ui.render_tool import (
-    RENDER_TOOL,
-    build_guide,
-    build_render_tool,
-)
+from copilot_runtime.extensions.generative_ui.a2ui.results import EXHAUSTED
 from copilot_runtime.extensions.generative_ui.a2ui.scope import CATALOG_AVAILABLE
+from copilot_runtime.extensions.generative_ui.a2ui.validation import Problem, validate_components
 from copilot_runtime.extensions.generative_ui.options import A2ui
 
 INJECTION = "injectA2UITool"
@@ -99,3 +97,154 @@ def _replace_catalog(
         return context
     others = [item for item in context if item.description != CATALOG_CONTEXT]
     return [*others, ContextItem(description=CATALOG_CONTEXT, value=dumps(schema).decode())]
+
+
+RENDERED: Mapping[str, str] = {"status": "rendered"}
+"""The result of a surface that is on the page."""
+
+logger = logging.getLogger(__name__)
+
+
+class SurfaceRecovery:
+    """Compares the surfaces of one run with the rules; a model gets what is wrong, and tries again.
+
+    After `recovery.max_attempts` surfaces in a row that cannot be drawn, it is to answer in words.
+    """
+
+    def __init__(self, tool: str, catalog: Mapping[str, Any] | None, options: A2ui) -> None:
+        self._tool = tool
+        self._catalog = catalog
+        self._max_bytes = options.max_bytes
+        self._max_attempts = max(1, options.recovery.max_attempts)
+        self._attempts: list[JsonObject] = []
+
+    async def check_surface(
+        self, arguments: Mapping[str, Any], context: ActionContext
+    ) -> Mapping[str, Any]:
+        """Return the result of a call, for the model."""
+        problems = self._find_problems(arguments)
+        if not problems:
+            self._attempts.clear()
+            return RENDERED
+        errors = [dict(problem._asdict()) for problem in problems]
+        attempt = min(len(self._attempts) + 1, self._max_attempts)
+        if len(self._attempts) < self._max_attempts:
+            self._attempts.append({"attempt": attempt, "ok": False, "errors": errors})
+        logger.info(
+            "A surface of %r cannot be drawn, attempt %d: %s", context.agent, attempt, problems[0]
+        )
+        if attempt < self._max_attempts:
+            return {
+                "status": "rejected",
+                "attempt": attempt,
+                "maxAttempts": self._max_attempts,
+                "errors": errors,
+                "hint": f"Nothing was drawn. Correct every error, and call {self._tool} again "
+                "with the whole surface.",
+            }
+        return {
+            "code": EXHAUSTED,
+            "error": f"The surface could not be drawn in {attempt} attempts.",
+            "attempts": [*self._attempts],
+            "hint": f"Do not call {self._tool} again. Answer the person in words.",
+        }
+
+    def _find_problems(self, arguments: Mapping[str, Any]) -> Sequence[Problem]:
+        """Return why a surface is not drawn."""
+        if len(dumps(arguments)) > self._max_bytes:
+            message = f"The surface has more than {self._max_bytes} bytes."
+            return [Problem("too_large", "components", message)]
+        problems: list[Problem] = []
+        if not isinstance(surface_id := arguments.get("surfaceId"), str) or not surface_id:
+            message = "The surface needs a surfaceId, which is a text."
+            problems.append(Problem("missing_surface_id", "surfaceId", message))
+        return [*problems, *validate_components(arguments.get("components"), self._catalog)]
+
+
+RENDER_TOOL = "render_a2ui"
+"""What the tool is called unless the operator calls it otherwise."""
+
+_DESCRIPTION = (
+    "Render a dynamic A2UI v0.9 surface with structured parameters. "
+    "Follow the A2UI render tool usage guide provided in context."
+)
+
+_PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "surfaceId": {"type": "string", "description": "Unique surface identifier."},
+        "components": {
+            "type": "array",
+            "description": "A2UI v0.9 component array (flat format). "
+            'The root component must have id "root".',
+            "items": {"type": "object"},
+        },
+        "data": {
+            "type": "object",
+            "description": "Initial data model for the surface. Written to the root path. "
+            'Use for pre-filling form values (e.g. {"form": {"name": "Alice"}}) '
+            "or providing data for components bound to data model paths.",
+        },
+    },
+    "required": ["surfaceId", "components"],
+}
+
+_GUIDE = """\
+`%(tool)s` draws an interactive surface in the chat: cards, lists, tables, forms. Call it when \
+looking, comparing or filling in is easier than reading; answer in words otherwise. The person \
+sees the surface grow while you write the call, so write the arguments in this order:
+
+1. `surfaceId`: a short new name, such as "flight-results".
+2. `components`: all components of the surface in ONE flat list. Never leave it out.
+3. `data`: the values that components show by path. Leave it out if none does.
+
+Which catalog is used is not yours to say: there is no argument for it.
+
+Components
+- Each has an `id` that no other has, and a `component`: a name from the component schema in this \
+context. Other names cannot be drawn. All its properties stand beside these two.
+- Exactly one has the id "root". Let it be a container such as Column, Row or Card.
+- Components do not contain each other: they name each other by id. Several with \
+`"children": ["a", "b"]`, one with `"child": "a"`. Every id that is named must be in the list, and \
+none may lead back to itself.
+
+Data
+- A property is a value, or is read from `data`: `{"path": "/form/name"}`.
+- One component for each item of a list: \
+`"children": {"componentId": "card", "path": "/flights"}`. \
+Inside of it, paths without a slash at the front belong to the item: `{"path": "price"}`.
+- Inputs write back to their path. Give each input one of its own.
+
+Buttons
+- `"action": {"event": {"name": "book", "context": {"id": {"path": "id"}}}}`. When it is pressed, \
+you get the name and the values as the result of `log_a2ui_event`. Never call that tool yourself.
+
+Example
+{"surfaceId": "flight-results", "components": [
+ {"id": "root", "component": "Column", "children": ["title", "list"]},
+ {"id": "title", "component": "Text", "text": "Flights to Oslo"},
+ {"id": "list", "component": "Column", "children": {"componentId": "card", "path": "/flights"}},
+ {"id": "card", "component": "Card", "child": "line"},
+ {"id": "line", "component": "Row", "children": ["number", "book"]},
+ {"id": "number", "component": "Text", "text": {"path": "number"}},
+ {"id": "book", "component": "Button", "child": "label", \
+"action": {"event": {"name": "book", "context": {"number": {"path": "number"}}}}},
+ {"id": "label", "component": "Text", "text": "Book"}],
+ "data": {"flights": [{"number": "SK 802"}, {"number": "DY 1103"}]}}
+
+Use only facts and image addresses that you have. Afterwards say in a sentence what is shown, and \
+do not repeat it in words. If the result lists errors, nothing was drawn: correct all of them and \
+call `%(tool)s` again with the whole surface."""
+
+
+def build_render_tool(name: str, run: RunAction | None = None) -> Action:
+    """Return the tool. With `run` it is executed here, without it the page is thought to draw."""
+    return Action(
+        name=name, description=_DESCRIPTION, parameters=_PARAMETERS, run=run, is_drawing=True
+    )
+
+
+def build_guide(name: str) -> ContextItem:
+    """Return the guide for a model that has the tool under this name."""
+    description = f"A2UI render tool usage guide \u2014 how to call {name} with valid arguments."
+    return ContextItem(description=description, value=_GUIDE % {"tool": name})

@@ -2,16 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import Any, cast
 
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, as_object, as_text
-from copilot_runtime.extensions.generative_ui.mcp_apps.quota import RequestQuota
 from copilot_runtime.extensions.generative_ui.mcp_apps.servers import AppServers, describe_server
-from copilot_runtime.extensions.generative_ui.mcp_apps.uris import is_allowed
 from copilot_runtime.extensions.generative_ui.options import McpAppServer
 from copilot_runtime.telemetry import Span, trace_block
 from copilot_runtime.telemetry.genai import name_tool, start_mcp_request_span
@@ -139,3 +140,110 @@ def _describe(value: Any) -> str:
 
 def _refuse(message: str) -> JsonObject:
     return {"error": message}
+
+
+_LONGEST = 2_000
+_PLAIN = re.compile(r"[!-\[\]-~]+")
+"""Printable characters without spaces and backslashes, which programs read in different ways."""
+
+_DOTS = re.compile(r"(?:^|[/?#])(?:\.|%2e){1,2}(?:[/?#;]|$)", re.IGNORECASE)
+_ENCODED_SLASH = re.compile(r"%(?:2f|5c|25|[01][0-9a-f]|7f)", re.IGNORECASE)
+"""What becomes a slash, a percent sign or a control character when it is decoded."""
+
+
+def is_allowed(uri: str, prefixes: Sequence[str]) -> bool:
+    """Return whether a URI begins with one of `prefixes`, however a server may read it.
+
+    A prefix ends where a part of the URI ends: `https://a.example` is no beginning of
+    `https://a.example.org`. A URI with steps upwards, or with encoded slashes, begins with nothing.
+    """
+    if len(uri) > _LONGEST or not _PLAIN.fullmatch(uri):
+        return False
+    if _DOTS.search(uri) or _ENCODED_SLASH.search(uri):
+        return False
+    return any(_begins_with(uri, prefix) for prefix in prefixes)
+
+
+def _begins_with(uri: str, prefix: str) -> bool:
+    rest = uri.removeprefix(prefix)
+    if not uri.startswith(prefix):
+        return False
+    return not rest or prefix[-1:] in ("/", ":", "") or rest[0] in "/?#"
+
+
+_AT_ONCE = 8
+"""Requests of one user that servers work on at the same time."""
+
+_MOST_PENDING = 24
+"""Requests of one user that wait for that."""
+
+_MOST_USERS = 10_000
+
+
+class RequestQuota:
+    """So many requests a second, and so many at once, for each user: a bucket of tokens."""
+
+    def __init__(self, per_second: float) -> None:
+        self._per_second = per_second
+        self._users: OrderedDict[str, UserQuota] = OrderedDict()
+
+    def enter(self, user: str) -> "UserQuota":
+        """Count a request, and return what it has to enter. Raises `LimitExceeded`."""
+        quota = self._users.get(user)
+        if quota is None:
+            self._forget_oldest()
+            quota = self._users[user] = UserQuota(self._per_second)
+        self._users.move_to_end(user)
+        quota.count()
+        return quota
+
+    def _forget_oldest(self) -> None:
+        """Make room for a user. Raises `LimitExceeded` if nobody can be forgotten.
+
+        Who is forgotten gets nothing back: only those who have waited long enough are.
+        """
+        while len(self._users) >= _MOST_USERS:
+            oldest = next(iter(self._users))
+            if not self._users[oldest].is_idle:
+                raise LimitExceeded("Too many people use MCP apps. Try again in a second.")
+            del self._users[oldest]
+
+
+class UserQuota:
+    """The requests of one user. Entered, it waits for one of the places."""
+
+    def __init__(self, per_second: float) -> None:
+        self._per_second = per_second
+        self._most = max(1.0, 2 * per_second)
+        self._tokens = self._most
+        self._last = monotonic()
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._pending = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is lost with it: no request is pending, and it has all its tokens."""
+        return not self._pending and self._refill() >= self._most
+
+    def count(self) -> None:
+        """Take a token. Raises `LimitExceeded` if there is none, or too many requests wait."""
+        self._tokens = self._refill()
+        self._last = monotonic()
+        if self._tokens < 1 or self._pending >= _AT_ONCE + _MOST_PENDING:
+            raise LimitExceeded("Too many requests of MCP apps. Try again in a second.")
+        self._tokens -= 1
+
+    def _refill(self) -> float:
+        return min(self._most, self._tokens + (monotonic() - self._last) * self._per_second)
+
+    async def __aenter__(self) -> None:
+        self._pending += 1
+        try:
+            await self._places.acquire()
+        except BaseException:
+            self._pending -= 1
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._pending -= 1
+        self._places.release()

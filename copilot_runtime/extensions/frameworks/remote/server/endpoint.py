@@ -5,17 +5,41 @@ The protocol is that of the Python package `copilotkit`, and of `remoteEndpoints
 the reason of any other answer to itself.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Any
 
+from copilot_runtime import __version__
+from copilot_runtime.agents.copilotkit_form import encode_messages
 from copilot_runtime.agents.v1_state import track_v1_state
+from copilot_runtime.api.action import Action
+from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionResult,
+    ActionExecutionStart,
+    AgentState,
+    Event,
+    Interrupt,
+    RunFailed,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+)
+from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import RUN_FAILED, CopilotError, NotFound
-from copilot_runtime.base.jsonvalue import JsonObject, require_object, require_text
+from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsonvalue import (
+    JsonObject,
+    as_object,
+    require_object,
+    require_text,
+    to_text,
+)
 from copilot_runtime.extensions.frameworks.remote.server import decode
-from copilot_runtime.extensions.frameworks.remote.server.catalog import info
-from copilot_runtime.extensions.frameworks.remote.server.encode import Lines
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.program_runs import RunEnded
 from copilot_runtime.transports.request import Request
@@ -129,3 +153,177 @@ def _status(error: CopilotError) -> int:
     if isinstance(error, RunEnded):
         return 404 if error.code == NotFound.code else 500
     return 404 if isinstance(error, NotFound) else error.status_code
+
+
+_KIND = "crewai"
+"""The kind of agents whose events a Node runtime passes on as they are, whoever made them."""
+
+_KINDS = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean"}
+_DEEPEST = 16
+
+
+def info(actions: Sequence[Action], agents: Mapping[str, Agent]) -> JsonObject:
+    """Return the body of `/info`."""
+    return {
+        "sdkVersion": __version__,
+        "actions": [
+            {
+                "name": action.name,
+                "description": action.description,
+                "parameters": parameters_of(action.parameters),
+            }
+            for action in actions
+        ],
+        "agents": [
+            {"name": name, "description": agent.description or "", "type": _KIND}
+            for name, agent in agents.items()
+        ],
+    }
+
+
+def parameters_of(schema: Mapping[str, Any]) -> list[JsonObject]:
+    """Return the JSON schema of an object in CopilotKit's own notation, which says less.
+
+    What it has no word for is a string. The arguments are held against the schema itself.
+    """
+    return _parameters(schema, schema.get("$defs"), 0)
+
+
+def _parameters(schema: Mapping[str, Any], definitions: Any, depth: int) -> list[JsonObject]:
+    properties, required = schema.get("properties"), schema.get("required")
+    return [
+        {
+            "name": name,
+            "required": isinstance(required, list) and name in required,
+            **_describe(item, definitions, depth + 1),
+        }
+        for name, item in (properties.items() if isinstance(properties, dict) else ())
+    ]
+
+
+def _describe(item: Any, definitions: Any, depth: int) -> JsonObject:
+    """Return type and description of one value."""
+    found = _resolve(item, definitions)
+    about = next(
+        (d for it in (item, found) if isinstance(d := as_object(it).get("description"), str)), None
+    )
+    described = {} if about is None else {"description": about}
+    if found.get("type") != "array":
+        return {**_kind(found, definitions, depth), **described}
+    inner = _kind(_resolve(found.get("items"), definitions), definitions, depth)
+    return {**inner, "type": f"{inner['type']}[]", **described}
+
+
+def _kind(schema: JsonObject, definitions: Any, depth: int) -> JsonObject:
+    kind = schema.get("type")
+    if kind == "object" or "properties" in schema:
+        inner = _parameters(schema, definitions, depth) if depth < _DEEPEST else []
+        return {"type": "object", **({"attributes": inner} if inner else {})}
+    choices = schema.get("enum")
+    if isinstance(choices, list) and all(isinstance(choice, str) for choice in choices):
+        return {"type": "string", "enum": choices}
+    return {"type": _KINDS.get(kind, "string") if isinstance(kind, str) else "string"}
+
+
+def _resolve(item: Any, definitions: Any) -> JsonObject:
+    """Return what a schema stands for: a definition, or the first choice that is not null."""
+    for _ in range(_DEEPEST):
+        if not isinstance(item, dict):
+            return {}
+        if isinstance(reference := item.get("$ref"), str):
+            item = as_object(definitions).get(reference.rpartition("/")[2])
+        elif isinstance(choices := item.get("anyOf") or item.get("oneOf"), list):
+            item = next((one for one in choices if as_object(one).get("type") != "null"), {})
+        elif isinstance(kinds := item.get("type"), list):
+            item = {**item, "type": next((kind for kind in kinds if kind != "null"), None)}
+        else:
+            return item
+    return {}
+
+
+class Lines:
+    """Writes one run. Calls of the actions `quiet` are left out.
+
+    Those are run here, and the caller has them, too: Node would run each a second time.
+    """
+
+    def __init__(self, run: RunInput, *, quiet: Collection[str] = ()) -> None:
+        self.failed = False
+        self._run = run
+        self._quiet = quiet
+        self._silent: set[str] = set()
+        """The messages and calls that are left out."""
+
+    def feed(self, event: Event) -> bytes:
+        """Return the line of an event, if there is a word for it."""
+        line = self._line(event)
+        return b"" if line is None else dumps(line) + b"\n"
+
+    def _line(self, event: Event) -> JsonObject | None:
+        match event:
+            case TextMessageStart():
+                return self._text_start(event)
+            case TextMessageContent(message_id=id, content=content) if id not in self._silent:
+                return {"type": "TextMessageContent", "messageId": id, "content": content}
+            case TextMessageEnd(message_id=id) if id not in self._silent:
+                return {"type": "TextMessageEnd", "messageId": id}
+            case ActionExecutionStart():
+                return self._call_start(event)
+            case ActionExecutionArgs(call_id=id, delta=delta) if id not in self._silent:
+                return {"type": "ActionExecutionArgs", "actionExecutionId": id, "args": delta}
+            case ActionExecutionEnd(call_id=id) if id not in self._silent:
+                return {"type": "ActionExecutionEnd", "actionExecutionId": id}
+            case ActionExecutionResult(call_id=id) if id not in self._silent:
+                result = {"actionName": event.name, "result": event.result}
+                return {"type": "ActionExecutionResult", "actionExecutionId": id, **result}
+            case AgentState():
+                return self._state(event)
+            case Interrupt():
+                return _interrupt(event)
+            case RunFailed(error=error):
+                self.failed = True
+                details = {"error": error.message, "message": error.message, "code": error.code}
+                return {"type": "RunError", **details}
+            case _:
+                return None
+
+    def _text_start(self, event: TextMessageStart) -> JsonObject | None:
+        if event.role != "assistant":  # whatever begins here is the assistant's for Node
+            self._silent.add(event.message_id)
+            return None
+        self._silent.discard(event.message_id)
+        item = {"type": "TextMessageStart", "messageId": event.message_id}
+        return {**item, **_parent(event.parent_id)}
+
+    def _call_start(self, event: ActionExecutionStart) -> JsonObject | None:
+        if event.name in self._quiet:
+            self._silent.add(event.call_id)
+            return None
+        item = {"actionExecutionId": event.call_id, "actionName": event.name}
+        return {"type": "ActionExecutionStart", **item, **_parent(event.parent_id)}
+
+    def _state(self, event: AgentState) -> JsonObject:
+        return {
+            "type": "AgentStateMessage",
+            "threadId": self._run.thread_id,
+            "agentName": event.agent,
+            "nodeName": event.node,
+            "runId": event.run_id or self._run.run_id,
+            "active": event.active,
+            "role": "assistant",
+            "state": dumps(event.state).decode(),
+            "running": event.running,
+        }
+
+
+def _interrupt(event: Interrupt) -> JsonObject:
+    value = to_text(event.value)
+    messages = encode_messages(event.messages)
+    if not messages:
+        return {"type": "MetaEvent", "name": "LangGraphInterruptEvent", "value": value}
+    data = {"value": value, "messages": messages}
+    return {"type": "MetaEvent", "name": "CopilotKitLangGraphInterruptEvent", "data": data}
+
+
+def _parent(id: str | None) -> JsonObject:
+    return {} if id is None else {"parentMessageId": id}

@@ -15,7 +15,7 @@ from copilot_runtime.api.messages import (
     TextMessage,
 )
 from copilot_runtime.base.errors import LimitExceeded, Misuse
-from copilot_runtime.extensions.frameworks.remote.request import build_request_body
+from copilot_runtime.extensions.frameworks.remote.endpoint import build_request_body
 from copilot_runtime.extensions.frameworks.remote.server.decode import get_caller, run_fields
 
 MESSAGES: list[Message] = [

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from copilot_runtime import Action, action
 from copilot_runtime.extensions.frameworks.remote.catalog import build_schema
-from copilot_runtime.extensions.frameworks.remote.server.catalog import parameters_of
+from copilot_runtime.extensions.frameworks.remote.server.endpoint import parameters_of
 
 
 class Size(Enum):

@@ -1,1 +1,0 @@
-"""Assistants: agents that an operator writes as files."""

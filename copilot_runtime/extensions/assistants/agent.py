@@ -1,4 +1,4 @@
-"""Runs assistants: the one a conversation is with, and those that it gives work to."""
+"""Runs assistants, including hand-offs and sub-agents."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -46,10 +46,10 @@ from copilot_runtime.extensions.assistants.delegation import (
     build_sub_agents,
     follow_handoffs,
     read_switch,
+    show_sub_agents,
 )
 from copilot_runtime.extensions.assistants.folder import AssistantFolder
 from copilot_runtime.extensions.assistants.limits import CallLimiter
-from copilot_runtime.extensions.assistants.sub_agents import show_sub_agents
 from copilot_runtime.extensions.assistants.template import render_template
 from copilot_runtime.extensions.assistants.window import BudgetWindow
 from copilot_runtime.extensions.knowledge.memory.window import find_rules
@@ -57,10 +57,10 @@ from copilot_runtime.telemetry.genai import start_agent_span
 from copilot_runtime.telemetry.span import trace_block
 
 _MAX_HANDOFFS = 8
-"""Hand-offs in one run."""
+"""Maximum number of hand-offs in one run."""
 
 _MAX_DEPTH = 3
-"""Sub-agents below each other."""
+"""Maximum nesting of sub-agents."""
 
 _DELEGATION = {RUN_HANDOFF, RUN_SUB_AGENT, LIST_HANDOFFS, LIST_SUB_AGENTS}
 
@@ -70,28 +70,28 @@ logger = logging.getLogger(__name__)
 
 
 class _Scope(NamedTuple):
-    """What the assistants of one run have in common."""
+    """The shared state of the assistants of one run."""
 
     definitions: Mapping[str, AssistantDefinition]
-    """Those of its beginning: a file that changes meanwhile counts in the next run."""
+    """The assistants at the start of the run: changed files take effect in the next run."""
     limiter: CallLimiter
 
 
 class AssistantAgent(Agent):
     """An assistant of a folder, as an agent.
 
-    A conversation that begins with it may go on with another one: who answers is read off the
-    conversation, where the last hand-off stands.
+    A conversation that starts with it may continue with another one: the last hand-off in the
+    conversation determines which one answers.
 
     Args:
-        name: The assistant that conversations begin with.
-        folder: Where its file and those of the others are.
-        adapter: Requests the models.
-        parameters: Those of the models, where neither page nor file say otherwise.
-        action_timeout: Seconds that a tool may take.
-        retriever: Finds passages for each question.
-        files: Takes in files that are attached to questions.
-        window_rules: How the window of an assistant with a budget is filled: a name of `RULES`.
+        name: The assistant that conversations start with.
+        folder: The folder of all assistants.
+        adapter: Sends the model requests.
+        parameters: Default model parameters, which the page and the assistant's file override.
+        action_timeout: Timeout of a tool, in seconds.
+        retriever: Retrieves passages for each question.
+        files: Ingests files that are attached to questions.
+        window_rules: How a budgeted context window is filled: a name of `RULES`.
     """
 
     executes_actions = True
@@ -118,25 +118,26 @@ class AssistantAgent(Agent):
         self.files = files
         self.window_rules = window_rules
         self._missing: set[tuple[str, str]] = set()
-        """Tools that assistants name and that were not there: each is logged once."""
+        """Missing tools that were already logged, by assistant and tool."""
 
     @property
-    def description(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  # it may change
-        """What the assistant is for."""
+    def description(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  # files change
+        """The assistant's purpose."""
         definition = self.folder.definitions.get(self.name)
         return "" if definition is None else definition.description or definition.summary
 
     @property
-    def profile(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  # it may change
-        """All that its file says of what it is for."""
+    def profile(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  # files change
+        """The text that describes the assistant for the selection of agents."""
         definition = self.folder.definitions.get(self.name)
         return "" if definition is None else definition.profile
 
     @property
-    def is_replayable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  # it may change
-        """Whether it goes on from a conversation: what sub-agents have called is in none.
+    def is_replayable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  # files change
+        """True if an interrupted run can be resumed from the conversation alone.
 
-        Those count whom it may ask itself, and whom others may that it can hand over to.
+        The tool calls of sub-agents are not part of a conversation, so all sub-agents that can be
+        reached from this assistant, also after hand-offs, count.
         """
         definitions = self.folder.definitions
         definition = definitions.get(self.name)
@@ -146,19 +147,19 @@ class AssistantAgent(Agent):
         return not any(_list_sub_agents(one, definitions) for one in team)
 
     def check(self, run: RunInput) -> None:
-        """Raise the errors of the adapter that need no request."""
+        """Raise the adapter's errors that need no request, such as a missing key."""
         self.adapter.check(run)
 
     async def run(self, run: RunInput) -> Events:
-        """Yield the answer of whom the conversation is with; after a hand-off, the next one's.
+        """Yield the answer of the conversation's assistant and, after hand-offs, of its successors.
 
-        Raises `Misuse` for a conversation in which no user says anything, `AgentNotFound` for an
-        assistant whose file is gone, and what `DirectAgent` raises.
+        Raises `Misuse` if the conversation has no user message, `AgentNotFound` if an assistant's
+        file was deleted, and the errors of `DirectAgent`.
         """
         if not any(_asks(message) for message in run.messages):
             raise Misuse("No user message found in request")
         if (slot := CURRENT_RUN.get(None)) is not None:
-            slot.traces_tools = True  # all that it calls has spans of its own
+            slot.traces_tools = True  # its calls have their own spans
         await self.folder.refresh()
         definitions = await self.folder.select(run.user)
         definition = _find(definitions, self.name)
@@ -168,7 +169,7 @@ class AssistantAgent(Agent):
                 yield event
 
     async def _converse(self, run: RunInput, name: str, scope: _Scope, depth: int = 0) -> Events:
-        """Answer a conversation that began with `name`, until nobody hands it over any more."""
+        """Answer a conversation that started with `name`, until no assistant hands off."""
         handoffs = continuations = 0
         while True:
             current, messages = follow_handoffs(run.messages, name, scope.definitions)
@@ -195,14 +196,14 @@ class AssistantAgent(Agent):
                 new.append(TextMessage(id=new_id(), role="user", content=_GO_ON))
             else:
                 return
-            # a tool that the page insists on has been called, or is not for the next assistant
+            # a forced tool was called already, or does not apply to the next assistant
             parameters = replace(run.parameters, tool_choice=None, tool_choice_name=None)
             run = replace(run, messages=[*run.messages, *new], parameters=parameters, resume=())
 
     async def _answer(
         self, run: RunInput, definition: AssistantDefinition, scope: _Scope, depth: int
     ) -> Events:
-        """Yield the answer of one assistant, with the beginnings and ends of its sub-agents."""
+        """Yield the answer of one assistant, with the start and end of each sub-agent."""
         sub_agents = {} if depth >= _MAX_DEPTH else _list_sub_agents(definition, scope.definitions)
         usage: dict[str, list[Usage]] = {}
 
@@ -239,9 +240,9 @@ class AssistantAgent(Agent):
         scope: _Scope,
         depth: int,
     ) -> str:
-        """Return the answer of a sub-agent, which sees nothing of the conversation.
+        """Return the answer of a sub-agent, which does not see the conversation.
 
-        `counts` gets the tokens that it uses.
+        `counts` receives its token usage.
         """
         span = start_agent_span(context.span, definition.name, description=definition.description)
         sub_run = replace(
@@ -251,7 +252,7 @@ class AssistantAgent(Agent):
             log_id="",
             messages=[TextMessage(id=new_id(), role="user", content=prompt)],
             actions=[one for one in run.actions if one.run is not None and not one.is_drawing],
-            parameters=Parameters(),  # those of the page are for its own answer
+            parameters=Parameters(),  # the page's do not apply to sub-agents
             extensions={},
             resume=(),
             follow_up="server",
@@ -264,7 +265,7 @@ class AssistantAgent(Agent):
                 async for event in events:
                     match event:
                         case TextMessageStart():
-                            pieces.clear()  # the last text is the answer
+                            pieces.clear()  # the last text message is the answer
                         case TextMessageContent(content=content):
                             pieces.append(content)
                         case Usage():
@@ -315,7 +316,7 @@ class AssistantAgent(Agent):
         )
 
     def _report_missing(self, definition: AssistantDefinition, actions: Sequence[Action]) -> None:
-        """Log each tool that an assistant names and that is not there, once."""
+        """Log each tool that an assistant names and that does not exist, once."""
         names = {action.name for action in actions}
         for name in definition.tools or ():
             key = definition.name, name
@@ -327,7 +328,7 @@ class AssistantAgent(Agent):
 
 
 class _QuestionRetriever:
-    """Finds passages for what a person asked: what assistants tell each other asks nothing."""
+    """Retrieves passages for the user's questions only, not for prompts between assistants."""
 
     def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever
@@ -351,7 +352,7 @@ def _find(definitions: Mapping[str, AssistantDefinition], name: str) -> Assistan
 def _list_sub_agents(
     definition: AssistantDefinition, definitions: Mapping[str, AssistantDefinition]
 ) -> Mapping[str, AssistantDefinition]:
-    """Return whom an assistant may give work to."""
+    """Return the assistants that an assistant may call as sub-agents."""
     if not _allows(definition, RUN_SUB_AGENT):
         return {}
     return {name: one for name, one in definitions.items() if one.infer and name != definition.name}
@@ -360,7 +361,7 @@ def _list_sub_agents(
 def _list_successors(
     name: str, definitions: Mapping[str, AssistantDefinition]
 ) -> Sequence[AssistantDefinition]:
-    """Return an assistant and all that may answer after it, by hand-offs."""
+    """Return an assistant and all assistants that can be reached from it by hand-offs."""
     team: dict[str, AssistantDefinition] = {}
     names = [name]
     while names:
@@ -372,20 +373,20 @@ def _list_successors(
 
 
 def _waits_for_somebody(turn: Sequence[Event], new: Sequence[Message]) -> bool:
-    """Return whether the browser has to act, or a person to answer, before anything else."""
+    """Return whether the run must wait for the browser or for a person's answer."""
     calls = {one.id for one in new if isinstance(one, ActionExecutionMessage)}
     calls -= {one.call_id for one in new if isinstance(one, ResultMessage)}
     return bool(calls) or any(isinstance(event, Interrupt) for event in turn)
 
 
 def _is_cut(turn: Sequence[Event]) -> bool:
-    """Return whether the model's last answer ended at its limit."""
+    """Return whether the model's last answer was truncated at its token limit."""
     reasons = [event.stop_reason for event in turn if isinstance(event, Usage)]
     return bool(reasons) and reasons[-1] == "length"
 
 
 def _select_actions(actions: Sequence[Action], definition: AssistantDefinition) -> Sequence[Action]:
-    """Return the actions that an assistant may call: those of the page are always among them."""
+    """Return the actions that an assistant may call, including all actions of the page."""
     return [
         action
         for action in actions

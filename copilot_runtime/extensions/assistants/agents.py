@@ -1,4 +1,4 @@
-"""The assistants of a folder as agents, as they come and go."""
+"""The assistants of a folder as agents, updated when files change."""
 
 from collections.abc import Callable, Mapping
 
@@ -9,11 +9,11 @@ from copilot_runtime.extensions.assistants.folder import AssistantFolder
 
 
 class AssistantAgents:
-    """Returns an agent for each assistant that there is, and that a caller may use.
+    """Returns an agent for each assistant that a caller may use.
 
     Args:
-        folder: Where they are written.
-        build: Makes the agent of a name.
+        folder: The folder of assistants.
+        build: Creates the agent with a name.
     """
 
     def __init__(self, folder: AssistantFolder, build: Callable[[str], AssistantAgent]) -> None:
@@ -22,7 +22,7 @@ class AssistantAgents:
         self._agents: dict[str, AssistantAgent] = {}
 
     async def __call__(self, caller: Caller) -> Mapping[str, Agent]:
-        """Read the files again if they changed, and return the agents."""
+        """Reload changed files, and return the agents."""
         await self.folder.refresh()
         return {name: self._find(name) for name in await self.folder.select(caller.user)}
 

@@ -1,4 +1,4 @@
-"""Reads an assistant from its file: front matter in YAML, and instructions below it."""
+"""Parses an assistant's file: YAML front matter, followed by its instructions."""
 
 import re
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ from copilot_runtime.extensions.knowledge.resource_types import describe
 SUFFIX = ".agent.md"
 
 MAX_SIZE = 256 * 1024
-"""Bytes of the largest file."""
+"""Maximum size of a file, in bytes."""
 
 _FENCE = re.compile(r"---[ \t]*\r?\n")
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 
 
 AGENT_PREFIX = "common.Agent."
-"""Before the name of an assistant in its identifier. Names are taken with and without it."""
+"""Prefix of an assistant's name in its identifier. Names are accepted with and without it."""
 
 
 def strip_prefix(name: str) -> str:
-    """Return the name of an assistant without what stands before it in its identifier."""
+    """Return the name of an assistant without the prefix of its identifier."""
     while name.startswith(AGENT_PREFIX):
         name = name.removeprefix(AGENT_PREFIX)
     return name
@@ -43,7 +43,7 @@ def _strip_name(value: Any) -> Any:
 
 
 def _split(value: Any) -> Any:
-    """Read `a, b` as a list."""
+    """Parse `a, b` as a list."""
     return (
         [part.strip() for part in value.split(",") if part.strip()]
         if isinstance(value, str)
@@ -60,7 +60,7 @@ Patterns = Annotated[tuple[Pattern, ...], BeforeValidator(_split)]
 
 
 class HandOff(BaseModel):
-    """Another assistant that may take over, and what it is told then."""
+    """Another assistant that may take over, and the prompt for it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -70,10 +70,10 @@ class HandOff(BaseModel):
 
 
 class AssistantDefinition(BaseModel):
-    """An assistant as its operator wrote it.
+    """An assistant as defined in its file.
 
-    `purpose`, `instructions`, `applicability` and `evaluation` describe it to whoever looks for
-    an assistant: they are compared with those of a task.
+    `purpose`, `instructions`, `applicability` and `evaluation` describe it for the selection of
+    assistants: they are compared with the description of a task.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -85,28 +85,28 @@ class AssistantDefinition(BaseModel):
     applicability: Text = ""
     evaluation: Text = ""
     model: str = ""
-    """The model that answers; empty, that of the server."""
+    """The model; empty for the server's default."""
     tools: Patterns | None = None
-    """Names of the server's tools that it may call, `*` in them as in a shell; None: all."""
+    """Glob patterns of the server's tools that it may call; None for all."""
     handoffs: tuple[HandOff, ...] = ()
     infer: bool = True
-    """Whether other assistants may call it as a sub-agent."""
+    """True if other assistants may call it as a sub-agent."""
     budget: Annotated[int, Field(gt=0)] | None = None
-    """Tokens of one request to the model; None: as many as the model reads."""
+    """Token budget of a model request; None for the model's context size."""
     max_turns: Annotated[int, Field(gt=0, le=1000)] = 20
-    """How often it may call tools before it answers."""
+    """Maximum number of turns with tool calls before the answer."""
     max_calls: Annotated[int, Field(gt=0, le=10_000)] = 200
-    """How many calls of tools there may be in one run, those of its sub-agents among them."""
+    """Maximum number of tool calls in one run, including those of sub-agents."""
     max_parallel: Annotated[int, Field(gt=0, le=256)] = 16
-    """How many tools may run at the same time; further ones wait."""
+    """Maximum number of concurrent tool calls; further ones wait."""
     continuations: Annotated[int, Field(ge=0, le=100)] = 0
-    """How often it is asked to go on when an answer was cut at the model's limit."""
+    """Maximum number of continuations of an answer that was truncated at the model's limit."""
     idempotent: bool = False
-    """Whether a task of it that was interrupted may be done again from its beginning."""
+    """True if an interrupted task can be restarted from its beginning."""
     body: str = ""
-    """Its instructions as the model reads them: a template."""
+    """Its instructions for the model, as a template."""
     body_line: int = 1
-    """The line of its file in which they begin."""
+    """The line of the file in which the instructions start."""
 
     @field_validator("handoffs")
     @classmethod
@@ -118,17 +118,17 @@ class AssistantDefinition(BaseModel):
 
     @property
     def profile(self) -> str:
-        """All that describes it, without titles: these would make unlike texts alike."""
+        """All descriptive texts, without titles, which would make different texts similar."""
         own = (self.purpose, self.instructions, self.applicability, self.evaluation)
         return "\n\n".join(text for text in (self.description, *own) if text)
 
     @property
     def summary(self) -> str:
-        """What it is for, as one text."""
+        """A one-text description."""
         return describe(self.model_dump()) or self.description
 
     def describe_resource(self) -> JsonObject:
-        """Return what it is as a resource: all but its instructions to the model."""
+        """Return the description for a resource: all fields but the instructions for the model."""
         fields = self.model_dump(
             include={"purpose", "instructions", "applicability", "evaluation", "description"}
         )
@@ -146,9 +146,9 @@ class AssistantDefinition(BaseModel):
 
 
 def split_front_matter(text: str) -> tuple[str | None, str]:
-    """Return what stands between two lines `---` at the beginning of a text, and the rest.
+    """Return the front matter between two lines `---` at the start of a text, and the rest.
 
-    Without both lines, there is no front matter: None, and the whole text.
+    Without both lines, returns None and the whole text.
     """
     text = text.removeprefix("\ufeff")
     opening = _FENCE.match(text)
@@ -161,9 +161,9 @@ def split_front_matter(text: str) -> tuple[str | None, str]:
 
 
 def parse_assistant(text: str, source: str) -> AssistantDefinition:
-    """Return the assistant of a file. Its name is that of the file, if it says none.
+    """Return the assistant defined in a file. The default of its name is the file's name.
 
-    Raises `ConfigurationFailed` with the line of each mistake.
+    Raises `ConfigurationFailed` with the line of each error.
     """
     if len(text) > MAX_SIZE:
         raise ConfigurationFailed(f"{source}:1: the file is larger than {MAX_SIZE // 1024} kB.")
@@ -204,7 +204,7 @@ def _name_file(source: str) -> str:
 
 
 def check_references(definitions: Sequence[AssistantDefinition]) -> None:
-    """Raise `ConfigurationFailed` for a hand-off to an assistant that is not there."""
+    """Raise `ConfigurationFailed` if an assistant hands off to an unknown one."""
     names = {definition.name for definition in definitions}
     for definition in definitions:
         for handoff in definition.handoffs:

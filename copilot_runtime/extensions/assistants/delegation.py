@@ -1,10 +1,22 @@
-"""How assistants give work to each other: hand-offs, and sub-agents."""
+"""Delegation between assistants: hand-offs and sub-agents."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, NamedTuple
 
 from copilot_runtime.actions.execute import parse_failure
 from copilot_runtime.api.action import Action, ActionContext
+from copilot_runtime.api.current_run import CURRENT_RUN
+from copilot_runtime.api.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionResult,
+    ActionExecutionStart,
+    Event,
+    Events,
+    Subagent,
+    Usage,
+)
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
 from copilot_runtime.base.errors import CopilotError, Misuse
 from copilot_runtime.base.jsonvalue import as_text, get_text, parse_object
@@ -21,21 +33,21 @@ LIST_HANDOFFS = "list_handoffs"
 LIST_SUB_AGENTS = "list_sub_agents"
 
 PROMPT_PREFIX = "handoff-"
-"""The ids of what an assistant is told when it takes over begin with it."""
+"""Prefix of the identifiers of hand-off prompts."""
 
 AskSubAgent = Callable[[AssistantDefinition, str, ActionContext], Awaitable[str]]
-"""Has an assistant answer a prompt in a conversation of its own."""
+"""Sends a prompt to an assistant in a separate conversation, and returns its answer."""
 
 
 class Switch(NamedTuple):
-    """A hand-off that was made."""
+    """A hand-off that took place."""
 
     agent: str
     prompt: str
 
 
 def build_handoff(definition: AssistantDefinition, conversation_id: str) -> list[Action]:
-    """Return the action by which an assistant hands off; none if it has nobody to hand off to."""
+    """Return the action by which an assistant hands off, or an empty list without successors."""
     by_label = {handoff.label: handoff for handoff in definition.handoffs}
     if not by_label:
         return []
@@ -62,7 +74,7 @@ def build_handoff(definition: AssistantDefinition, conversation_id: str) -> list
 
 
 def describe_switch(handoff: HandOff, conversation_id: str) -> dict[str, str]:
-    """Return the result of a hand-off: who answers from now on, and what is told to them."""
+    """Return the result of a hand-off: the new assistant, and the prompt for it."""
     return {
         "resource_id": conversation_id,
         "agent_id": f"{AGENT_PREFIX}{handoff.agent}",
@@ -73,9 +85,9 @@ def describe_switch(handoff: HandOff, conversation_id: str) -> dict[str, str]:
 def build_sub_agents(
     sub_agents: Mapping[str, AssistantDefinition], ask: AskSubAgent, timeout: float
 ) -> list[Action]:
-    """Return the action by which an assistant asks another; none if there is nobody to ask.
+    """Return the action by which an assistant calls sub-agents, or an empty list without any.
 
-    A sub-agent may take as many `timeout` seconds as it has turns, for it calls tools itself.
+    A sub-agent's timeout is `timeout` seconds for each of its turns, because it calls tools itself.
     """
     if not sub_agents:
         return []
@@ -114,7 +126,10 @@ def build_sub_agents(
 def build_lists(
     definition: AssistantDefinition, sub_agents: Mapping[str, AssistantDefinition]
 ) -> list[Action]:
-    """Return the actions that list who there is, for assistants whose `tools` name them."""
+    """Return the actions that list the available assistants.
+
+    Only assistants whose `tools` name them get these actions.
+    """
 
     async def list_handoffs(values: Mapping[str, Any], context: ActionContext) -> Any:
         del values, context
@@ -144,11 +159,11 @@ def build_lists(
 def follow_handoffs(
     messages: Sequence[Message], first: str, definitions: Mapping[str, AssistantDefinition]
 ) -> tuple[str, list[Message]]:
-    """Return who answers a conversation that began with `first`, and what that one reads.
+    """Return the assistant that answers a conversation started with `first`, and its messages.
 
-    That is the conversation with what each assistant was told when it took over, behind the last
-    result of the turn that handed off: results stay beside their calls. A hand-off counts if the
-    file of who made it has it, for a page may write what it likes.
+    These are the conversation with the prompt of each hand-off, placed after the last result of its
+    turn, because results must follow their calls. A hand-off counts only if the file of the
+    assistant allows it: clients could send anything.
     """
     current, read, waiting = first, list[Message](), list[Message]()
     for message in messages:
@@ -168,7 +183,7 @@ def follow_handoffs(
 
 
 def read_switch(message: ResultMessage) -> Switch | None:
-    """Return the hand-off that a result tells of; None if it is no such result, or a failure."""
+    """Return the hand-off in a result, or None if it is a failure or another result."""
     if message.name != RUN_HANDOFF or parse_failure(message.result) is not None:
         return None
     fields = parse_object(message.result)
@@ -187,3 +202,56 @@ def _choose(by_label: Mapping[str, HandOff], label: str) -> HandOff:
 def _shorten(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 300 else f"{line[:299]}…"
+
+
+async def show_sub_agents(
+    events: Events, names: Collection[str], usage: Mapping[str, Sequence[Usage]]
+) -> Events:
+    """Yield an assistant's events, with the start and end of each sub-agent.
+
+    The usage of sub-agents that are active when the run is cancelled is reported as well.
+
+    Args:
+        events: The assistant's events, with its calls of sub-agents and their results.
+        names: The available sub-agents.
+        usage: The token usage of each finished sub-agent, by the identifier of its call.
+    """
+    arguments: dict[str, list[str]] = {}
+    working: dict[str, str] = {}
+    try:
+        async with aclosing(events):
+            async for event in events:
+                match event:
+                    case ActionExecutionStart(call_id=id, name=name) if name == RUN_SUB_AGENT:
+                        arguments[id] = []
+                    case ActionExecutionArgs(call_id=id, delta=delta) if id in arguments:
+                        arguments[id].append(delta)
+                    case ActionExecutionEnd(call_id=id) if id in arguments:
+                        yield event
+                        fields = parse_object("".join(arguments.pop(id)))
+                        name = strip_prefix(get_text(fields, "agent"))
+                        if name in names:
+                            working[id] = name
+                            yield Subagent(subagent_id=id, status="started", name=name)
+                        continue
+                    case ActionExecutionResult(call_id=id, result=result) if id in working:
+                        name = working.pop(id)
+                        for count in usage.get(id, ()):
+                            yield count
+                        yield _describe_end(id, name, result)
+                    case _:
+                        pass
+                yield event
+    finally:
+        if working and (slot := CURRENT_RUN.get(None)) is not None and slot.count_usage is not None:
+            for id in working:
+                for count in usage.get(id, ()):
+                    slot.count_usage(count)
+
+
+def _describe_end(id: str, name: str, result: str) -> Event:
+    if parse_failure(result) is None:
+        return Subagent(subagent_id=id, status="finished", name=name, result=result)
+    return Subagent(
+        subagent_id=id, status="failed", name=name, message=f"The sub-agent {name!r} failed."
+    )

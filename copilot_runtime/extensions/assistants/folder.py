@@ -1,4 +1,4 @@
-"""The assistants of a folder, read again when a file changes."""
+"""The assistants of a folder, reloaded when a file changes."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -19,11 +19,11 @@ Definitions = Mapping[str, AssistantDefinition]
 
 
 class AssistantFolder:
-    """Reads `*.agent.md` in a folder and below it.
+    """Reads `*.agent.md` in a folder and its subfolders.
 
-    A mistake is an error when the server starts; later, the assistants stay as they were, and the
-    log names the line. `select_names` says which of them a user may use, all by default; `interval`
-    is the shortest time, in seconds, between two looks at the files.
+    Errors fail the server's start. Later, the previous assistants stay in use, and the log names
+    the line. `select_names` returns the names that a user may use, all by default; `interval` is
+    the minimum time between two checks for changed files, in seconds.
     """
 
     def __init__(
@@ -38,18 +38,18 @@ class AssistantFolder:
         self.definitions: Definitions = {}
         """The assistants by name."""
         self.on_change: Callable[[], None] = lambda: None
-        """Called whenever the assistants have been read again."""
+        """Called after the assistants were reloaded."""
         self._watcher = FileWatcher(
             self.path, self._find_files, self._read, "assistants", interval=interval
         )
 
     def load(self) -> Definitions:
-        """Read all files now. Raises `ConfigurationFailed`, with all mistakes."""
+        """Read all files. Raises `ConfigurationFailed` with all errors."""
         self.definitions = self._read(self._watcher.look())
         return self.definitions
 
     async def refresh(self) -> bool:
-        """Read the files again if they changed, and return whether they did."""
+        """Reload changed files, and return whether there were any."""
         definitions = await self._watcher.refresh()
         if definitions is None:
             return False
@@ -58,7 +58,7 @@ class AssistantFolder:
         return True
 
     async def select(self, user: str | None) -> Definitions:
-        """Return the assistants that a user may use: they hand off to no others."""
+        """Return the assistants that a user may use, without hand-offs to others."""
         definitions = self.definitions
         if self._select_names is None:
             return definitions
@@ -68,7 +68,7 @@ class AssistantFolder:
         return {name: _drop_handoffs(definitions[name], names) for name in names}
 
     def _find_files(self) -> Sequence[Path]:
-        """Return the files. Raises `ConfigurationFailed` if there is no folder."""
+        """Return the files. Raises `ConfigurationFailed` if the folder does not exist."""
         if not self.path.is_dir():
             raise ConfigurationFailed(
                 f"There is no folder of assistants '{self.path}'.",
@@ -106,6 +106,6 @@ class AssistantFolder:
 
 
 def _drop_handoffs(definition: AssistantDefinition, names: Collection[str]) -> AssistantDefinition:
-    """Return an assistant that hands off to some others only."""
+    """Return an assistant with only the hand-offs to certain others."""
     handoffs = tuple(one for one in definition.handoffs if one.agent in names)
     return definition.model_copy(update={"handoffs": handoffs})

@@ -1,4 +1,4 @@
-"""Bounds how many tools an assistant calls: side by side, and in all."""
+"""Limits the number of an assistant's tool calls: concurrent ones, and the total."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,10 +12,10 @@ from copilot_runtime.base.errors import LimitExceeded
 
 
 class CallLimiter:
-    """Counts the calls of a run, those of its sub-agents among them.
+    """Counts the tool calls of a run, including those of sub-agents.
 
-    A call beyond `max_calls` fails, and its result says so to the model. One beyond `max_parallel`
-    waits for its turn, and the time in which it waits is not taken from its own.
+    A call beyond `max_calls` fails with a result for the model. A call beyond `max_parallel` waits;
+    its timeout starts after the wait.
     """
 
     def __init__(self, max_calls: int, max_parallel: int, timeout: float) -> None:
@@ -26,9 +26,9 @@ class CallLimiter:
         self._calls = 0
 
     def limit(self, action: Action, *, takes_slot: bool = True) -> Action:
-        """Return an action that does the same within the limits.
+        """Return the action with the limits applied.
 
-        One that waits for other calls must take no slot: they would wait for each other.
+        An action that waits for other calls must not take a slot: they would deadlock.
         """
         run_action, timeout = action.run, action.timeout or self._timeout
         if run_action is None:

@@ -1,4 +1,4 @@
-"""Bounds what a template does: whatever its author wrote, it ends soon and takes little memory."""
+"""A Jinja sandbox with limits on time and memory, whatever the template contains."""
 
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -14,16 +14,16 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter
 
 _MAX_WORK = 10_000_000
-"""What one rendering may cost: about one for each character that it reads or makes."""
+"""Maximum cost of one rendering: about one unit per character read or written."""
 
 _STEP = 100
-"""What a call, or a step of a loop, costs at least."""
+"""Minimum cost of a call, or of a loop's iteration."""
 
 _VALUE = 20
-"""What it costs to look at a value, besides its length."""
+"""Cost of examining a value, besides its length."""
 
 _MAX_BITS = 10_000
-"""Those of the largest number that a template may make."""
+"""Maximum size of integers in a template, in bits."""
 
 _MULTIPLYING = frozenset(
     (
@@ -31,15 +31,15 @@ _MULTIPLYING = frozenset(
         *("urlize", "wordwrap"),
     )
 )
-"""Filters whose result may be as large as the product of what they get."""
+"""Filters whose result may be as large as the product of their arguments."""
 
 _left: ContextVar[list[int]] = ContextVar("left")
-"""What the rendering may cost yet."""
+"""The remaining cost of the current rendering."""
 
 
 @contextmanager
 def bound_work() -> Generator[None]:
-    """Let what is rendered within cost only so much: beyond, it fails with `SecurityError`."""
+    """Limit the cost of a rendering within the block. Beyond, it fails with `SecurityError`."""
     token = _left.set([_MAX_WORK])
     try:
         yield
@@ -55,7 +55,7 @@ def _spend(work: int) -> None:
 
 
 def _measure(value: Any) -> int:
-    """Return about how many characters a value has as text at most, and spend as much."""
+    """Charge the approximate length of a value as text, and return it."""
     size, values = 0, [value]
     while values:
         one = values.pop()
@@ -77,14 +77,14 @@ def _measure(value: Any) -> int:
 
 
 def _spend_product(values: Iterable[Any]) -> None:
-    """Spend the product of the two largest: of texts and lists the length, of numbers the value."""
+    """Charge the product of the two largest arguments: lengths of texts and lists, or numbers."""
     sizes = [abs(one) if isinstance(one, int) else _measure(one) - _VALUE for one in values]
     first, second = sorted([1, 1, *sizes])[-2:]
     _spend(_STEP + first * second)
 
 
 def _spend_format(text: str | bytes, values: Any) -> None:
-    """Spend what `%` makes: the widths stand in the text, or for a `*` among the values."""
+    """Charge the result of `%`: field widths are in the text, or, for `*`, among the values."""
     pattern = text if isinstance(text, str) else text.decode("latin-1")
     widths = [int(digits[:12]) for digits in re.findall(r"\d+", pattern)]
     if "*" in pattern:
@@ -101,7 +101,7 @@ class _Formatter(SandboxedFormatter):
 
 
 class _Generator(CodeGenerator):
-    """Counts the steps of loops and macros with the text in them, and what `~` makes."""
+    """Generates code that counts the steps of loops and macros, and the results of `~`."""
 
     def visit_For(self, node: nodes.For, frame: Frame) -> None:  # noqa: N802
         node.iter = _call("count_steps", node.iter)
@@ -130,9 +130,9 @@ def _count_text(node: nodes.Node) -> nodes.ExprStmt:
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """Jinja's sandbox, in which templates cannot take a server's memory and time either.
+    """Jinja's sandbox, extended by limits on time and memory.
 
-    Nothing is computed while a template is read: only `bound_work` bounds it.
+    Templates are not optimised when they are compiled, because `bound_work` limits only rendering.
     """
 
     code_generator_class = _Generator
@@ -149,7 +149,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         self.filters = {name: _limit_filter(name, one) for name, one in self.filters.items()}
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Return what an operator makes, unless it is too large."""
+        """Return the result of a binary operator, unless it is too large."""
         match operator, left, right:
             case "*" | "**", int(), int():
                 factor = right if operator == "**" else 1
@@ -165,7 +165,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call what a template calls, if what it makes is not too large."""
+        """Call a function for a template, unless the result would be too large."""
         _spend(_STEP)
         owner = getattr(obj, "__self__", None)
         if isinstance(owner, str | bytes | int):
@@ -173,7 +173,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return super().call(context, obj, *args, **kwargs)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Return a `str.format` in the sandbox."""
+        """Return a sandboxed `str.format`."""
         if super().wrap_str_format(value) is None:
             return None
         text: str = value.__self__
@@ -187,29 +187,29 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return format_text
 
     def count_steps(self, items: Iterable[Any]) -> Iterator[Any]:
-        """Yield items, and count them."""
+        """Yield items, and charge for each."""
         for item in items:
             _spend(1)
             yield item
 
     def count_text(self, length: int) -> None:
-        """Count the text of a loop, or of a macro."""
+        """Charge for the text of a loop or macro."""
         _spend(_STEP + length)
 
     def join_texts(self, *values: Any) -> str:
-        """Return what `~` makes."""
+        """Return the result of the `~` (concatenation) operator."""
         _measure(values)
         return "".join(map(str, values))
 
 
-@pass_context  # so that Jinja calls it only for what it renders, and computes nothing before
+@pass_context  # prevents constant folding, so that Jinja calls it only while rendering
 def _finalize(_context: Context, value: Any) -> Any:
     _measure(value)
     return value
 
 
 def _limit_filter(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter that counts what it reads, and what it may make."""
+    """Return a filter that charges for its input and its possible output."""
     skip = 1 if hasattr(run, "jinja_pass_arg") else 0
 
     @wraps(run)
@@ -227,7 +227,7 @@ def _limit_filter(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _read(value: Any) -> Any:
-    """Return a value that can be measured: the items of an iterator as a list."""
+    """Return a value that can be measured: an iterator becomes a list."""
     if not isinstance(value, Iterator):
         return value
     items: list[Any] = []

@@ -1,4 +1,4 @@
-"""The section of the settings for agents that are written as files."""
+"""The settings section `assistants`."""
 
 from typing import Literal
 

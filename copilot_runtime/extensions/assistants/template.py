@@ -1,4 +1,4 @@
-"""Instructions as a template: what differs from run to run is filled in."""
+"""Renders instructions as Jinja templates."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from jinja2 import Template, TemplateError
 
 MAX_LENGTH = 200_000
-"""Characters of the longest text that a template may make."""
+"""Maximum length of a rendered text, in characters."""
 
 _PUBLIC = "The instructions of the assistant cannot be written. The server's log says why."
 
 
 def render_template(text: str, source: str, values: Mapping[str, Any], first_line: int = 1) -> str:
-    """Return a text of Jinja with values filled in. It begins in that line of its source.
+    """Return a rendered template, which starts at line `first_line` of its source.
 
-    Templates run in a sandbox: they read what they are given, call and change nothing else, and
-    end soon. Raises `ConfigurationFailed`, with the line, for one that cannot be read, that has a
-    name without a value, or that is too much work. Clients get none of it.
+    Templates run in a sandbox: they read the given values, have no side effects, and end soon.
+    Raises `ConfigurationFailed` with the line if a template is malformed, uses an undefined name,
+    or costs too much. Clients get no details.
     """
     if "{{" not in text and "{%" not in text:
         return text
@@ -39,16 +39,16 @@ def render_template(text: str, source: str, values: Mapping[str, Any], first_lin
         reason, hint = _end_sentence(error), f"There are: {', '.join(sorted(values))}."
     except TemplateError as error:
         cause, reason = error, f"the template fails: {_end_sentence(error)}"
-    except Exception as error:  # whatever its operators, filters and methods raise
+    except Exception as error:  # any error of operators, filters and methods
         cause, reason = error, f"the template fails: {str(error).rstrip('.')}."
     line = _find_line(cause) + first_line - 1
     raise ConfigurationFailed(f"{source}:{line}: {reason}", hint=hint, public=_PUBLIC) from cause
 
 
 def check_template(text: str, source: str, first_line: int = 1) -> None:
-    """Raise `ConfigurationFailed` for a template that cannot be read.
+    """Raise `ConfigurationFailed` if a template is malformed.
 
-    It begins in that line of its source.
+    It starts at line `first_line` of its source.
     """
     if "{{" in text or "{%" in text:
         _read_template(text, source, first_line)
@@ -91,7 +91,7 @@ def _render(template: "Template", values: Mapping[str, Any]) -> str:
 
 
 def _find_line(error: BaseException) -> int:
-    """Return the line of the template in which an error arose."""
+    """Return the line of the template in which an error was raised."""
     frames = walk_tb(error.__traceback__)
     lines = [line for frame, line in frames if frame.f_code.co_filename == "<template>"]
     return lines[-1] if lines else 1

@@ -1,8 +1,8 @@
-"""What of a conversation a model reads when its assistant has a budget of tokens.
+"""Fits the requests of an assistant into its token budget.
 
-A request is put together in one order: the assistant, its tasks, what tools and context are there,
-and the conversation. The first three are there as a whole; of the conversation, there is what the
-budget leaves.
+A request consists of the assistant's instructions, its tasks, the available tools and context, and
+the conversation, in this order. The first three are complete; the conversation is trimmed to the
+remaining budget.
 """
 
 import math
@@ -43,24 +43,24 @@ _CURRENT = NewestRules()
 _ALL = Allocation(tools=0, context=0, conversation=1)
 _CONVERSATION = f"{CONVERSATION}.c"
 _LEAST = 50
-"""Tokens below which no result of a call is cut, for its beginning would say nothing."""
+"""Minimum number of tokens of a truncated result; a shorter start would be useless."""
 
 _LEAST_HISTORY = 16
-"""Tokens below which nothing older is there: a message of a few words would say nothing."""
+"""Minimum number of tokens for older messages; a message of a few words would be useless."""
 
 _LONGEST_TOKEN = 8
-"""Characters of which one token has fewer, in all but texts that are mostly space."""
+"""Upper bound of characters per token, except in texts that are mostly whitespace."""
 
 
 def calculate_budget(
     tokens: int, assistant: int, tools: Iterable[int] = (), tasks: Iterable[int] = ()
 ) -> int:
-    """Return how many tokens are left beside an assistant, its tools and its tasks: at least 0."""
+    """Return the tokens left beside an assistant, its tools and its tasks: at least 0."""
     return max(0, tokens - assistant - sum(tools) - sum(tasks))
 
 
 def share_results(budget: int, share: float, calls: int) -> int:
-    """Return how many tokens the result of each of some calls may have, of a share of a budget."""
+    """Return the token limit for each of several call results, as a share of a budget."""
     return math.floor(budget * share + 0.5) // max(1, calls)
 
 
@@ -71,22 +71,22 @@ def order_messages(
     context: Sequence[T] = (),
     conversation: Sequence[T] = (),
 ) -> list[T]:
-    """Return the parts of a request in the order in which a model reads them."""
+    """Return the parts of a request in the order in which models read them."""
     return [*assistant, *tasks, *tools, *context, *conversation]
 
 
 class BudgetWindow:
-    """Fits requests into a budget of tokens. It is for one run: it remembers what it has counted.
+    """Fits requests into a token budget. One instance serves one run, and caches token counts.
 
-    Instructions, tools and as many tokens as the answer may have are subtracted first. The
-    question and everything after it stay, long results of calls cut. What is older is there as
-    the rules say. The results of one turn together get no more than their share.
+    Instructions, tools and the maximum answer are subtracted first. The question and all later
+    messages stay, with long call results truncated. Older messages are selected by the rules. The
+    results of one turn share a part of the budget.
 
     Args:
         budget: Tokens of a request and its answer.
-        rules: Which of the older messages there are: a name of `RULES`.
-        allocation: Its share for context is that of the results of a turn.
-        name: The assistant, for errors.
+        rules: How older messages are selected: a name of `RULES`.
+        allocation: Its share for context is that of a turn's results.
+        name: The assistant, for error messages.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ class BudgetWindow:
         self._counts: dict[str, int] = {}
 
     def fit(self, request: ChatRequest) -> ChatRequest:
-        """Return a request that fits: the same one if it does.
+        """Return a request that fits: the same one if it already does.
 
-        Raises `LimitExceeded` if instructions and tools alone leave nothing for a question.
+        Raises `LimitExceeded` if instructions and tools alone leave no room for a question.
         """
         system = [one for one in request.messages if _instructs(one)]
         talk = [one for one in request.messages if not _instructs(one)]
@@ -119,7 +119,7 @@ class BudgetWindow:
             return replace(request, messages=order_messages(system, conversation=cut))
         start = _find_question(cut)
         current = self._select(cut[start:], room, _CURRENT, _ALL, is_one=True)
-        if not current:  # there is not a token for each of its messages: the newest, then
+        if not current:  # fewer tokens than messages: keep the newest
             question = self._cut(cut[start], room // 2)
             rest = room - self._count(question)
             current = [question, *self._select(cut[start + 1 :], rest, _CURRENT, _ALL)]
@@ -129,7 +129,7 @@ class BudgetWindow:
         return replace(request, messages=order_messages(system, conversation=[*earlier, *current]))
 
     def _find_room(self, request: ChatRequest, system: Sequence[Message]) -> int:
-        """Return how many tokens there are for the conversation."""
+        """Return the number of tokens available for the conversation."""
         answer = min(request.parameters.max_tokens or 0, self.budget // 2)
         assistant = sum(map(self._count, system))
         tools = [count_json_tokens(tool) for tool in select_tools(request.actions)]
@@ -144,7 +144,7 @@ class BudgetWindow:
         return room
 
     def _cut_results(self, talk: Sequence[Message], room: int) -> list[Message]:
-        """Return a conversation in which the results of each turn keep to their share."""
+        """Return a conversation in which each turn's results keep to their share."""
         cut = [*talk]
         for turn in _group_turns(talk):
             results = [at for at in turn if isinstance(talk[at], ResultMessage)]
@@ -162,7 +162,7 @@ class BudgetWindow:
         *,
         is_one: bool = False,
     ) -> list[Message]:
-        """Return what of some messages the rules put into so many tokens."""
+        """Return the messages that the rules select for so many tokens."""
         if room < (1 if is_one else _LEAST_HISTORY) or not messages:
             return []
         turns = [range(len(messages))] if is_one else _group_turns(messages)
@@ -193,7 +193,7 @@ class BudgetWindow:
             case ReasoningMessage(content=text):
                 return self._count_text(text)
             case AgentStateMessage() | ActivityMessage():
-                return 0  # no model reads them
+                return 0  # not sent to models
             case _:
                 assert_never(message)
 
@@ -203,7 +203,7 @@ class BudgetWindow:
         return count
 
     def _cut(self, message: Message, tokens: int) -> Message:
-        """Return a message that has at most so many tokens, as far as it is text."""
+        """Return a message with its text truncated to so many tokens."""
         if self._count(message) <= tokens:
             return message
         match message:
@@ -221,7 +221,7 @@ class BudgetWindow:
 
 
 def _cut_text(text: str, tokens: int) -> str:
-    """Return the beginning of a text; of a huge one, not all is counted."""
+    """Return the start of a text; for a huge one, only a part is counted."""
     head = text[: tokens * _LONGEST_TOKEN + 1]
     cut = cut_text(head, tokens)
     return cut if len(head) == len(text) or cut is not head else f"{cut}…"
@@ -232,7 +232,7 @@ def _instructs(message: Message) -> bool:
 
 
 def _find_question(talk: Sequence[Message]) -> int:
-    """Return where the last message of the user is, or the last turn."""
+    """Return the index of the last user message, or of the last turn without one."""
     for at in reversed(range(len(talk))):
         message = talk[at]
         if isinstance(message, TextMessage | ImageMessage) and message.role == "user":
@@ -242,7 +242,7 @@ def _find_question(talk: Sequence[Message]) -> int:
 
 
 def _group_turns(messages: Sequence[Message]) -> list[list[int]]:
-    """Return the places of the messages, those of calls and their results together."""
+    """Return the indexes of messages, with calls and their results grouped."""
     turns: list[list[int]] = []
     previous: Message | None = None
     for at, message in enumerate(messages):

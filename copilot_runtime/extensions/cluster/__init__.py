@@ -1,4 +1,4 @@
-"""The other server processes that share a store of threads, and what is asked of them."""
+"""The cluster: server processes that share a thread store and send each other messages."""
 
 from copilot_runtime.extensions.cluster.peers import Peers, TakeNotice
 

@@ -23,7 +23,7 @@ import orjson
 
 
 class PeerMessage(NamedTuple):
-    """A message: its kind, what belongs to it, and bytes."""
+    """A decoded message: its kind, its arguments, and its payload bytes."""
 
     kind: str
     fields: Sequence[Any]
@@ -31,12 +31,12 @@ class PeerMessage(NamedTuple):
 
 
 def encode_message(kind: str, *fields: Any, payload: bytes = b"") -> bytes:
-    """Write a message."""
+    """Encode a message."""
     return b"%b\n%b" % (orjson.dumps([kind, *fields]), payload)
 
 
 def decode_message(data: bytes) -> PeerMessage:
-    """Read a message. Raises `ValueError` for what is none."""
+    """Decode a message. Raises `ValueError` if it is malformed."""
     head, _, payload = data.partition(b"\n")
     match orjson.loads(head):
         case [str(kind), *fields]:

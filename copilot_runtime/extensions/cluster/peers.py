@@ -1,4 +1,4 @@
-"""This server process among those that share its store of threads."""
+"""The membership of this process in a cluster that shares a thread store."""
 
 import asyncio
 import logging
@@ -21,47 +21,47 @@ from copilot_runtime.threads.run_log import MemoryBus
 from copilot_runtime.threads.store import RunningRun, StoredRun, ThreadKey, ThreadStore
 
 Answer = Callable[[Mapping[str, Any]], Awaitable[Any]]
-"""Answers a question of another process, with a value that JSON has."""
+"""Answers a request of another process with a JSON value."""
 
 TakeNotice = Callable[[str, Mapping[str, Any]], None]
-"""Gets the address of another process, and what it tells. It neither waits nor raises."""
+"""Receives the sender's address and the notice's values. It must not block or raise."""
 
 _MOST_ANSWERS = 1000
-"""Answers that are remembered: the question may come again."""
+"""Maximum number of answers kept for retried requests."""
 
 _PATIENCE = 5.0
-"""Seconds to wait for an answer, and for the beginning of a log."""
+"""Timeout for an answer and for the start of a log, in seconds."""
 
 _WAITS = "waits"
-"""What whoever is asked asks back, before it does anything: whether its answer is waited for. A
-question may have been under way for long, and who gave it up was told that nothing is known."""
+"""The request by which a process asks back, before it acts, whether the sender still waits. A
+request may have been delayed for long, after its sender had already reported a failure."""
 
 _FRESH = 2.0
-"""Seconds to wait for the answer to that."""
+"""Timeout for that confirmation, in seconds."""
 
 _CHECKED = "checked"
-"""What a process tells another one that has asked whether anything is missing."""
+"""The notice that confirms a check for missing events."""
 
 _LOOK = 1.0
-"""Seconds between two looks at the processes whose runs are followed here."""
+"""Interval between two liveness checks of the processes whose runs are followed, in seconds."""
 
 _LONGEST_PAUSE = 30.0
-"""Seconds between two attempts to reach what carries messages."""
+"""Maximum delay between two attempts to reach the message broker, in seconds."""
 
 _LINGER = 10.0
-"""Seconds for which a log is followed that nobody reads here."""
+"""Seconds for which a log without readers is still followed."""
 
 _STALE = 1.0
-"""Seconds for which the number of other processes is taken for known."""
+"""Seconds for which the number of other processes is cached."""
 
 logger = logging.getLogger(__name__)
 
 
 class Peers:
-    """Asks other processes for what only they know: their runs, as long as these go on.
+    """Sends requests to other processes about the runs that they execute, and answers theirs.
 
-    `open_log` returns the logs of this process. What others ask of it is answered by `answers`,
-    by name, and what they tell it is taken by `notices`.
+    `open_log` opens a log of this process. `answers` handle requests of other processes, by name,
+    and `notices` handle messages that need no answer.
     """
 
     def __init__(
@@ -78,33 +78,33 @@ class Peers:
         self._notices = notices or {}
         self._copies = MemoryBus(max_events=2**31, max_bytes=256 * 1024 * 1024, ttl=_LINGER)
         self._mirrors: dict[tuple[str, str], Mirror] = {}
-        """Logs of other processes, by their address and the id of the log."""
+        """Copies of other processes' logs, by address and log identifier."""
         self._sender = LogSender(open_log, self._send)
         self._questions: dict[int, tuple[str, asyncio.Future[Any]]] = {}
-        """Questions that wait for their answers, by number: to whom, and what will be done."""
+        """Pending requests, by number: the recipient's address and the future for the answer."""
         self._numbers = count(1)
         self._last_answers: dict[tuple[str, int], asyncio.Task[Any]] = {}
-        """The answers to the last questions of other processes, by their address and number."""
+        """Recent answers, by the sender's address and the request's number."""
         self._silent_since: dict[str, float] = {}
-        """When a process was asked whether anything is missing, of which nothing came since."""
+        """Time at which each unresponsive process was first asked for missing events."""
         self._looks: dict[str, asyncio.Future[bool]] = {}
-        """Looks under way whether a process lives, by its address."""
+        """Liveness checks in progress, by address."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watching: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
         self._is_listening = True
-        """Whether others reach this process, as far as that was tried."""
+        """True if this process receives messages, as of the last attempt."""
         self._others = 0
         self._counted_at = -_STALE
         self._address = ""
 
     @property
     def address(self) -> str:
-        """Where others reach this process; empty while they cannot."""
+        """The address at which this process receives messages; empty while it cannot."""
         return self._address
 
     async def open(self) -> None:
-        """Take messages; as long as that cannot be, others cannot follow what this process does.
+        """Receive messages. Until this succeeds, other processes cannot follow this one's runs.
 
         Raises `StoreFailed`.
         """
@@ -116,17 +116,20 @@ class Peers:
 
     @property
     def is_reachable(self) -> bool:
-        """Whether the other processes can be reached, as far as is known."""
+        """True if the other processes can be reached, as of the last attempt."""
         return self._is_listening and self._carrier.is_reachable
 
     def _renew(self) -> None:
-        """Listen at the new address of this process; nobody asks at the old one."""
+        """Listen at this process's new address; the old one is no longer used."""
         self._opening = asyncio.create_task(
             self._open_again(self._opening), name="meet peers", context=Context()
         )
 
     async def _open_again(self, before: asyncio.Task[None] | None) -> None:
-        """Listen as soon as that can be. Until then, others are followed in the store."""
+        """Retry listening until it succeeds.
+
+        Meanwhile, logs of other processes are read from the store.
+        """
         if before is not None:
             await before
         pause = _LOOK
@@ -136,21 +139,21 @@ class Peers:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _try_to_open(self) -> bool:
-        """Listen at the address of this process; return whether that can be."""
+        """Listen at this process's address; return whether that succeeded."""
         self._is_listening = False
         try:
             self._address = await self._store.server()
             await self._carrier.open(self._address, self._receive, self._lose)
         except MissingPackage:
             raise
-        except Exception as error:  # of the store, the carrier or the network
+        except Exception as error:  # any error of the store, the message broker or the network
             logger.warning("Other server processes cannot be reached: %s", error)
             return False
         self._is_listening = True
         return True
 
     async def aclose(self) -> None:
-        """Let the others read the ends of the runs of this process, and leave."""
+        """Wait until other processes have read the ends of this process's runs, then leave."""
         if self._opening is not None:
             self._opening.cancel()
         if not self._address:
@@ -164,7 +167,7 @@ class Peers:
         self._address = ""
 
     async def has_others(self) -> bool:
-        """Return whether other processes use the store, as it was a second ago at most."""
+        """Return whether other processes use the store. The result is cached for a second."""
         if not self._address:
             return False
         if monotonic() - self._counted_at > _STALE:
@@ -173,7 +176,7 @@ class Peers:
         return self._others > 0
 
     async def find_run(self, thread: ThreadKey) -> RunningRun | None:
-        """Return the run with which another process answers in a thread, or None."""
+        """Return the thread's run that another process executes, or None."""
         if not self._address:
             return None
         found = await self._store.find_running(thread)
@@ -182,7 +185,10 @@ class Peers:
     async def ask(
         self, server: str, question: str, *, timeout: float = _PATIENCE, **values: Any
     ) -> Any:
-        """Ask another process. Raises `PeerLost` if it does not answer in time, or dies."""
+        """Send a request to another process.
+
+        Raises `PeerLost` if it dies or does not answer in time.
+        """
         number = next(self._numbers)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._questions[number] = server, answer
@@ -199,9 +205,9 @@ class Peers:
     async def _wait_for_answer(
         self, server: str, answer: asyncio.Future[Any], message: bytes
     ) -> Any:
-        """Wait for an answer as long as the process lives that is to give it.
+        """Wait for an answer while the recipient is alive.
 
-        What was asked is sent again and again: a process that has just begun does not listen yet.
+        The request is repeated, because a process that has just started may not listen yet.
         """
         while not (await asyncio.wait((answer,), timeout=_LOOK))[0]:
             if (await capture(self._is_alive(server))).value is False:
@@ -211,16 +217,16 @@ class Peers:
         return answer.result()
 
     def add_answer(self, question: str, answer: Answer) -> None:
-        """Answer another question of other processes."""
+        """Register a handler for another kind of request."""
         self._answers[question] = answer
 
     async def ask_all(
         self, question: str, *, timeout: float = _PATIENCE, **values: Any
     ) -> tuple[str, Any] | None:
-        """Ask all other processes. Returns the first answer that is not null, and its address.
+        """Send a request to all other processes; return the first answer and its sender.
 
-        None if nobody has one. Raises `PeerLost` if none of those that answer has one, and another
-        one lives and does not answer.
+        Returns None if all processes answer null. Raises `PeerLost` if no process has an answer and
+        one that is alive did not respond.
         """
         if not self._address:
             return None
@@ -259,10 +265,11 @@ class Peers:
     async def ask_owner(
         self, thread: ThreadKey, question: str, *, timeout: float = _PATIENCE, **values: Any
     ) -> Any:
-        """Ask the process that answers in a thread. Returns None if there is none, or none lives.
+        """Send a request to the process that executes a thread's run, and return its answer.
 
-        Raises `PeerLost` if it lives and does not answer, and its run goes on: where that has ended
-        meanwhile, only the answer was lost.
+        Returns None if no such process is alive. Raises `PeerLost` if that process is alive but
+        does not answer and its run is still active. If the run has ended meanwhile, only the answer
+        was lost.
         """
         run = await self.find_run(thread)
         if run is None:
@@ -277,16 +284,16 @@ class Peers:
             return None
 
     def tell(self, server: str, name: str, **values: Any) -> None:
-        """Tell another process something. Nobody learns here whether it arrives."""
+        """Send a notice to another process, without delivery confirmation."""
         self._start(capture(self._send(server, encode_message("tell", name, values))))
 
     async def follow(
         self, thread: ThreadKey, run: RunningRun, after: Cursor = START
     ) -> AsyncGenerator[Batch, None] | None:
-        """Return the log of a run of another process, from a cursor on.
+        """Return the log of a run of another process, from a cursor.
 
-        None if that process has no such log, or cannot be reached. If it dies, the log ends as the
-        store has it.
+        Returns None if that process has no such log or cannot be reached. If it dies, the log ends
+        with the stored events.
         """
         key = (run.server, run.log_id)
         mirror = self._mirrors.get(key)
@@ -299,14 +306,14 @@ class Peers:
         if not mirror.found.done():
             await self._catch_up(mirror)
         if mirror.found.done() and mirror.found.result():
-            with suppress(NotFound):  # it has ended, and the store has it
+            with suppress(NotFound):  # the run has ended, and the store has its events
                 return mirror.read(after)
         if self._mirrors.get(key) is mirror:
             del self._mirrors[key]
         return None
 
     async def _follow(self, mirror: Mirror) -> None:
-        """Ask for a log from where it ends here; a process that died is noticed."""
+        """Request a log from the end of its local copy, and check whether its process is alive."""
         message = encode_message("follow", mirror.log_id, mirror.position)
         try:
             await self._send(mirror.server, message)
@@ -321,7 +328,7 @@ class Peers:
         self._silent_since.pop(sender, None)
         try:
             self._take(sender, decode_message(data))
-        except Exception:  # of a process of another version, perhaps: this one goes on
+        except Exception:  # perhaps from a process of another version: ignore it
             logger.exception("A message of the server process %s cannot be read", sender)
 
     def _take(self, sender: str, message: PeerMessage) -> None:
@@ -357,7 +364,7 @@ class Peers:
                 logger.warning("The server process %s says what is not known here", sender)
 
     def _add_events(self, sender: str, heads: Sequence[Any], payload: bytes) -> None:
-        """Add the events of a message to the logs they are of, as far as these are followed."""
+        """Add the events of a message to the mirrors of their logs, if these are still followed."""
         for at, events in decode_parts(payload, f"logs of {sender}", range(len(heads))):
             log_id, position, after = heads[at]
             mirror = self._mirrors.get((sender, log_id))
@@ -367,7 +374,7 @@ class Peers:
     def _take_question(
         self, sender: str, number: int, question: str, values: Mapping[str, Any]
     ) -> None:
-        """Answer a question; one that came before gets the same answer, and nothing is done."""
+        """Answer a request. A repeated request gets the first answer, without side effects."""
         answer = self._last_answers.get((sender, number))
         if answer is None:
             answer = asyncio.create_task(
@@ -383,9 +390,9 @@ class Peers:
     async def _find_answer(
         self, sender: str, number: int, question: str, values: Mapping[str, Any]
     ) -> Any:
-        """Return an answer. Raises `PeerLost`, and does nothing, if nobody is known to wait for it.
+        """Return an answer. Raises `PeerLost`, without side effects, if the sender no longer waits.
 
-        Where somebody does, the question comes again.
+        A sender that still waits repeats its request.
         """
         if question != _WAITS:
             try:
@@ -400,13 +407,13 @@ class Peers:
         return None if result is None else result.value
 
     async def _confirm(self, sender: str, number: int) -> None:
-        """Raise `PeerLost` unless a process still waits for the answer to a question."""
+        """Raise `PeerLost` unless a process still waits for the answer to a request."""
         waits = await self.ask(sender, _WAITS, timeout=_FRESH, number=number)
-        if waits is False:  # an earlier version does not know
+        if waits is False:  # earlier versions lack this message
             raise PeerLost(f"The server process {sender} waits for no answer any more.")
 
     async def _answer_waits(self, values: Mapping[str, Any]) -> bool:
-        """Return whether this process waits for the answer to a question, for the one asked."""
+        """Return whether this process still waits for the recipient's answer to a request."""
         return values["number"] in self._questions
 
     async def _give_answer(self, sender: str, number: int, answer: asyncio.Task[Any]) -> None:
@@ -416,7 +423,7 @@ class Peers:
             logger.info("The server process %s does not wait for its answer", sender)
 
     def _lose(self, server: str) -> None:
-        """Find out what became of a process to which the connection broke."""
+        """Handle a broken connection: check whether the process is alive, and recover its logs."""
         self._counted_at = -_STALE
         self._sender.leave(server)
         for to, answer in self._questions.values():
@@ -426,7 +433,7 @@ class Peers:
             self._start(self._recover(mirror))
 
     def _list_open(self, server: str) -> Sequence[Mirror]:
-        """Return the logs of another process that have not ended here."""
+        """Return the incomplete mirrors of a process's logs."""
         return [
             mirror
             for mirror in self._mirrors.values()
@@ -434,7 +441,7 @@ class Peers:
         ]
 
     async def _recover(self, mirror: Mirror) -> None:
-        """Go on with a log if its process lives, else end it with what is stored."""
+        """Request a log again if its process is alive, otherwise end it with the stored events."""
         if mirror.is_complete:
             return
         try:
@@ -443,13 +450,13 @@ class Peers:
                 await self._store.end_dead_run(mirror.thread, mirror.log_id)
             if not is_alive or (mirror.is_missing and mirror.position):
                 run = await self._load_run(mirror)
-                if is_alive or run is None or run.ended:  # else its process has come back
+                if is_alive or run is None or run.ended:  # otherwise its process has recovered
                     mirror.end(() if run is None else run.events)
         except CopilotError as error:
             logger.warning("The run %s cannot be looked up: %s", mirror.log_id, error.message)
 
     async def _is_alive(self, server: str) -> bool:
-        """Return whether a process lives; who asks at the same time shares one look."""
+        """Return whether a process is alive; concurrent callers share one check."""
         look = self._looks.get(server)
         if look is None:
             look = asyncio.ensure_future(self._store.is_alive(server))
@@ -462,7 +469,7 @@ class Peers:
         retrieve_exception(look)
 
     async def _catch_up(self, mirror: Mirror) -> None:
-        """Go on with a log as far as it is stored: its process lives, and says nothing."""
+        """Add the stored events to a mirror: its process is alive but does not respond."""
         if mirror.is_complete:
             return
         try:
@@ -472,16 +479,16 @@ class Peers:
             return
         if run is None or run.ended:
             mirror.end(() if run is None else run.events)
-        else:  # what is stored of it is its log, as far as it has come
+        else:  # the stored events are a prefix of its log
             mirror.add(0, len(run.events), run.events)
 
     async def _load_run(self, mirror: Mirror) -> StoredRun | None:
-        """Return a run as it is stored; None if its thread was deleted."""
+        """Return the stored events of a run, or None if its thread was deleted."""
         runs = await self._store.runs(mirror.thread)
         return next((run for run in runs if run.log_id == mirror.log_id), None)
 
     def _watch(self) -> None:
-        """Look at the followed logs from time to time, as long as there are any."""
+        """Check the mirrored logs at an interval, as long as there are any."""
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(
                 self._look_at_mirrors(), name="watch peers", context=Context()
@@ -502,7 +509,7 @@ class Peers:
                 await self._check(server)
 
     async def _check(self, server: str) -> None:
-        """Ask for what was lost on its way, if a process lives, and else end its logs."""
+        """Request lost events from a process that is alive; otherwise end its logs."""
         mirrors = self._list_open(server)
         result = await capture(self._is_alive(server)) if mirrors else None
         for mirror in mirrors:
@@ -517,7 +524,7 @@ class Peers:
             self._silent_since.pop(server, None)
             return
         since = self._silent_since.setdefault(server, monotonic())
-        is_silent = monotonic() - since > _PATIENCE  # what is lost on its way raises nothing
+        is_silent = monotonic() - since > _PATIENCE  # a lost message raises no exception
         try:
             await self._send(server, encode_message("check", positions))
         except PeerLost:
@@ -528,8 +535,8 @@ class Peers:
                 await self._catch_up(mirror)
 
     async def _drop(self, key: tuple[str, str], mirror: Mirror) -> None:
-        """Follow a log no more."""
-        if self._mirrors.get(key) is not mirror:  # somebody was faster
+        """Stop following a log."""
+        if self._mirrors.get(key) is not mirror:  # a concurrent caller was faster
             return
         del self._mirrors[key]
         await mirror.drop()
@@ -541,7 +548,7 @@ class Peers:
                 logger.debug("%s need not know that nobody reads there", mirror.server)
 
     def _start(self, work: Any) -> None:
-        task = asyncio.create_task(work, context=Context())  # it belongs to no request
+        task = asyncio.create_task(work, context=Context())  # the task belongs to no request
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

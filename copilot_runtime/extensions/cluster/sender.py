@@ -1,4 +1,4 @@
-"""Sends the events of runs of this process to those who follow them in other processes."""
+"""Sends the events of this process's runs to the processes that follow them."""
 
 import asyncio
 import logging
@@ -16,33 +16,33 @@ from copilot_runtime.extensions.cluster.message import encode_message
 from copilot_runtime.threads.codec import encode_parts
 
 OpenLog = Callable[[str], Awaitable[AsyncGenerator[Batch, None]]]
-"""Returns a log of this process from its beginning. Raises `NotFound`."""
+"""Opens a log of this process at its beginning. Raises `NotFound`."""
 
 Send = Callable[[str, bytes], Awaitable[None]]
 """Sends a message to an address. Raises `PeerLost`."""
 
 _MOST_BYTES = 4 * 1024 * 1024
-"""Bytes of one message: a long log comes in pieces."""
+"""Maximum bytes of events in one message: a long log is split."""
 
 _MOST_EVENTS = 10_000
-"""Events that wait for one process before its logs are read on."""
+"""Maximum number of events queued for one process before its logs are read further."""
 
 logger = logging.getLogger(__name__)
 
 
 class LogSender:
-    """Follows logs for other processes: each of them once, however many people read it there."""
+    """Follows logs for other processes: once per process, however many readers it has there."""
 
     def __init__(self, open_log: OpenLog, send: Send) -> None:
         self._open_log = open_log
         self._send = send
         self._sendings: dict[tuple[str, str], _Sending] = {}
-        """By the reader's address and the id of the log."""
+        """Sendings, by the reader's address and the log's identifier."""
         self._outboxes: dict[str, _Outbox] = {}
-        """By the reader's address, of those that have something to send or to follow."""
+        """Outboxes with queued messages or followed logs, by the reader's address."""
 
     def start(self, reader: str, log_id: str, position: int) -> None:
-        """Send a log from a position on, and go on with it until its end."""
+        """Send a log from a position, and follow it until its end."""
         self.stop(reader, log_id)
         outbox = self._outboxes.get(reader)
         if outbox is None:
@@ -53,7 +53,10 @@ class LogSender:
         sending.task.add_done_callback(lambda _: self._forget(outbox, sending))
 
     def check(self, reader: str, log_id: str, position: int) -> None:
-        """Compare what a reader has with what it was sent by the last check, and send it again."""
+        """Compare the reader's positions with those of its last check.
+
+        Resend events that were lost.
+        """
         sending = self._sendings.get((reader, log_id))
         if sending is None or position < sending.checked:
             self.start(reader, log_id, position)
@@ -61,18 +64,18 @@ class LogSender:
             sending.checked = sending.position
 
     def stop(self, reader: str, log_id: str) -> None:
-        """Send no more of a log."""
+        """Stop sending a log."""
         if (sending := self._sendings.pop((reader, log_id), None)) is not None:
             sending.task.cancel()
 
     def leave(self, reader: str) -> None:
-        """Send nothing more to a process that is gone."""
+        """Stop sending to a process that ended."""
         for address, log_id in [*self._sendings]:
             if address == reader:
                 self.stop(address, log_id)
 
     async def aclose(self) -> None:
-        """Send what the logs have to their ends, which have come, and stop the rest."""
+        """Send the logs that have ended up to their ends, and cancel the others."""
         following = [sending.task for sending in self._sendings.values()]
         if following:
             await asyncio.wait(following, timeout=1)
@@ -94,21 +97,21 @@ class LogSender:
             self._finish(outbox)
 
     def _finish(self, outbox: "_Outbox") -> None:
-        """Forget an outbox that has sent everything, if it follows nothing."""
-        if outbox.is_lost:  # whoever still reads there asks again
+        """Remove an outbox that is empty and follows no log."""
+        if outbox.is_lost:  # a process that still reads the log asks again
             self.leave(outbox.reader)
         if (outbox.is_lost or not outbox.logs) and self._outboxes.get(outbox.reader) is outbox:
             del self._outboxes[outbox.reader]
 
 
 class _Sending:
-    """A log on its way to one reader: `position` is how far it was sent."""
+    """The transfer of a log to one reader: `position` is that of the next event to send."""
 
     def __init__(self, open_log: OpenLog, outbox: "_Outbox", log_id: str, position: int) -> None:
         self.log_id = log_id
         self.position = position
         self.checked = position
-        """How far it was sent when the reader said last how far it is."""
+        """The send position at the time of the reader's last check."""
         self._open_log = open_log
         self._outbox = outbox
         self.task = asyncio.create_task(
@@ -136,7 +139,7 @@ class _Sending:
 
 
 class _Piece(NamedTuple):
-    """Events of a log, from a position on."""
+    """Events of a log, starting at a position."""
 
     log_id: str
     position: int
@@ -144,19 +147,19 @@ class _Piece(NamedTuple):
 
 
 class _Outbox:
-    """What waits for one process: events of several logs at one time are one message.
+    """The queue for one process: events of several logs that are ready together make one message.
 
-    Messages come to their reader in order. `finish` is called when all of them have been sent.
+    Messages reach their reader in order. `finish` is called when the queue is empty.
     """
 
     def __init__(self, send: Send, reader: str, finish: "Callable[[_Outbox], None]") -> None:
         self.reader = reader
         self.logs = 0
-        """How many logs are followed for the reader."""
+        """Number of logs that the reader follows."""
         self.task: asyncio.Task[None] | None = None
-        """Sends what waits."""
+        """The task that sends the queue."""
         self.is_lost = False
-        """Whether the reader could not be reached."""
+        """True if the reader could not be reached."""
         self._send = send
         self._finish = finish
         self._queue: list[_Piece | bytes] = []
@@ -165,11 +168,11 @@ class _Outbox:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits that logs should not be read on."""
+        """True if so many events are queued that logs should not be read further."""
         return self._events > _MOST_EVENTS
 
     def add_events(self, log_id: str, position: int, events: Sequence[Event]) -> None:
-        """Queue events. They are sent when all logs that are ready now have queued theirs."""
+        """Queue events. They are sent after all logs that are ready now have queued theirs."""
         self._events += len(events)
         self._add(_Piece(log_id, position, events))
 
@@ -178,7 +181,7 @@ class _Outbox:
         self._add(message)
 
     async def wait_for_room(self) -> None:
-        """Return once what waits now is on its way."""
+        """Wait until the current queue has been sent."""
         if self._room is None:
             self._room = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._room)
@@ -211,7 +214,7 @@ class _Outbox:
             self._finish(self)
 
     async def _send_pieces(self, pieces: Sequence[_Piece]) -> None:
-        """Send events in messages of a bounded size, unless one alone is larger."""
+        """Send events in messages of a bounded size; a single larger event gets its own message."""
         payload = encode_parts((at, piece.events) for at, piece in enumerate(pieces))
         if len(payload) > _MOST_BYTES and (halves := _split(pieces)):
             for half in halves:
@@ -227,7 +230,7 @@ class _Outbox:
 
 
 def _split(pieces: Sequence[_Piece]) -> Sequence[Sequence[_Piece]]:
-    """Return pieces in two halves; nothing for a single event."""
+    """Split pieces into two halves; return nothing if there is a single event."""
     if half := len(pieces) // 2:
         return pieces[:half], pieces[half:]
     [(log_id, position, events)] = pieces

@@ -1,6 +1,6 @@
-"""The page at `/docs`: the OpenAPI description of an application, written on the server.
+"""The page `/docs`: an application's OpenAPI description, rendered on the server.
 
-It needs no script and no other host, so it works where a browser reaches nothing but this server.
+It needs no script and no other host, so it works without Internet access.
 """
 
 import json
@@ -29,7 +29,7 @@ _DEEPEST = 6
 
 
 def render_reference(schema: Mapping[str, Any], schema_url: str) -> str:
-    """Return the page for an OpenAPI description, which is at `schema_url` for programs."""
+    """Return the HTML page of an OpenAPI description, whose JSON is at `schema_url`."""
     groups: dict[str, list[str]] = {}
     for path, operations in schema.get("paths", {}).items():
         for method, operation in operations.items():
@@ -84,7 +84,7 @@ def _content(kind: str, content: Mapping[str, Any], schema: Mapping[str, Any]) -
 
 
 def _example(value: Any, schema: Mapping[str, Any], depth: int) -> Any:
-    """Return a value that a JSON schema describes: its own examples where it has some."""
+    """Return an example value for a JSON schema, from its own examples if it has any."""
     if not isinstance(value, dict) or depth > _DEEPEST:
         return None
     if reference := value.get("$ref"):

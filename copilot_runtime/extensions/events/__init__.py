@@ -1,4 +1,4 @@
-"""What happens to resources: followed while it happens, and read again from a log."""
+"""Resource events: a stream to subscribe to, and a log to read."""
 
 from copilot_runtime.extensions.events.event import (
     MOST_RESOURCES,

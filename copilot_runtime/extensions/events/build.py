@@ -1,4 +1,4 @@
-"""Builds what tells others that something happened."""
+"""Builds the event log and its publishers from the settings."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ _MOST_EVENTS_IN_MEMORY = 10_000
 def build_events(
     settings: Settings, knowledge: "Knowledge | None", agents: AgentsLike | None = None
 ) -> "ResourceEvents | None":
-    """Return what publishes events, if they are kept: that of knowledge, if there is some."""
+    """Return the event publisher, or None if events are disabled; that of knowledge is reused."""
     store = settings.events.store
     programs = agents.values() if isinstance(agents, Mapping) else ()
     plans = bool(settings.planner.name) or any(map(has_plans, programs))
@@ -47,7 +47,7 @@ def build_events(
 
 
 def build_publisher(events: "ResourceEvents | None") -> "EventPublisher | None":
-    """Return what publishes events for code that does not wait, if they are kept."""
+    """Return a publisher for code that must not block, or None if events are not stored."""
     if events is None:
         return None
     from copilot_runtime.extensions.events.publisher import EventPublisher
@@ -56,29 +56,31 @@ def build_publisher(events: "ResourceEvents | None") -> "EventPublisher | None":
 
 
 def build_run_listener(publisher: "EventPublisher | None", changes: ThreadChanges) -> RunListener:
-    """Return what tells that runs begin and end: readers of threads, and events if any are kept."""
+    """Return the listener for run starts and ends.
+
+    It notifies thread subscribers, and publishes events if they are stored.
+    """
     if publisher is None:
         return changes.note_run
     from copilot_runtime.runtime.run_events import RunEvents
 
     publish = RunEvents(publisher)
 
-    def tell(run: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
+    def notify(run: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
         publish(run, event)
         changes.note_run(run, event)
 
-    return tell
+    return notify
 
 
 def build_event_access(
     settings: Settings, events: "ResourceEvents | None", knowledge: "Knowledge | None"
 ) -> "EventAccess | None":
-    """Return what has events for those who may see them, if any are kept."""
+    """Return the access-checked view of events for HTTP, or None if none are stored."""
     if events is None:
         return None
     from copilot_runtime.extensions.events import MemoryEventLog
-    from copilot_runtime.extensions.events.http.access import EventAccess
-    from copilot_runtime.extensions.events.http.quota import PublishQuota
+    from copilot_runtime.extensions.events.http.access import EventAccess, PublishQuota
     from copilot_runtime.extensions.knowledge.policies import OWNERS_ONLY
 
     max_events = settings.events.max_events

@@ -96,7 +96,7 @@ def events(
 async def _read(
     events: "ResourceEvents", filter: "EventFilter", after: str, limit: int, *, follow: bool
 ) -> "AsyncGenerator[ResourceEvent, None]":
-    """Yield events behind a cursor, or the newest ones; then, if wanted, what happens."""
+    """Yield events after a cursor, or the newest ones; with `--follow`, also each new event."""
     cursor = after or "0"
     newest: deque[ResourceEvent] = deque(maxlen=limit)
     count, is_last = 0, False
@@ -119,7 +119,7 @@ async def _read(
 
 
 def _find_file(store: str | None, settings: "Settings") -> Path:
-    """Return the file of an address. Raises `ConfigurationFailed` with the way out."""
+    """Return the path of a store's address. Raises `ConfigurationFailed` with a hint."""
     from copilot_runtime.extensions.operations.places import find_event_file
 
     found = None if store else find_event_file(settings)
@@ -144,7 +144,7 @@ def _find_file(store: str | None, settings: "Settings") -> Path:
 
 
 def _find_access(found: "CommandSettings", user: str | None) -> "Access":
-    """Return what a user may read; without one, the operator reads everything."""
+    """Return a user's permissions, or full access (of the operator) without a user."""
     from copilot_runtime.extensions.knowledge.access import FULL_ACCESS
     from copilot_runtime.extensions.knowledge.policies import OWNERS_ONLY, load_policy
 
@@ -164,7 +164,7 @@ def _format_json(event: "ResourceEvent") -> str:
 
 
 def _format_line(event: "ResourceEvent") -> str:
-    """Return an event on one line, with tabs between its parts."""
+    """Format an event as one line of tab-separated fields."""
     parts = [
         event.time[:19].replace("T", " "),
         event.source,

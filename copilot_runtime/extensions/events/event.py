@@ -1,4 +1,4 @@
-"""An event: something was done to resources. And which events somebody follows."""
+"""Resource events and filters for them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,36 +25,37 @@ from copilot_runtime.extensions.knowledge.identifiers import (
 )
 
 DetailType = Literal["RESOURCE_PUT", "RESOURCE_GET", "RESOURCE_DELETE"]
-"""What is done to resources themselves. Others are of plans, of runs, and of programs."""
+"""Operations on resources themselves. Plans, runs and applications have other types."""
 
 MOST_RESOURCES = 100
-"""Resources of one event: more make several events."""
+"""Maximum number of resources in one event; larger sets are split into several events."""
 
 _MOST_BYTES = 64 * 1024
-"""Of the detail of an event: what is longer belongs into a resource."""
+"""Maximum size of an event's detail, in bytes; store larger data as a resource."""
 
 _LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceEvent:
-    """Something was done to resources."""
+    """An operation on resources, such as a change or the end of a run."""
 
     detail_type: str
-    """What was done, in capitals: `RESOURCE_PUT`, `TASK_ENDED`, or a name of your own."""
+    """The operation, in capitals: `RESOURCE_PUT`, `TASK_ENDED`, or an application's own name."""
     resources: tuple[Identifier, ...]
-    """Whoever may read one of them gets the event. One about none is for the system alone."""
+    """Users with read access to any of them get the event. Events without resources are internal.
+    """
     source: str = "resources"
-    """Who did it."""
+    """The component that performed the operation."""
     detail: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
-    """What else is known, as JSON: for those who get all of the resources."""
+    """Further JSON data, only for users with read access to all of the resources."""
     id: str = field(default_factory=lambda: str(uuid4()))
     time: str = field(default_factory=lambda: datetime.now(UTC).isoformat())
     cursor: str = field(default="", compare=False)
-    """Where it stands in the log; empty in none."""
+    """The event's position in a log; empty if it is not stored."""
 
     def check(self) -> None:
-        """Raise `Misuse` or `LimitExceeded` for what no program may publish."""
+        """Raise `Misuse` or `LimitExceeded` if the event must not be published."""
         for name in ("source", "detail_type", "id"):
             text = getattr(self, name)
             if not text or len(text) > _LONGEST_NAME or not text.isprintable():
@@ -76,24 +77,24 @@ class ResourceEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """Which events somebody follows. What is empty lets all through."""
+    """A filter for events. Empty fields match every event."""
 
     sources: Collection[str] = ()
     detail_types: Collection[str] = ()
     prefix: str = ""
-    """The URI or URN of a resource: it, and what is below it."""
+    """The URI or URN of a resource: matches it and its descendants."""
     access: Access = FULL_ACCESS
-    """Resources that it does not allow are left out of events. What others read is seen by the
-    system alone."""
+    """Resources without permission are removed from events. Only full access sees read events of
+    others."""
 
     def wants(self, detail_type: str) -> bool:
-        """Return whether any event of a type may be let through."""
+        """Return whether the filter can match any event of a type."""
         if detail_type == "RESOURCE_GET" and self.access is not FULL_ACCESS:
             return False
         return not self.detail_types or detail_type in self.detail_types
 
     def match(self, event: ResourceEvent) -> ResourceEvent | None:
-        """Return the part of an event that is followed, if any is, whoever may see it."""
+        """Return the matching part of an event, or None, without access checks."""
         if (self.sources and event.source not in self.sources) or not self.wants(event.detail_type):
             return None
         prefix = strip_namespace(self.prefix)
@@ -102,11 +103,11 @@ class EventFilter:
         return _narrow(event, [it for it in event.resources if contains(prefix, str(it))])
 
     async def judge(self, event: ResourceEvent) -> ResourceEvent | None:
-        """Return the part of an event that may be seen, if any may."""
+        """Return the part of an event that the filter's access permits, or None."""
         return next(iter(await self.judge_all([event])), None)
 
     async def judge_all(self, events: Sequence[ResourceEvent]) -> Sequence[ResourceEvent]:
-        """Return the parts of events that may be seen. The rules are asked once for all."""
+        """Return the permitted parts of events, with one policy query for all of them."""
         if self.access is FULL_ACCESS:
             return events
         resources = dict.fromkeys(it for event in events for it in event.resources)
@@ -118,14 +119,14 @@ class EventFilter:
 
 
 def split_resources(identifiers: Iterable[Identifier]) -> Iterable[tuple[Identifier, ...]]:
-    """Yield resources as the events about them have them: not too many in one."""
+    """Split resources into batches that fit into one event each."""
     identifiers = (*identifiers,)
     for start in range(0, len(identifiers), MOST_RESOURCES):
         yield identifiers[start : start + MOST_RESOURCES]
 
 
 def encode_event(event: ResourceEvent) -> JsonObject:
-    """Return an event as JSON: its resources by their URIs, and no detail where there is none."""
+    """Return an event as JSON, with resources as URIs; an empty detail is omitted."""
     encoded: JsonObject = {
         "id": event.id,
         "source": event.source,
@@ -139,7 +140,7 @@ def encode_event(event: ResourceEvent) -> JsonObject:
 
 
 def decode_event(data: bytes, cursor: str = "") -> ResourceEvent:
-    """Read the JSON of an event. Raises `Misuse`."""
+    """Decode an event from JSON. Raises `Misuse` if it is malformed."""
     try:
         value = require_object(loads(data), "An event")
     except ValueError as error:
@@ -158,9 +159,9 @@ def decode_event(data: bytes, cursor: str = "") -> ResourceEvent:
 
 
 def _narrow(event: ResourceEvent, resources: Collection[Identifier]) -> ResourceEvent | None:
-    """Return an event of these resources only, or None without any.
+    """Return the event restricted to these resources, or None if there are none.
 
-    What else is known may be about those that are left out: it is left out, too.
+    If resources are removed, the detail is removed as well, because it may be about them.
     """
     if len(resources) == len(event.resources):
         return event if resources else None

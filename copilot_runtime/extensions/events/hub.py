@@ -1,4 +1,4 @@
-"""Hands events to those who follow them, and keeps them in a log."""
+"""Publishes events to subscribers and to the log."""
 
 import asyncio
 from collections import deque
@@ -12,26 +12,23 @@ from copilot_runtime.extensions.events.log import EVERYTHING, EventLog, EventPag
 
 
 class Subscription(AsyncIterator[ResourceEvent]):
-    """The events of one subscriber, as they come. It ends when it is closed.
+    """The events of one subscriber, as they are published. It ends when it is closed.
 
-    What may be seen of an event is judged when the subscriber takes it: who publishes waits for
-    no policy, and rules that have changed meanwhile apply.
+    Permissions are checked when the subscriber takes an event. Publishers therefore never wait for
+    a policy, and changed rules apply at once.
     """
 
     def __init__(self, filter: EventFilter, max_events: int) -> None:
         self.filter = filter
         self.missed = 0
-        """How many events were dropped, the oldest first, because nobody took them.
-
-        It is for the program: some may be of resources that the access does not allow.
-        """
+        """Number of events dropped, the oldest first, because the subscriber was too slow."""
         self._events: deque[ResourceEvent] = deque()
         self._max_events = max_events
         self._arrival = asyncio.Event()
         self._closed = False
 
     def offer(self, event: ResourceEvent) -> None:
-        """Add an event to those that wait, if it is one of those that are followed."""
+        """Queue an event if the filter matches it."""
         part = self.filter.match(event)
         if part is None:
             return
@@ -42,7 +39,7 @@ class Subscription(AsyncIterator[ResourceEvent]):
         self._arrival.set()
 
     def close(self) -> None:
-        """End the iteration, behind the events that wait."""
+        """End the iteration after the queued events."""
         self._closed = True
         self._arrival.set()
 
@@ -52,7 +49,7 @@ class Subscription(AsyncIterator[ResourceEvent]):
             try:
                 part = await self.filter.judge(event)
             except asyncio.CancelledError:
-                self._events.appendleft(event)  # the next one who asks gets it
+                self._events.appendleft(event)  # the next call of `__anext__` returns it
                 self._arrival.set()
                 raise
             if part is not None:
@@ -68,31 +65,31 @@ class Subscription(AsyncIterator[ResourceEvent]):
 
 
 class ResourceEvents:
-    """Publishes events: to the log, if there is one, and to those who follow them.
+    """Publishes events to the log, if there is one, and to subscribers.
 
-    `subscribe` is for what happens in this process from now on, without a log: nobody waits for a
-    slow subscriber, which misses its oldest events. `read` and `follow` are for what all processes
-    that share the log have published: a reader goes on where it was, also after a restart.
+    `subscribe` yields the events of this process from now on, without a log. A slow subscriber
+    loses its oldest events and does not block publishers. `read` and `follow` return the events of
+    all processes that share the log; a reader can resume at its cursor, also after a restart.
     """
 
     def __init__(self, log: EventLog | None = None) -> None:
         self.log = log
-        """Where events are kept; set by the runtime that serves."""
+        """The event log, set by the runtime."""
         self._subscriptions: set[Subscription] = set()
 
     def wants(self, detail_type: str) -> bool:
-        """Return whether events of a type are kept or followed, so that no other is made.
+        """Return whether events of a type are stored or have a subscriber.
 
-        What is read is not kept.
+        Publishers can skip other events. Read events are not stored.
         """
         if self.log is not None and detail_type != "RESOURCE_GET":
             return True
         return any(subscription.filter.wants(detail_type) for subscription in self._subscriptions)
 
     async def publish(self, *events: ResourceEvent) -> None:
-        """Keep events, then hand them to those who follow them.
+        """Store events, then pass them to the subscribers.
 
-        Raises `Misuse` or `LimitExceeded` for what is no event, and `StoreFailed`.
+        Raises `Misuse` or `LimitExceeded` for an invalid event, and `StoreFailed`.
         """
         for event in events:
             event.check()
@@ -109,7 +106,7 @@ class ResourceEvents:
     def subscribe(
         self, filter: EventFilter | None = None, *, max_events: int = 1000
     ) -> Generator[Subscription]:
-        """Follow what happens in this process from here on, until the block ends."""
+        """Subscribe to this process's events until the block ends."""
         subscription = Subscription(filter or EVERYTHING, max_events)
         self._subscriptions.add(subscription)
         try:
@@ -119,7 +116,7 @@ class ResourceEvents:
             subscription.close()
 
     async def find_end(self) -> Cursor:
-        """Return the cursor behind which only what happens from now on will stand.
+        """Return the cursor of the log's end: only events published later come after it.
 
         Raises `NoEventLog`.
         """
@@ -128,9 +125,10 @@ class ResourceEvents:
     async def read(
         self, after: Cursor = START, filter: EventFilter = EVERYTHING, *, limit: int = 100
     ) -> EventPage:
-        """Return the next events behind a cursor, of those that somebody wants and may see.
+        """Return the next page of events after a cursor that the filter matches and permits.
 
-        Raises `CursorGone` if some were deleted, `Misuse` for no cursor, `NoEventLog`.
+        Raises `CursorGone` if events after the cursor were deleted, `Misuse` if the cursor is
+        invalid, or `NoEventLog`.
         """
         page = await self._require_log().read(after, filter, limit)
         return replace(page, events=await filter.judge_all(page.events))
@@ -138,10 +136,10 @@ class ResourceEvents:
     async def follow(
         self, after: Cursor | None = None, filter: EventFilter = EVERYTHING
     ) -> AsyncGenerator[ResourceEvent, None]:
-        """Yield the events behind a cursor, and then each that happens; by default, only those.
+        """Yield the events after a cursor, then each new event; by default, only new events.
 
-        A reader may be as slow as it likes: it gets `CursorGone` once the log has deleted what it
-        has not read yet.
+        A reader may be slow: it gets `CursorGone` once the log has deleted events that it has not
+        read.
         """
         async with aclosing(self.follow_pages(after, filter)) as pages:
             async for page in pages:
@@ -151,9 +149,9 @@ class ResourceEvents:
     async def follow_pages(
         self, after: Cursor | None = None, filter: EventFilter = EVERYTHING
     ) -> AsyncGenerator[EventPage, None]:
-        """Do as `follow`, with a cursor also where nothing was for this reader.
+        """Yield pages as `follow` does, with a cursor even if no event matches.
 
-        The first page comes at once, be it empty: what happens behind its cursor is not missed.
+        The first page comes at once, even if it is empty: events after its cursor are not missed.
         """
         log = self._require_log()
         if after is None:
@@ -165,10 +163,10 @@ class ResourceEvents:
             if page.is_last:
                 await log.wait(after)
             else:
-                await asyncio.sleep(0)  # a log in memory never waits by itself
+                await asyncio.sleep(0)  # a log in memory never suspends
 
     async def aclose(self) -> None:
-        """Let go of the log. It can be used again."""
+        """Close the log. It reopens on the next use."""
         if self.log is not None:
             await self.log.aclose()
 

@@ -1,4 +1,4 @@
-"""A log of events: the newest ones in one order, each with a cursor that stays valid."""
+"""Event logs: the newest events in one order, each with a durable cursor."""
 
 import asyncio
 import re
@@ -22,20 +22,20 @@ from copilot_runtime.extensions.events.event import (
 )
 
 POLL_SECONDS = 0.5
-"""How often a reader looks for what other processes have written."""
+"""Interval at which readers look for events of other processes, in seconds."""
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Of all events that are kept, unless it is told."""
+"""Default maximum size of all stored events, in bytes."""
 
 EVERYTHING = EventFilter()
 
 _CURSOR = re.compile(r"([0-9a-f]{8})-([0-9]{1,18})")
 _MOST_EXAMINED = 1_000
-"""Events that one page looks at, on the event loop."""
+"""Maximum number of events that one page examines, because this blocks the event loop."""
 
 
 class CursorGone(CopilotError):
-    """What stands behind a cursor cannot be read: it is deleted, or was never in this log."""
+    """The events after a cursor were deleted, or the cursor belongs to another log."""
 
     code = "CURSOR_GONE"
     status_code = 410
@@ -53,7 +53,7 @@ class CursorGone(CopilotError):
 
 
 class NoEventLog(NotFound):
-    """No events are kept here."""
+    """This server does not store events."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -63,64 +63,64 @@ class NoEventLog(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """Events in their order, and from where to read on.
+    """A page of events in order, and the cursor of the next page.
 
-    There may be none of them and more to read: so many were looked at that nobody wants.
+    A page may be empty although there are more events, if none of the examined ones match.
     """
 
     events: Sequence[ResourceEvent]
     cursor: Cursor
     is_last: bool
-    """Whether there was nothing more at that moment."""
+    """True if there were no further events at the time."""
 
 
 class Span(NamedTuple):
-    """Which numbers a log holds: those above `floor`, up to `last`."""
+    """The range of numbers in a log: above `floor`, up to `last`."""
 
     floor: int
     last: int
 
 
 class EventLog(ABC):
-    """The newest events of all who share the log, in one order.
+    """The newest events of all processes that share the log, in one order.
 
-    An event has a cursor, which names its log and its number. A reader that comes back with the
-    cursor of the last event it has seen gets all that follow, or `CursorGone`: never a part. All
-    methods raise `StoreFailed` if the log cannot be used.
+    An event's cursor names the log and the event's number. A reader that returns with the cursor of
+    the last event it has read gets all later events, or `CursorGone`: never only a part of them.
+    All methods raise `StoreFailed` if the log cannot be used.
     """
 
     @abstractmethod
     async def append(self, *events: ResourceEvent) -> Sequence[ResourceEvent]:
-        """Store events together, and return them with their cursors.
+        """Store events in one transaction, and return them with their cursors.
 
-        What it returned from survives the death of the process. An event whose id is in the log is
-        left out.
+        Returned events survive the death of the process. Events whose identifier is already stored
+        are skipped.
         """
 
     @abstractmethod
     async def read(
         self, after: Cursor = START, filter: EventFilter = EVERYTHING, limit: int = 100
     ) -> EventPage:
-        """Return the next events behind a cursor that a filter matches, whoever may see them.
+        """Return the next page of events after a cursor that match a filter, without access checks.
 
-        `START` is the beginning of what is kept. Raises `CursorGone`, and `Misuse` for what is no
-        cursor.
+        `START` is the oldest stored event. Raises `CursorGone`, or `Misuse` if the cursor is
+        invalid.
         """
 
     @abstractmethod
     async def find_end(self) -> Cursor:
-        """Return the cursor behind which only what happens from now on will stand."""
+        """Return the cursor of the log's end: only events published later come after it."""
 
     @abstractmethod
     async def wait(self, after: Cursor) -> None:
-        """Return when there may be something behind a cursor, and after `POLL_SECONDS` anyway."""
+        """Return when there may be events after a cursor, at the latest after `POLL_SECONDS`."""
 
     async def aclose(self) -> None:  # noqa: B027  # not every log has something open
-        """Let go of what is open. It can be used again."""
+        """Close open files. The log reopens on the next use."""
 
 
 class MemoryEventLog(EventLog):
-    """The newest events of this process, which end with it."""
+    """The newest events of this process, in memory."""
 
     def __init__(self, max_events: int = 10_000, *, max_bytes: int = MOST_BYTES) -> None:
         self._id = make_log_id()
@@ -128,9 +128,9 @@ class MemoryEventLog(EventLog):
         self._max_bytes = max_bytes
         self._events: deque[bytes] = deque()
         self._size = 0
-        """Of the events, in bytes."""
+        """Size of the stored events, in bytes."""
         self._ids: dict[str, None] = {}
-        """Of the events, in their order."""
+        """Identifiers of the stored events, in order."""
         self._last = 0
         self._notifier = Notifier()
 
@@ -176,18 +176,18 @@ class MemoryEventLog(EventLog):
 
 
 class Notifier:
-    """Wakes those who wait, all at once."""
+    """Wakes all waiting tasks at once."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
     def notify(self) -> None:
-        """Wake those who wait now."""
+        """Wake the tasks that wait now."""
         event, self._event = self._event, asyncio.Event()
         event.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait for the next `notify`, but not longer than some seconds."""
+        """Wait for the next `notify`, at most for a number of seconds."""
         event = self._event
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -195,17 +195,17 @@ class Notifier:
 
 
 def make_log_id() -> str:
-    """Return a new name for a log, by which its cursors differ from those of others."""
+    """Return a new identifier for a log, which makes its cursors distinct from others."""
     return token_hex(4)
 
 
 def make_cursor(log_id: str, number: int) -> Cursor:
-    """Return the cursor of the event of a number."""
+    """Return the cursor of the event with a number."""
     return f"{log_id}-{number}"
 
 
 def parse_cursor(cursor: Cursor, log_id: str, span: Span) -> int:
-    """Return the number behind which to read. Raises `CursorGone` or `Misuse`."""
+    """Return the number of a cursor's event. Raises `CursorGone` or `Misuse`."""
     oldest = make_cursor(log_id, span.floor)
     if cursor == START:
         return span.floor

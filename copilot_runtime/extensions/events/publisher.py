@@ -1,4 +1,4 @@
-"""Publishes the events of code that does not wait: of runs and of plans."""
+"""Publishes events for code that must not block, such as runs and plans."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ _AT_ONCE = 100
 
 
 class EventPublisher:
-    """Publishes events in their order, in the background: those that come meanwhile together."""
+    """Publishes events in order in the background; queued events are stored in batches."""
 
     def __init__(self, events: ResourceEvents) -> None:
         self.events = events
@@ -23,16 +23,16 @@ class EventPublisher:
         self._task: asyncio.Task[None] | None = None
 
     def publish_soon(self, event: ResourceEvent) -> None:
-        """Take an event, which is published as soon as those before it are.
+        """Queue an event. It is published after the events before it.
 
-        What cannot be published is logged, and so is what is too much.
+        Events that cannot be published, or exceed the queue's limit, are logged and dropped.
         """
         if len(self._waiting) >= _MOST_WAITING:
             logger.error("An event is lost: %d others wait to be kept.", _MOST_WAITING)
             return
         try:
             event.check()
-        except CopilotError as error:  # by itself, not together with those that are well
+        except CopilotError as error:  # checked alone: it must not fail the others
             logger.error("An event is lost: %s", error.message)
             return
         self._waiting.append(event)
@@ -41,7 +41,7 @@ class EventPublisher:
             self._task.add_done_callback(retrieve_exception)
 
     async def aclose(self) -> None:
-        """Publish what waits."""
+        """Publish the queued events."""
         if self._task is not None:
             await asyncio.wait((self._task,))
 
@@ -53,7 +53,7 @@ class EventPublisher:
                     await self.events.publish(*batch)
                 except CopilotError as error:
                     logger.error("%d events are lost: %s", len(batch), error.message)
-                except Exception:  # nobody awaits this task
+                except Exception:  # no caller awaits this task
                     logger.exception("%d events are lost.", len(batch))
         finally:
             self._task = None

@@ -1,4 +1,4 @@
-"""The section of the settings for what happens to resources, plans and runs."""
+"""The settings section `events`."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""A log of events in a file of SQLite: for one machine, with any number of processes."""
+"""An event log in an SQLite file, for any number of processes on one machine."""
 
 import asyncio
 import sqlite3
@@ -52,23 +52,22 @@ CREATE TABLE events (
 )
 """
 _PATIENCE = 5.0
-"""Seconds to wait for another process that holds the file."""
+"""Busy timeout of SQLite, in seconds."""
 
 _MOST_EXAMINED = 5_000
-"""Rows that one page looks at."""
+"""Maximum number of rows that one page examines."""
 
 _PUBLIC = "The events cannot be used."
 
 
 class SqliteEventLog(EventLog):
-    """The newest events in one file, which is made when it is first needed, with its folder.
+    """The newest events in an SQLite file, which is created on first use, with its folder.
 
     Args:
         path: The file.
-        max_events: How many are kept.
-        max_bytes: How much of the file is in use at most: the oldest events go first.
-        durability: `NORMAL` loses nothing when a process dies, `FULL` nothing when the machine
-            loses its power.
+        max_events: Maximum number of stored events.
+        max_bytes: Maximum size of the file's used pages: the oldest events are deleted first.
+        durability: `NORMAL` loses nothing when a process dies, `FULL` nothing on a power failure.
     """
 
     def __init__(
@@ -169,7 +168,7 @@ class SqliteEventLog(EventLog):
 
 
 def _insert(connection: sqlite3.Connection, row: tuple[str, str, str, bytes]) -> int | None:
-    """Store an event; return its number, or None if it is there already."""
+    """Insert an event; return its number, or None if it is already stored."""
     found = connection.execute(
         "INSERT INTO events (id, source, type, data) VALUES (?, ?, ?, ?) "
         "ON CONFLICT DO NOTHING RETURNING number",
@@ -179,7 +178,7 @@ def _insert(connection: sqlite3.Connection, row: tuple[str, str, str, bytes]) ->
 
 
 def _delete_old(connection: sqlite3.Connection, max_events: int, max_bytes: int) -> None:
-    """Delete the oldest events, while there are too many or they are too large."""
+    """Delete the oldest events while the log exceeds its limits."""
     floor, last = _read_span(connection)
     _delete(connection, last - max_events)
     floor = max(floor, last - max_events)
@@ -189,13 +188,13 @@ def _delete_old(connection: sqlite3.Connection, max_events: int, max_bytes: int)
 
 
 def _delete(connection: sqlite3.Connection, floor: int) -> None:
-    """Delete the events up to a number, and note it."""
+    """Delete the events up to a number, and record the new floor."""
     if connection.execute("DELETE FROM events WHERE number <= ?", (floor,)).rowcount:
         connection.execute("UPDATE log SET floor = max(floor, ?)", (floor,))
 
 
 def _read_size(connection: sqlite3.Connection) -> int:
-    """Return how many bytes of the file are in use. Pages of what is deleted are used again."""
+    """Return the size of the file's used pages, in bytes. Free pages are reused."""
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
     (page_size,) = connection.execute("PRAGMA page_size").fetchone()
@@ -214,7 +213,7 @@ def _read_id(connection: sqlite3.Connection) -> str:
 
 
 def _build_query(filter: EventFilter) -> tuple[str, Sequence[str]]:
-    """Return a query for the next rows behind a number, of the sources and types of a filter."""
+    """Return the query for the next rows after a number, filtered by source and type."""
     columns = {"source": filter.sources, "type": filter.detail_types}
     terms = "".join(
         f" AND {column} IN ({', '.join('?' * len(names))})"
@@ -227,12 +226,12 @@ def _build_query(filter: EventFilter) -> tuple[str, Sequence[str]]:
 
 
 def open_event_file(path: Path, durability: Durability) -> sqlite3.Connection:
-    """Open a file for writing, made if need be.
+    """Open a file for writing, and create it if necessary.
 
-    Raises `ConfigurationFailed` for a file that is something else, or `sqlite3.Error` or `OSError`.
+    Raises `ConfigurationFailed` if the file has another format, `sqlite3.Error`, or `OSError`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    create_private_file(path)  # what people do is nobody else's
+    create_private_file(path)  # the events are private to the file's owner
     give_up = time.monotonic() + _PATIENCE
     while True:
         connection = sqlite3.connect(
@@ -243,7 +242,7 @@ def open_event_file(path: Path, durability: Durability) -> sqlite3.Connection:
             return connection
         except sqlite3.OperationalError as error:
             connection.close()
-            # two processes that open a new file at once get in each other's way, without waiting
+            # for a new file, SQLite ignores the busy timeout when two processes open it at once
             if "locked" not in str(error) or time.monotonic() > give_up:
                 raise
             time.sleep(0.02)
@@ -253,8 +252,8 @@ def open_event_file(path: Path, durability: Durability) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, durability: Durability) -> None:
-    """Make the tables of a new file. Nothing is changed in one that is something else."""
-    connection.execute("BEGIN")  # as it is at one moment: another process may just make its tables
+    """Create the tables of a new file. A file of another format stays unchanged."""
+    connection.execute("BEGIN")  # in one snapshot: another process may be creating the tables
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -278,7 +277,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if not tables:  # else another process was first
+        if not tables:  # otherwise another process was first
             for statement in _SCHEMA.split(";"):
                 connection.execute(statement)
             connection.execute("INSERT INTO log (id) VALUES (?)", (make_log_id(),))

@@ -16,11 +16,11 @@ RPC_SERVICES = {
     "trace": f"{_HERE}.trace:TraceService",
     "vector": f"{_HERE}.vector:VectorService",
 }
-"""Name in the setting `grpc.services` → import string of what makes it of `Services`."""
+"""Name in the setting `grpc.services` → import string of a class that is built from `Services`."""
 
 _WITHOUT_MODEL = frozenset({"context", "event", "graph", "memory", "tool", "trace", "vector"})
 
 
 def asks_model(names: Iterable[str]) -> bool:
-    """Return whether services may ask the model of the runtime: those of others may."""
+    """Return whether services may call the runtime's model; services of applications may."""
     return not _WITHOUT_MODEL.issuperset(names)

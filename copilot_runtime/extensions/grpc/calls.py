@@ -1,6 +1,6 @@
-"""Answer calls: find out who calls, whether they may, and turn errors into statuses.
+"""Handles calls: authenticates and authorises the caller, and converts errors to statuses.
 
-Who may come in over HTTP may come in here, by the same credentials as metadata.
+Callers are authenticated as over HTTP, with the same credentials as metadata.
 """
 
 import asyncio
@@ -78,9 +78,9 @@ _FAULTS_OF_SERVERS = frozenset(
     }
 )
 _MOST_WORDS = 1_000
-"""Characters of a message: it travels in a header."""
+"""Maximum length of an error message, in characters: it is sent in a header."""
 _LONGEST_USER = 100
-"""Characters of a name that a refusal repeats."""
+"""Maximum length of a user's name in an error message, in characters."""
 _READS = 1
 """`idempotency_level = NO_SIDE_EFFECTS`"""
 _HERE = ("127.0.0.1", 0)
@@ -88,7 +88,7 @@ _HERE = ("127.0.0.1", 0)
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a call ends that fails."""
+    """The status of a failed call."""
 
     code: grpc.StatusCode
     message: str
@@ -97,9 +97,9 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallGate:
-    """Lets calls in, counts them, writes them down, and makes their spans.
+    """Authorises calls, applies limits, writes the audit log, and creates spans.
 
-    `timeout` is for calls without a stream, in seconds; 0 for any. `read_timeout` is for messages.
+    `timeout` is for unary calls, in seconds; 0 disables it. `read_timeout` is for messages.
     """
 
     authenticator: Authenticator
@@ -112,7 +112,7 @@ class CallGate:
     is_closing: Callable[[], bool]
 
     def build_handler(self, service: RpcService) -> grpc.GenericRpcHandler:
-        """Return what answers the calls of a service."""
+        """Return the gRPC handler of a service."""
         descriptor = service.descriptor
         methods = {
             name: self._build(descriptor.methods_by_name[name], method)
@@ -128,13 +128,16 @@ class CallGate:
                 hint="Leave it out of list_methods.",
             )
         one = _Method(self, descriptor, method)
-        # Streams look the same to clients, and gRPC does not read their message before it is asked.
+        # Streams look the same to clients, and gRPC does not read their message in advance.
         if descriptor.server_streaming:
             return grpc.stream_stream_rpc_method_handler(one.stream)
         return grpc.stream_unary_rpc_method_handler(one.answer)
 
     async def admit(self, request: Request, path: str, scope_name: str) -> Caller:
-        """Return who calls. Raises `CopilotError` and `Refusal` for whom may not."""
+        """Return the authenticated caller.
+
+        Raises `CopilotError` and `Refusal` if the call is not permitted.
+        """
         user = unquote(request.headers.get(USER, ""))
         tenant = request.headers.get(TENANT, "")
         request.operation = name_operation(path, user, tenant)
@@ -148,20 +151,20 @@ class CallGate:
         return caller
 
     def record(self, request: Request, error: BaseException | None) -> None:
-        """Write a call into the audit log, if there is one."""
+        """Write a call to the audit log, if there is one."""
         if self.audit is not None:
             self.audit.record(request, error)
 
 
 class _CallRequest(Request):
-    """A call as a request, whose body is its message."""
+    """A call as a `Request`, whose body is its message."""
 
     def __init__(self, scope: Scope, reader: MessageReader, *, path: str) -> None:
         super().__init__(scope, _refuse_receive, _refuse_send, path=path)
         self._reader = reader
 
     async def body(self) -> bytes:
-        """Return the message, which stays with its reader. Raises `BadRequest`."""
+        """Return the message, which the reader keeps. Raises `BadRequest`."""
         return await self._reader.read()
 
 
@@ -174,7 +177,7 @@ async def _refuse_send(message: Any) -> None:
 
 
 class _Method:
-    """One method, which answers calls in bytes: who calls is known before these are read."""
+    """A method that receives messages as bytes: callers are authenticated before decoding."""
 
     def __init__(self, gate: CallGate, descriptor: MethodDescriptor, method: RpcMethod) -> None:
         self._gate = gate
@@ -184,7 +187,7 @@ class _Method:
         self._is_read = descriptor.GetOptions().idempotency_level == _READS
 
     async def answer(self, _messages: object, context: Context) -> bytes:
-        """Answer a call with one message."""
+        """Handle a call that returns one message."""
         answer = b""
 
         async def work(message: Message, call: Call) -> None:
@@ -197,7 +200,7 @@ class _Method:
         return answer
 
     async def stream(self, _messages: object, context: Context) -> None:
-        """Answer a call with a stream of messages."""
+        """Handle a call that returns a stream of messages."""
 
         async def work(message: Message, call: Call) -> None:
             run = cast("Callable[[Message, Call], AsyncGenerator[Message]]", self._method.run)
@@ -210,10 +213,10 @@ class _Method:
     async def _perform(
         self, context: Context, work: Callable[[Message, Call], Awaitable[None]]
     ) -> None:
-        """Let a call in and do its work, or set the status of what was raised.
+        """Authorise and execute a call, or set the status of its error.
 
-        Nothing is raised by `context.abort`: gRPC keeps that error, which keeps all that is here,
-        until Python looks for cycles.
+        `context.abort` is not used: gRPC keeps the exception, and with it all local values, until
+        the next garbage collection.
         """
         scope = build_scope(f"/{self._name}", context)
         gate = self._gate
@@ -224,7 +227,7 @@ class _Method:
         try:
             caller = await self._gate.admit(request, f"/{self._name}", self._method.scope)
             span = self._start_span(caller, scope)
-            scope["client"] = scope["client"] or _HERE  # a socket of this machine
+            scope["client"] = scope["client"] or _HERE  # a local socket
             call = Call(
                 caller=replace(caller, parent=span.context) if span.is_recording else caller,
                 scope=scope,
@@ -234,7 +237,7 @@ class _Method:
             message = self._parse(await reader.take())
             has_message = True
             await work(message, call)
-        except Exception as error:  # of services, hooks and stores: each becomes a status
+        except Exception as error:  # any error of services, hooks and stores becomes a status
             status = convert_error(error, self._name)
             _fail(span, error, status)
             request.set_retry_after(error)
@@ -243,7 +246,7 @@ class _Method:
             context.set_details(status.message)
             context.set_trailing_metadata(status.metadata)
         except asyncio.CancelledError:
-            if has_message:  # who leaves does not undo what they asked for
+            if has_message:  # a disconnect does not undo the call, so it is recorded
                 self._gate.record(request, None)
             span.set_attributes({semconv.RPC_RESPONSE_STATUS_CODE: "CANCELLED"})
             raise
@@ -253,7 +256,7 @@ class _Method:
             span.end()
 
     def _build_request(self, scope: Scope, reader: MessageReader) -> Request:
-        """Return the call as a request, for what decides about requests."""
+        """Return the call as a `Request` for request policies."""
         request = _CallRequest(scope, reader, path=self._name)
         request.action = f"/{self._name}"
         request.is_read = self._is_read
@@ -282,14 +285,14 @@ class _Method:
                 semconv.CLIENT_PORT: port,
             },
         )
-        set_current_span(span)  # each call has a task of its own
+        set_current_span(span)  # each call has its own task
         return span
 
 
 def build_scope(path: str, context: Context) -> Scope:
-    """Return a call as ASGI has requests: gRPC is a POST of HTTP/2.
+    """Return a call as an ASGI scope: gRPC is a POST over HTTP/2.
 
-    No browser can send one, so the host that is asked for says nothing.
+    Browsers cannot send such requests, so the host is not checked.
     """
     headers = [
         (name.encode("latin-1"), value.encode("latin-1", "replace"))
@@ -313,7 +316,7 @@ def build_scope(path: str, context: Context) -> Scope:
 
 
 def parse_peer(peer: str) -> tuple[str, int] | None:
-    """Return the address of what gRPC calls `ipv4:…` or `ipv6:…`; None for a Unix socket."""
+    """Return the address in gRPC's `ipv4:…` or `ipv6:…`, or None for a Unix socket."""
     kind, _, place = unquote(peer).partition(":")
     host, _, port = place.rpartition(":")
     if kind not in ("ipv4", "ipv6") or not port.isdecimal():
@@ -322,7 +325,7 @@ def parse_peer(peer: str) -> tuple[str, int] | None:
 
 
 def convert_error(error: Exception, name: str) -> Status:
-    """Return the status of an error; what is none of ours says nothing of itself."""
+    """Return the status of an error; details of foreign exceptions are omitted."""
     match error:
         case AgentNotFound():
             return _status(404, error.public, error.code, error)
@@ -364,9 +367,10 @@ def _fail(span: Span, error: Exception, status: Status) -> None:
 
 
 def _act_for(caller: Caller, user: str, tenant: str) -> Caller:
-    """Return the user for whom a service asks, who may do what users may.
+    """Return the user on whose behalf a service calls, with a user's permissions.
 
-    Raises `Forbidden` for whom may not ask for others: people may not, whatever their roles are.
+    Raises `Forbidden` if the caller may not act for others: people may not, whatever their roles
+    are.
     """
     asking = caller.identity
     if not asking.is_service:

@@ -1,8 +1,8 @@
-"""Call services over gRPC from Python: a channel that signs each call.
+"""A Python client for the gRPC services: a channel that signs each call.
 
->>> async with connect("grpc://vectors:50051", service="chat", secrets=[secret]) as channel:
-...     vector = VectorStub(channel)
-...     found = await vector.SearchContent(SearchContentRequest(input=["opening hours"]))
+>>> async with connect("grpc://vectors:50051", service="chat", secrets=[secret]) as channel: ...
+vector = VectorStub(channel) ...     found = await
+vector.SearchContent(SearchContentRequest(input=["opening hours"]))
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ from copilot_runtime.telemetry.span import find_current_span
 from grpc.aio import Channel, UnaryStreamCall, UnaryUnaryCall
 
 TIMEOUT = 60.0
-"""Seconds that a call without a stream may take, if nothing else is said."""
+"""Default timeout of unary calls, in seconds."""
 MAX_BYTES = 16 * 1024 * 1024
 _KEEPALIVE_MS = 30_000
 _TLS = {"grpc": False, "grpcs": True}
@@ -33,9 +33,9 @@ Deserializer = Callable[[bytes], Any]
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files in PEM: the authority to trust, and the certificate and key of this client (mTLS).
+    """Paths of PEM files: the trusted authority, and the certificate and key of this client (mTLS).
 
-    `server_name` is the name in the server's certificate, if it is not that of its host.
+    `server_name` is the name in the server's certificate, if it differs from the host.
     """
 
     ca: str = ""
@@ -50,7 +50,7 @@ class Tls:
 
 
 class Connection:
-    """Opens a channel for the first call: gRPC wants an event loop for it."""
+    """Opens a channel on the first call, because gRPC needs an event loop for it."""
 
     def __init__(self, open: Callable[[], Channel]) -> None:
         self._open = open
@@ -58,7 +58,7 @@ class Connection:
 
     @property
     def channel(self) -> Channel:
-        """The channel of the event loop in which the first call is made."""
+        """The channel of the event loop of the first call."""
         if self._channel is None:
             self._channel = self._open()
         return self._channel
@@ -71,11 +71,11 @@ class Connection:
 
 
 class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
-    """A connection, of which stubs make their methods. Use it in one event loop.
+    """A connection that generated stubs accept as their channel. Use it in one event loop.
 
-    Each call is signed for its method and its message, unless `signer` is None, and names the
-    span under which it is made. `user` and `tenant` are for whom calls are made; a service may do
-    so for others that has the scope `operate` there.
+    Each call is signed for its method and its message, unless `signer` is None, and carries the
+    current span. Calls are made on behalf of `user` and `tenant`; this requires the scope `operate`
+    in the called service.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
         self._timeout = timeout
 
     def act_for(self, user: str, tenant: str = "") -> "ServiceChannel":
-        """Return the same connection for calls in the name of a user."""
+        """Return the same connection for calls on behalf of a user."""
         return ServiceChannel(
             self._connection,
             signer=self._signer,
@@ -112,7 +112,7 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
         response_deserializer: Deserializer | None = None,
         _registered_method: bool | None = None,
     ) -> Callable[..., UnaryUnaryCall[Any, Any]]:
-        """Return what calls a method: stubs ask for it."""
+        """Return a callable for a unary method, as stubs require."""
 
         def open_call() -> Any:
             return self._connection.channel.unary_unary(method, None, response_deserializer)
@@ -126,7 +126,7 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
         response_deserializer: Deserializer | None = None,
         _registered_method: bool | None = None,
     ) -> Callable[..., UnaryStreamCall[Any, Any]]:
-        """Return what calls a method that answers with a stream: stubs ask for it."""
+        """Return a callable for a method with a response stream, as stubs require."""
 
         def open_call() -> Any:
             return self._connection.channel.unary_stream(method, None, response_deserializer)
@@ -140,7 +140,7 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
         response_deserializer: Deserializer | None = None,
         _registered_method: bool | None = None,
     ) -> Callable[..., Any]:
-        """Return what refuses, for stubs with such methods: a token is for one message."""
+        """Return a callable that raises an error: a token is valid for one message."""
         del request_serializer, response_deserializer
 
         def refuse(*_: Any, **__: Any) -> Any:
@@ -166,7 +166,7 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
         return start
 
     def build_metadata(self, method: str, body: bytes) -> list[tuple[str, str]]:
-        """Return who calls, for whom, and under which span. A token is good for one call."""
+        """Return the caller, the user and the span as metadata. A token is valid for one call."""
         user, tenant = self._for
         names = {**inject_context(find_current_span()), **build_user_metadata(user, tenant)}
         found = [*names.items()]
@@ -176,7 +176,7 @@ class ServiceChannel(AbstractAsyncContextManager["ServiceChannel"]):
         return [*found, ("authorization", f"Bearer {token}")] if token else found
 
     async def aclose(self) -> None:
-        """Close the connection; calls under way fail."""
+        """Close the connection; current calls fail."""
         await self._connection.aclose()
 
     async def __aenter__(self) -> Self:
@@ -201,8 +201,9 @@ def connect(
 ) -> ServiceChannel:
     """Return a connection to `grpc://host:port`, `grpcs://host:port` (TLS) or `unix:/path`.
 
-    `service` is who calls, and signs with the first of the `secrets`; or else `token` is an API key
-    or a JWT. Nothing is sent before the first call. Raises `ConfigurationFailed`.
+    `service` is the name of the caller, which signs with the first of the `secrets`; alternatively
+    `token` is an API key or a JWT. The connection opens on the first call. Raises
+    `ConfigurationFailed`.
     """
     target, has_tls = parse_address(address)
     options: list[tuple[str, Any]] = [
@@ -225,7 +226,7 @@ def connect(
 
 
 def parse_address(address: str) -> tuple[str, bool]:
-    """Return the target that gRPC knows, and whether it has TLS. Raises `ConfigurationFailed`."""
+    """Return gRPC's target, and whether it uses TLS. Raises `ConfigurationFailed`."""
     if address.startswith("unix:"):
         return address, False
     scheme, separator, rest = address.rpartition("://")

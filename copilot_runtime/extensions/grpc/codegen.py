@@ -1,4 +1,4 @@
-"""Make of users' `.proto` files what Python programs need, and skeletons of what is theirs."""
+"""Generates Python modules from users' `.proto` files, and skeletons of services and tools."""
 
 import logging
 import os
@@ -30,7 +30,7 @@ _MOST_WORDS = 2_000
 _ENDS = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
 _WIDTH = 90
 _OWN_FUNCTIONS = ("list_methods", "descriptor")
-"""What a service has that is no method of its `.proto`."""
+"""Names of a service class that cannot be methods of its `.proto`."""
 
 _HEADER = '''"""{summary}
 
@@ -89,7 +89,7 @@ _PLACE = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """What is made of which files, and where."""
+    """The options of a code generation."""
 
     protos: Sequence[Path]
     out: Path
@@ -101,13 +101,13 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What files say: those that were named, and in which file each message is."""
+    """The named `.proto` files, and the file of each message."""
 
     files: "Sequence[FileDescriptorProto]"
     places: Mapping[str, str]
 
     def name_class(self, message: str) -> str:
-        """Return the class of a message, as a module that imports its module has it."""
+        """Return the qualified class name of a message, for a module that imports its module."""
         name = message.removeprefix(".")
         path = self.places[name]
         package = next((one.package for one in self.files if one.name == path), None)
@@ -119,9 +119,9 @@ class Sources:
 def generate(
     generation: Generation, warn: Callable[[str], object] = logger.warning
 ) -> Iterator[str]:
-    """Make it, and yield a line for each file. Raises `ConfigurationFailed`, `MissingPackage`.
+    """Write the files, and yield a line for each. Raises `ConfigurationFailed`, `MissingPackage`.
 
-    `warn` gets a line for each method that is in no service and is no tool.
+    `warn` is called with a line for each method that becomes neither a service's nor a tool.
     """
     sources = _compile(generation)
     if generation.service or generation.tools:
@@ -147,7 +147,7 @@ def generate(
 
 
 def _compile(generation: Generation) -> Sources:
-    """Write messages and stubs, and return what the files say."""
+    """Write messages and stubs, and return the compiled files."""
     if missing := [str(path) for path in generation.protos if not path.is_file()]:
         raise ConfigurationFailed(f"There is no {', '.join(missing)}.")
     if odd := [path.name for path in generation.protos if not path.stem.isidentifier()]:
@@ -181,7 +181,7 @@ def _compile(generation: Generation) -> Sources:
 
 
 def _list_messages(files: "Iterable[FileDescriptorProto]") -> Iterator[tuple[str, str]]:
-    """Yield the full names of messages, those in others too, and the file of each."""
+    """Yield the full names of messages, including nested ones, and the file of each."""
     for file in files:
         waiting = [(file.package, one) for one in file.message_type]
         while waiting:
@@ -210,7 +210,7 @@ def _run_protoc(arguments: Sequence[str]) -> None:
 
 
 def _write(generation: Generation, name: str, text: str) -> str:
-    """Write what is the user's, unless it is there; return what was done."""
+    """Write a user's file, unless it exists; return a line that describes the result."""
     path = generation.out / name
     if path.exists() and not generation.force:
         return f"kept    {path}: --force writes it anew"
@@ -272,13 +272,13 @@ def _list_methods(
         comments = read_comments(file)
         for service in file.service:
             for method in service.method:
-                if not method.client_streaming:  # a tool cannot send a stream
+                if not method.client_streaming:  # tools cannot send a stream
                     comment = comments.get(f"{service.name}.{method.name}", "")
                     yield file, service, method, comment
 
 
 def _list_client_streams(files: "Sequence[FileDescriptorProto]") -> Iterator[str]:
-    """Yield the full names of methods that take a stream."""
+    """Yield the full names of methods with a request stream."""
     for file in files:
         package = f"{file.package}." if file.package else ""
         for service in file.service:
@@ -294,7 +294,7 @@ def _write_tool(
     method: "MethodDescriptorProto",
     comment: str,
 ) -> str:
-    """Return the entry of a tool: its parameters are read of the `.proto` when it is called."""
+    """Return the YAML of a tool, whose parameters are read from the `.proto` at runtime."""
     package = f"{file.package}." if file.package else ""
     purpose = _fold(comment or f"Calls {method.name} of {service.name}. Say here what it does.")
     return (
@@ -309,7 +309,7 @@ def _write_tool(
 
 
 def _find_path(generation: Generation, file: "FileDescriptorProto") -> str:
-    """Return where a `.proto` is, as seen from the file of tools."""
+    """Return the path of a `.proto`, relative to the file of tools."""
     path = next(
         one for one in generation.protos if one.resolve().as_posix().endswith(f"/{file.name}")
     )
@@ -317,7 +317,7 @@ def _find_path(generation: Generation, file: "FileDescriptorProto") -> str:
 
 
 def read_comments(file: "FileDescriptorProto") -> Mapping[str, str]:
-    """Return what is written beside the services and methods of a file, by their names."""
+    """Return the comments of a file's services and methods, by their names."""
     found: dict[str, str] = {}
     for location in file.source_code_info.location:
         words = " ".join(location.leading_comments.split())
@@ -346,7 +346,7 @@ def _name_function(method: "MethodDescriptorProto") -> str:
 
 
 def _sentence(text: str) -> str:
-    """Return a text that may stand in a docstring."""
+    """Return a text that is safe in a docstring."""
     return text.replace("\\", "/").replace('"""', "'''").rstrip('"')
 
 

@@ -1,4 +1,4 @@
-"""Our errors for the statuses of gRPC."""
+"""Converts gRPC statuses to our errors."""
 
 import grpc
 from copilot_runtime.base.errors import (
@@ -14,13 +14,13 @@ from grpc.aio import AioRpcError
 _MAX_WORDS = 500
 
 _TOO_LARGE = "message larger than max"
-"""What gRPC says, on this side or the other, of a message that is not sent or not taken."""
+"""gRPC's error text, on either side, for a message over the size limit."""
 
 
 def convert_rpc_error(error: AioRpcError, where: str, timeout: float) -> CopilotError:
-    """Return our error for a status of a server; its `kind` is the name of the status.
+    """Return our error for a server's status; its `kind` is the name of the status.
 
-    `where` begins the sentence, such as "The gRPC server at 'shop:50051'".
+    `where` is the subject of the message, such as "The gRPC server at 'shop:50051'".
     """
     status, words = error.code(), read_details(error)
     sentence = f"{where} says {status.name}" + (f": {words}" if words else ".")
@@ -40,5 +40,5 @@ def convert_rpc_error(error: AioRpcError, where: str, timeout: float) -> Copilot
 
 
 def read_details(error: AioRpcError) -> str:
-    """Return what a server, or gRPC, says of a failure: one line of a bounded length."""
+    """Return the details of a failure as one line of a bounded length."""
     return " ".join((error.details() or "").split())[:_MAX_WORDS]

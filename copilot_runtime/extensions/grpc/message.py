@@ -1,6 +1,6 @@
-"""Read one message of a call, in time, and unpack it within a limit.
+"""Reads the message of a call with a timeout, and decompresses it within a size limit.
 
-gRPC would unpack a message whole and look at its size then: 1 MB can become 1 GB.
+gRPC would decompress a message before it checks the size: 1 MB can become 1 GB.
 """
 
 import asyncio
@@ -12,16 +12,18 @@ from copilot_runtime.transports.body import BadRequest
 from grpc.aio import ServicerContext
 
 _GZIP = b"\x1f\x8b"
-"""How a packed message begins, and no other: its first field would have a type that is none."""
+"""The magic number of gzip. No message starts with it, because its first field would have an
+invalid type."""
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _UNPACKED_AT_ONCE = 1024
-"""Bytes that are unpacked without a thread: no more than 1 MB comes of them."""
+"""Compressed bytes that are decompressed without a thread: they yield 1 MB at most."""
 
 
 class MessageReader:
-    """Reads the message of a call when somebody asks for it: until then, the client waits.
+    """Reads the message of a call on demand; until then, the client waits.
 
-    It has at most `max_bytes`, packed and unpacked, and comes within `timeout` seconds.
+    The message has at most `max_bytes`, compressed and decompressed, and must arrive within
+    `timeout` seconds.
     """
 
     def __init__(
@@ -33,7 +35,7 @@ class MessageReader:
         self._data: bytes | None = None
 
     async def read(self) -> bytes:
-        """Return the message, which is read only once. Raises `BadRequest`."""
+        """Return the message, which is cached. Raises `BadRequest`."""
         if self._data is None:
             data = await receive(self._context, self._timeout)
             if data is None:
@@ -44,17 +46,17 @@ class MessageReader:
         return self._data
 
     async def take(self) -> bytes:
-        """Return the message, and keep none of it."""
+        """Return the message, and remove it from the cache."""
         data = await self.read()
         self._data = None
         return data
 
 
 async def receive(context: "ServicerContext[Any, Any]", timeout: float | None) -> bytes | None:
-    """Return the next message as it was sent; None behind the last one. Raises `BadRequest`.
+    """Return the next message as sent, or None at the end. Raises `BadRequest`.
 
-    Reading is not cancelled: gRPC would lose the memory of what comes in that moment. It ends with
-    the call.
+    The read is never cancelled, because gRPC would leak the memory of a message that arrives at
+    that moment. It ends with the call.
     """
     reading = asyncio.create_task(context.read())
     reading.add_done_callback(retrieve_exception)
@@ -62,11 +64,11 @@ async def receive(context: "ServicerContext[Any, Any]", timeout: float | None) -
     if not done:
         raise BadRequest(f"No message came in {timeout:g} seconds.", 408, "REQUEST_TIMEOUT")
     data: Any = reading.result()
-    return data if isinstance(data, bytes) else None  # what stands for the end is none
+    return data if isinstance(data, bytes) else None  # gRPC's end marker is no message
 
 
 async def unpack(data: bytes, max_bytes: int) -> bytes:
-    """Return a message of at most so many bytes. Raises `BadRequest`."""
+    """Return the decompressed message, of at most so many bytes. Raises `BadRequest`."""
     if not data.startswith(_GZIP):
         if len(data) > max_bytes:
             raise _too_large(max_bytes)

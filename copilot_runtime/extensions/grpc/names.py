@@ -1,21 +1,21 @@
-"""What a call says beside its message, and what of that a service token is for."""
+"""The metadata of a call, and the part of a call that a service token signs."""
 
 from collections.abc import Mapping
 from string import punctuation
 from urllib.parse import quote
 
 USER = "copilot-user"
-"""Metadata: the user for whom a service of the operator asks, percent-encoded beyond ASCII."""
+"""Metadata key of the user on whose behalf a service calls, percent-encoded beyond ASCII."""
 TENANT = "copilot-tenant"
-"""Metadata: the tenant of that user."""
+"""Metadata key of that user's tenant."""
 CODE = "copilot-code"
-"""Metadata behind an answer: the code of an error of ours, such as `LIMIT_EXCEEDED`."""
+"""Trailing metadata key of our error code, such as `LIMIT_EXCEEDED`."""
 
 
 def name_operation(path: str, user: str = "", tenant: str = "") -> str:
-    """Return what is signed: `/package.Service/Method`, and for whom it is called, if for others.
+    """Return the signed operation: `/package.Service/Method`, with the user and tenant, if any.
 
-    Else whoever sees a token could use it, with the same message, for another user.
+    Without these, an intercepted token could be used with the same message for another user.
     """
     if not (user or tenant):
         return path
@@ -23,6 +23,6 @@ def name_operation(path: str, user: str = "", tenant: str = "") -> str:
 
 
 def build_user_metadata(user: str = "", tenant: str = "") -> Mapping[str, str]:
-    """Return the metadata of a call for somebody: it has ASCII alone, and ids of users have not."""
+    """Return the metadata of a call on behalf of a user, encoded as ASCII."""
     names = {USER: quote(user, safe=punctuation.replace("%", "")), TENANT: tenant}
     return {name: value for name, value in names.items() if value}

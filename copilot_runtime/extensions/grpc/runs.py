@@ -1,4 +1,4 @@
-"""Runs for calls: started with what a message says, and followed in batches of events."""
+"""Runs for calls: builds them from messages, and follows them in batches of events."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -22,7 +22,7 @@ _LONGEST_NAME = 200
 
 
 class TextLike(Protocol):
-    """A message of a request."""
+    """A message of a request: its role and its text."""
 
     id: str
     role: str
@@ -39,9 +39,9 @@ async def build_request(
     agent: str = "",
     thread_id: str = "",
 ) -> RunInput:
-    """Return a run with the messages of a request: in a thread behind what is stored there.
+    """Return a run with the messages of a request, appended to those stored in the thread.
 
-    Raises `Misuse` for what cannot be meant.
+    Raises `Misuse` if the request is invalid.
     """
     if not 1 <= len(messages) <= most:
         raise Misuse(f"messages has 1 to {most} messages.")
@@ -65,13 +65,13 @@ async def build_request(
 async def read_thread(
     conversations: Conversations, caller: Caller, thread_id: str
 ) -> Sequence[Message]:
-    """Return the messages of a thread of the caller; none of one that does not exist."""
+    """Return the messages of the caller's thread, or none if it does not exist."""
     runs = await conversations.runs(ThreadKey.of(caller.user, thread_id))
     return fold_thread(run.events for run in runs)
 
 
 def decode_text(message: TextLike) -> TextMessage:
-    """Return a message of a request. Raises `Misuse`."""
+    """Return a message of a request as ours. Raises `Misuse`."""
     role: Any = message.role or "user"
     if role not in _ROLES:
         raise Misuse(f"The role of a message is one of {', '.join(sorted(_ROLES))}.")
@@ -83,9 +83,9 @@ def decode_text(message: TextLike) -> TextMessage:
 async def follow_run(
     conversations: Conversations, request: RunInput, agent: Agent | None = None
 ) -> AsyncGenerator[Sequence[Event], None]:
-    """Start a run and yield its events as they come; who leaves stops it.
+    """Start a run and yield its events in batches. Closing the generator stops the run.
 
-    Raises `RunEnded` behind the last event of one that did not end well.
+    Raises `RunEnded` after the last event of a run that failed.
     """
     run = conversations.create(request)
     try:
@@ -102,7 +102,7 @@ async def follow_run(
 async def collect_run(
     conversations: Conversations, request: RunInput, agent: Agent | None = None
 ) -> list[Event]:
-    """Return all events of a run. Raises `RunEnded` for one that did not end well."""
+    """Return all events of a run. Raises `RunEnded` if it failed."""
     found: list[Event] = []
     async with aclosing(follow_run(conversations, request, agent)) as batches:
         async for events in batches:

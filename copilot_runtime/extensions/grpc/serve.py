@@ -1,4 +1,4 @@
-"""`copilot-runtime serve --services`: services over gRPC, and nothing else."""
+"""`copilot-runtime serve --services`: a server for gRPC only."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 def serve_services(target: str | None, settings: Settings) -> None:
-    """Serve the services that `grpc.services` names until a signal stops it."""
+    """Serve the services in `grpc.services` until a signal stops the process."""
     configure_logs(settings.log_level, settings.log_format, settings.log_debug)
     model = adapter_name(settings)
     runtime = find_runtime(find_target(target)) if target else build_runtime(model, settings)
@@ -58,7 +58,7 @@ async def _serve(runtime: CopilotRuntime, name: str) -> None:
 
 
 def _find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes a fast loop, where there is one: calls take half as long."""
+    """Return uvloop's factory, or None if it is not installed: it halves the duration of calls."""
     try:
         import uvloop
     except ImportError:
@@ -67,7 +67,7 @@ def _find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def explain_options(options: Mapping[str, Any]) -> None:
-    """Raise `ConfigurationFailed` for options of HTTP, which is not served."""
+    """Raise `ConfigurationFailed` if options for HTTP are set, which is not served."""
     named = [f"--{name}" for name, value in options.items() if value]
     if named:
         raise ConfigurationFailed(

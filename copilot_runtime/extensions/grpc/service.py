@@ -1,4 +1,4 @@
-"""What a service is, and what its methods get of a call."""
+"""The base class of services, and the context of a call."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """Who calls, and how. `scope` and `headers` are the call as ASGI would have it."""
+    """The context of a call: the caller, and the call's `scope` and `headers` as in ASGI."""
 
     caller: Caller
     scope: Scope
     headers: Mapping[str, str]
     is_closing: Callable[[], bool]
-    """Whether the server ends: a stream without an end of its own ends then."""
+    """Returns True when the server shuts down: endless streams must end then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcMethod:
     """A method: a function of its request and the `Call`.
 
-    It returns the answer, or is an async generator of answers where the `.proto` says `stream`.
-    `scope` is what a caller needs for it, and `starts_run` whether a run is written down in the
-    audit log in its place. `is_traced` is whether its calls have spans.
+    It returns the response, or is an async generator of responses if the `.proto` declares
+    `stream`. `scope` is the scope that callers need. `starts_run` is True if the audit log records
+    a run instead of the call. `is_traced` is True if calls have spans.
     """
 
     run: "Callable[[Any, Call], Awaitable[Message] | AsyncGenerator[Message, None]]"
@@ -45,26 +45,26 @@ class RpcMethod:
 
 
 class RpcService(ABC):
-    """A service of a `.proto`. Subclass it; it is made of `Services` when the server starts.
+    """The base class of services of a `.proto`, built from `Services` when the server starts.
 
-    What a method raises becomes a status: a `CopilotError` by its `status_code`, with its message;
-    all else is INTERNAL without details. One object serves all calls at once.
+    Errors become statuses: a `CopilotError` by its `status_code`, with its message; other
+    exceptions INTERNAL, without details. One object serves all calls concurrently.
     """
 
     descriptor: "ServiceDescriptor"
-    """As generated: `shop_pb2.DESCRIPTOR.services_by_name["Shop"]`."""
+    """The generated descriptor: `shop_pb2.DESCRIPTOR.services_by_name["Shop"]`."""
 
     @abstractmethod
     def __init__(self, services: Services) -> None:
-        """Raise `ConfigurationFailed` for what the runtime does not have."""
+        """Raise `ConfigurationFailed` if the runtime lacks a required part."""
 
     @abstractmethod
     def list_methods(self) -> Mapping[str, RpcMethod]:
-        """Return the methods by their names; those that are left out are UNIMPLEMENTED."""
+        """Return the methods by name; missing ones are UNIMPLEMENTED."""
 
 
 def require_knowledge(services: Services, name: str) -> "Knowledge":
-    """Return the knowledge of a runtime. Raises `ConfigurationFailed` if it has none."""
+    """Return the runtime's knowledge. Raises `ConfigurationFailed` if there is none."""
     if services.knowledge is None:
         raise ConfigurationFailed(
             f"grpc.services names {name!r}, and there is no knowledge.",
@@ -74,14 +74,14 @@ def require_knowledge(services: Services, name: str) -> "Knowledge":
 
 
 def check_number(name: str, value: int, most: int, *, least: int = 0) -> int:
-    """Return a number that is within its limits. Raises `Misuse`."""
+    """Return a number within its limits. Raises `Misuse`."""
     if not least <= value <= most:
         raise Misuse(f"{name} is a number from {least} to {most}, and this is {value}.")
     return value
 
 
 def check_text(name: str, text: str, most: int = 10_000) -> str:
-    """Return a text that is not too long. Raises `Misuse`."""
+    """Return a text that is present and not too long. Raises `Misuse`."""
     if len(text) > most:
         raise Misuse(f"{name} has {len(text)} characters; {most} are allowed.")
     return text

@@ -58,7 +58,7 @@ class GrpcSettings(Section):
 
     @property
     def is_local(self) -> bool:
-        """Whether only programs of this machine can reach the services."""
+        """True if only programs on this machine can reach the services."""
         if self.address.startswith("unix:"):
             return True
         host = self.address.rpartition(":")[0].strip("[]")

@@ -1,4 +1,4 @@
-"""Values of JSON in messages: `google.protobuf.Struct`, in which every number is a double."""
+"""Converts JSON values to and from `google.protobuf.Struct`, whose numbers are doubles."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -10,7 +10,7 @@ from copilot_runtime.base.jsontext import dumps, loads
 
 _MAX_DEPTH = 90
 _EXACT = 2**53
-"""Integers up to this are the same as doubles."""
+"""The largest integer up to which all integers are exact as doubles."""
 
 
 def read_struct(struct: Struct) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def read_struct(struct: Struct) -> dict[str, Any]:
 
 
 def build_struct(value: Mapping[str, Any]) -> Struct:
-    """Return an object as a message; what is too deep for one, or no JSON, becomes a text."""
+    """Return an object as a `Struct`; values that are too deep or no JSON become strings."""
     struct = Struct()
     for name, one in value.items():
         struct.fields[name].CopyFrom(_build(one))

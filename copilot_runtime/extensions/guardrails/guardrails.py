@@ -1,8 +1,8 @@
-"""Stages that refuse: rules on topics, lists of words, and a validator behind HTTP.
+"""Stages that refuse requests: topic rules, word lists, and an HTTP validator.
 
-Rules on what a person writes refuse before the agent starts. They judge the whole conversation, for
-all of it goes to the model, and the context of the page. A list of words for the answer stops
-it before the word is shown. Both look at text only, never into images, arguments or results.
+Rules for user input refuse before the agent starts. They check all of the user's messages and the
+page's context, because the model reads all of them. A word list for output stops the answer before
+the word is sent. Both check text only, not images, arguments or results.
 """
 
 import asyncio
@@ -36,18 +36,18 @@ MESSAGE = "I cannot help with that topic."
 
 _MOST_CLIENT_RULES = 1000
 _LONG = 10_000
-"""Characters that take milliseconds to search: more are searched in a thread."""
+"""Characters above which a text is searched in a thread, because it takes milliseconds."""
 _TOO_LONG = 1_000_000
 _TEXT_COST = 100
-"""What each text counts beside its characters: a word may be split over many of them."""
+"""Cost of each text beside its characters, since a word may be split over many texts."""
 
 
 def from_settings(
     settings: Settings, http_client: "httpx.AsyncClient | None" = None
 ) -> Sequence[StageFunction]:
-    """Return the guardrails that the settings ask for. The last, and cheapest, runs first.
+    """Return the guardrails that the settings configure. The last, and cheapest, runs first.
 
-    `http_client` is for the service at `cloud_base_url`.
+    `http_client` is used for requests to `cloud_base_url`.
     """
     rules = settings.guardrails
     stages: list[StageFunction] = []
@@ -67,11 +67,11 @@ def topics(
     message: str = MESSAGE,
     honour_client: bool = False,
 ) -> StageFunction:
-    """Refuse a person who names a denied topic, or whose question names none of the allowed ones.
+    """Refuse a user's input that names a denied topic, or a question that names no allowed topic.
 
-    The question is their last text; a denied topic is looked for in all of them and in the context,
-    also in disguise. With `honour_client`, the topics which the client sent for itself count as
-    well.
+    The question is the user's last message. Denied topics are searched in all messages of the user
+    and in the context, also in obfuscated spellings. With `honour_client`, the topics in the
+    client's request count as well.
     """
     allowed, denied = Phrases(allow), Phrases(deny)
 
@@ -94,10 +94,10 @@ def topics(
 def words(
     forbidden: Sequence[str], *, message: str = MESSAGE, output: bool = False
 ) -> StageFunction:
-    """Refuse a person who writes one of the words; with `output`, stop an answer that has one.
+    """Refuse a user's input that contains one of the words; with `output`, stop such an answer.
 
-    The words are looked for in all texts of the person and in the context, also in disguise. In an
-    answer, what may be the beginning of a word is held back until it is not.
+    The words are searched in all messages of the user and in the context, also in obfuscated
+    spellings. In an answer, text that may be the start of a word is withheld until it is decided.
     """
     phrases = Phrases(forbidden)
 
@@ -114,11 +114,11 @@ def words(
 
 @dataclass(frozen=True, slots=True)
 class _PersonTexts:
-    """What a person wrote, oldest first, and what the page says beside it."""
+    """A user's messages, oldest first, and the page's context."""
 
     messages: Sequence[str]
     answers: Sequence[str]
-    """To interrupts."""
+    """Answers to interrupts."""
     context: Sequence[str]
 
     @classmethod
@@ -138,12 +138,12 @@ class _PersonTexts:
 
     @property
     def length(self) -> int:
-        """Characters, and something for each text: how long it takes to judge them."""
+        """The cost of a search: all characters, plus a constant for each text."""
         texts = (*self.messages, *self.answers, *self.context)
         return sum(map(len, texts)) + _TEXT_COST * len(texts)
 
     def permit(self, allowed: Phrases, denied: Phrases) -> bool:
-        """Return whether no text has a denied phrase, and the last message an allowed one."""
+        """Return whether no text has a denied phrase and the last message has an allowed one."""
         written = (*self.messages, *self.answers)
         if denied.search(written) or denied.search(["\n".join(self.context)]):
             return False
@@ -151,7 +151,7 @@ class _PersonTexts:
 
 
 def _find_texts(value: Any) -> Iterator[str]:
-    """Yield all texts in a JSON value, names of members included."""
+    """Yield all strings in a JSON value, including the names of members."""
     match value:
         case str():
             yield value

@@ -1,10 +1,10 @@
 # ruff: noqa: RUF001  # letters that look like others are what this file is about
-"""The other ways in which a text can be read: look-alike letters, and signs in place of letters.
+"""Homoglyph normalisation: alternative readings of a text with look-alike letters and symbols.
 
-Nobody writes a word with letters of two alphabets, so there letters are read by their shape. A
-word of one other alphabet is read so only if each of its letters looks like a Latin one: it may
-just be a word of that language. Letters of living Latin alphabets, such as the `ø`,
-stay themselves: they make another word.
+Words that mix two alphabets do not occur in natural text, so their letters are read by shape. A
+word in one other alphabet is read by shape only if each of its letters resembles a Latin one: it
+may be an ordinary word of that language. Letters of living Latin alphabets, such as `ø`, are not
+changed: they make another word.
 """
 
 import re
@@ -25,17 +25,17 @@ _TWINS = {
     **dict(zip("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ", "abcdefghijklmnoprstuvwyz", strict=True)),
     **dict(zip("ɑɡɩʋɨɱɲʂʈʉʐ", "agivimnstuz", strict=True)),
 }
-"""Letters that look like Latin ones, each with that one."""
+"""Letters that look like a Latin letter, mapped to it."""
 
 _COUSINS = {
     **dict(zip("вгёзикмнптьяґїҽғҝӕ", "breeukmhntbrriefka", strict=True)),
     **dict(zip("βγεημπσςωλδθ", "byenunoswldo", strict=True)),
 }
-"""Letters that pass for Latin ones among others of these."""
+"""Letters that pass for a Latin letter in a word with other look-alikes."""
 
 _SIGNS = {"0": "o", "3": "e", "4": "a", "5": "s", "7": "t", "8": "b", "@": "a", "$": "s", "€": "e"}
 _UPRIGHT = "1!|¡"
-"""What stands for an `i` or for an `l`."""
+"""Symbols that stand for `i` or `l`."""
 
 _SIGN = re.compile(rf"[1{re.escape(''.join(_SIGNS))}]|(?<=\w)[!|¡](?=\w)")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -43,17 +43,17 @@ _LATE_CAPITAL_I = re.compile(r"(?<=[a-z])I+")
 _EDGES = re.compile(r"\A[\W_]+|[\W_]+\Z")
 
 _MOST_UPRIGHT = 4
-"""Signs in one word that may each be an `i` or an `l`: the spellings double with each."""
+"""Maximum number of symbols per word that may be `i` or `l`: each doubles the spellings."""
 _MOST_SIGNED = 1000
-"""Words with several of them that are spelled in all ways."""
+"""Maximum number of words with several such symbols that are spelled in all ways."""
 _MARGIN = 200
-"""Characters at each end of a text that are looked at together with its neighbour."""
+"""Characters at each end of a text that are joined with the neighbouring text."""
 _MOST_PIECES = 32
-"""Texts over which one word may be split."""
+"""Maximum number of texts over which one word may be split."""
 
 
 def list_readings(text: str) -> Iterator[str]:
-    """Yield the readings of a text that differ from what is written."""
+    """Yield the readings of a text that differ from the text itself."""
     words = text.split()
     latin = words if text.isascii() else [*map(_read_word, words)]
     if latin != words:
@@ -72,9 +72,10 @@ def list_readings(text: str) -> Iterator[str]:
 
 
 def join_ends(texts: Sequence[str]) -> Iterator[str]:
-    """Yield the ends of texts with the beginnings of those that follow, without a gap between.
+    """Yield the ends of texts joined with the starts of their successors, without a gap.
 
-    A text of one word may be the middle of a longer one: then the beginning of the next follows.
+    A text that is a single word may be the middle of a longer one: the start of the next text
+    follows.
     """
     ends = [(_trim(text[:_MARGIN]), _trim(text[-_MARGIN:])) for text in map(str.strip, texts)]
     ends = [(head, tail) for head, tail in ends if head and tail]
@@ -87,12 +88,12 @@ def join_ends(texts: Sequence[str]) -> Iterator[str]:
 
 
 def read_by_shape(text: str) -> str:
-    """Return a text with Latin letters for all that look like them, whatever its language."""
+    """Return a text with look-alike letters replaced by Latin ones, whatever its language."""
     return normalize("NFKC", text).translate(_BY_SHAPE)
 
 
 def _trim(text: str) -> str:
-    """Return a text that begins and ends with a letter or a digit."""
+    """Strip characters other than letters and digits from both ends."""
     return _EDGES.sub("", text)
 
 
@@ -107,7 +108,7 @@ def _read_word(word: str) -> str:
 
 
 def _is_spelled(words: Sequence[str], at: int) -> bool:
-    """Return whether signs in a word stand for letters: "b0mb", or the 0 in "b 0 m b"."""
+    """Return whether symbols stand for letters in a word: "b0mb", or the 0 in "b 0 m b"."""
     word = words[at]
     if len(word) > 1:
         return _SIGN.search(word) is not None and _LETTER.search(word) is not None
@@ -132,7 +133,7 @@ def _has_several_upright(word: str) -> bool:
 
 
 def _list_spellings(word: str) -> Iterator[str]:
-    """Yield a word with an `i` in one place and an `l` in another, where signs may be either."""
+    """Yield the spellings of a word with each `i`/`l` symbol read as either letter."""
     pieces = re.split(f"[{_UPRIGHT}]", word, maxsplit=_MOST_UPRIGHT)
     for letters in product("il", repeat=len(pieces) - 1):
         joined = "".join(map("".join, zip(pieces, (*letters, ""), strict=True)))
@@ -140,7 +141,7 @@ def _list_spellings(word: str) -> Iterator[str]:
 
 
 def _add_capitals(letters: dict[str, str]) -> dict[int, str]:
-    """Return a table for `str.translate`: a capital is read as its small letter, unless listed."""
+    """Return a `str.translate` table in which unlisted capitals map as their small letters do."""
     capitals = {small.upper(): latin for small, latin in letters.items() if len(small.upper()) == 1}
     return {ord(letter): latin for letter, latin in {**capitals, **letters}.items()}
 

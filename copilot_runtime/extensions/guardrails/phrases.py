@@ -1,8 +1,8 @@
-"""Find words and phrases in text, however they are written.
+"""Finds words and phrases in text, in any notation.
 
-Case, width, accents' encoding, invisible characters, punctuation and line breaks make no
-difference. In what a person writes, neither do look-alike letters, digits in place of letters,
-and letters with dots or spaces between them. Misspellings do: this is no classifier.
+Case, width, encoding of accents, invisible characters, punctuation and line breaks are ignored. In
+user input, look-alike letters, digits in place of letters, and letters with dots or spaces between
+them are recognised as well. Misspellings are not: this is no classifier.
 """
 
 import re
@@ -26,21 +26,22 @@ _UNSPACED = (
     (0x3400, 0x9FFF),  # Chinese characters
     (0x20000, 0x3FFFF),
 )
-"""Scripts in which a word need not stand between spaces."""
+"""Scripts that do not separate words by spaces."""
 
 _LONGEST_HOLD = 4096
 
 _SHORTEST_DISGUISED = 3
-"""Letters of a phrase that is looked for in disguise. A shorter one would be seen everywhere."""
+"""Minimum letters of a phrase that is searched in obfuscated spellings; shorter ones would match
+too often."""
 _FEWEST_LONE = 2
-"""Letters that stand alone in a phrase that is spaced: "a" and "I" are words."""
+"""Minimum number of single letters in a spaced phrase: "a" and "I" are words."""
 
 _DOTS = "._-*+~·•\u2010\u2011"
 _DOTTED = re.compile(rf"\w[{re.escape(_DOTS)}]+\w")
 
 
 class Phrases:
-    """A set of words and phrases to look for, each as a whole."""
+    """A set of words and phrases, each of which matches as a whole."""
 
     def __init__(self, phrases: Iterable[str]) -> None:
         if isinstance(phrases, str):
@@ -62,11 +63,11 @@ class Phrases:
         return bool(self.patterns)
 
     def find(self, text: str) -> str | None:
-        """Return the first of the phrases, as it was given, that the text contains."""
+        """Return the first phrase, as configured, that the text contains, or None."""
         return _find_words(_plain(text).split(), self.patterns)
 
     def search(self, texts: Sequence[str]) -> str | None:
-        """Return one of the phrases that texts contain in disguise, or that is split over them."""
+        """Return a phrase in an obfuscated spelling, or split over several texts, or None."""
         if not self.patterns:
             return None
         for text in ("\n".join(texts), " ".join(join_ends(texts))):
@@ -78,7 +79,10 @@ class Phrases:
         return None
 
     def scan(self, plain: str) -> tuple[str | None, int]:
-        """Look at plain text that may go on. Return a phrase, or where one may have begun."""
+        """Search normalised text that may continue.
+
+        Return a match, or where one may have started.
+        """
         hold = len(plain)
         for start in range(len(plain)):
             for end in range(start + 1, len(plain) + 1):
@@ -93,16 +97,16 @@ class Phrases:
 
 
 class Sieve:
-    """Lets a text through piece by piece, but holds back what may begin a phrase."""
+    """A streaming filter: passes text through, but withholds a possible start of a phrase."""
 
     def __init__(self, phrases: Phrases) -> None:
         self._phrases = phrases
         self._pending = ""
         self._last_plain = " "
-        """The plain character before what is held; a space at the start."""
+        """The normalised character before the withheld text; a space at the start."""
 
     def push(self, piece: str) -> str:
-        """Take the next piece and return what may be shown now. Raises `PhraseFound`."""
+        """Process the next piece and return the text that is safe to send. Raises `PhraseFound`."""
         raw = self._pending + piece
         plain, origins = self._last_plain, [0]
         for index, char in enumerate(raw):
@@ -113,7 +117,7 @@ class Sieve:
         phrase, hold = self._phrases.scan(plain)
         if phrase is not None:
             raise PhraseFound(phrase)
-        if hold < len(plain) and plain[hold] == " ":  # a gap itself is innocent
+        if hold < len(plain) and plain[hold] == " ":  # a gap is not part of a phrase
             hold += 1
         release_at = origins[hold] if hold < len(plain) else len(raw)
         if hold > 0:
@@ -124,7 +128,7 @@ class Sieve:
         return raw[:release_at]
 
     def end(self) -> str:
-        """Return what was held, now that nothing follows. Raises `PhraseFound`."""
+        """Return the withheld text at the end of the stream. Raises `PhraseFound`."""
         pending = self._pending
         if pending:
             self.push(" ")
@@ -133,7 +137,7 @@ class Sieve:
 
 
 class PhraseFound(Exception):
-    """A text contains a phrase that was looked for."""
+    """A text contains one of the phrases."""
 
     def __init__(self, phrase: str) -> None:
         super().__init__(phrase)
@@ -154,7 +158,7 @@ def _search_reading(text: str, patterns: Mapping[str, str]) -> str | None:
 
 
 def _find_lone_letters(words: Sequence[str], patterns: Mapping[str, str]) -> str | None:
-    """Look for phrases whose letters stand alone, but for one piece: "b o m bs"."""
+    """Find phrases that are spelled as single letters, except for one piece: "b o m bs"."""
     pieces = _gather_lone_letters(words)
     text = "".join(pieces)
     starts = [0, *accumulate(map(len, pieces))]
@@ -170,7 +174,7 @@ def _find_lone_letters(words: Sequence[str], patterns: Mapping[str, str]) -> str
 
 
 def _gather_lone_letters(words: Sequence[str]) -> Sequence[str]:
-    """Return the words around letters that stand alone, with line breaks where others were."""
+    """Return the words around single letters, with line breaks in place of other words."""
     pieces: list[str] = []
     end = 0
     lone = [at for at, word in enumerate(words) if len(word) == 1]
@@ -184,11 +188,11 @@ def _gather_lone_letters(words: Sequence[str]) -> Sequence[str]:
 
 
 def _is_spaced(phrase: str, at: int, starts: Sequence[int]) -> bool:
-    """Return whether a phrase at a place is made of whole pieces, of which one may be longer."""
+    """Return whether a match consists of whole pieces, at most one of them longer than a letter."""
     ends = [*accumulate(map(len, phrase.split()), initial=at)]
     places = [bisect_left(starts, end) for end in ends]
     if any(starts[place] != end for place, end in zip(places, ends, strict=True)):
-        return False  # it begins or ends within a piece
+        return False  # the match starts or ends within a piece
     inside = starts[places[0] : places[-1] + 1]
     lone = sum(second - first == 1 for first, second in pairwise(inside))
     return lone >= _FEWEST_LONE and len(inside) - 1 - lone <= 1
@@ -214,9 +218,9 @@ def _is_unspaced(char: str) -> bool:
     return any(first <= ord(char) <= last for first, last in _UNSPACED)
 
 
-@lru_cache(8192)  # not all of Unicode: a text that holds all of it must not fill the memory
+@lru_cache(8192)  # bounded: a text with all of Unicode must not fill the memory
 def _simple(char: str) -> str:
-    """Return the plain characters of one character: none, a space, or what it is made of."""
+    """Return the normalised characters of one character: nothing, a space, or its decomposition."""
     if char in _INVISIBLE or category(char) in {"Cf", "Cn"}:
         return ""
     folded = normalize("NFKD", normalize("NFKD", char).casefold())
@@ -229,7 +233,7 @@ def _simple(char: str) -> str:
 
 
 class _Table:
-    """What `str.translate` asks for each character."""
+    """A lazily filled table for `str.translate`."""
 
     def __init__(self, removed: str = "") -> None:
         self._removed = frozenset(map(ord, removed))

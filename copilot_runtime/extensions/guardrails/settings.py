@@ -1,4 +1,4 @@
-"""The section of the settings for rules of questions and answers."""
+"""The settings section `guardrails`."""
 
 from pydantic import Field
 

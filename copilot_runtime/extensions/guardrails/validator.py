@@ -1,4 +1,4 @@
-"""Ask a service whether a question is allowed, while the model already works on the answer."""
+"""Validates a question with an HTTP service while the model already generates the answer."""
 
 import asyncio
 import logging
@@ -35,11 +35,11 @@ _DENIED = "The guardrails do not allow this request."
 class HttpGuardrail(Stage):
     """A stage that asks `<base_url>/guardrails/validate` whether the client allows a topic.
 
-    The protocol is that of Copilot Cloud: only requests that bring rules and end with words
-    of the user are sent there. Until the verdict nothing reaches the client and no action starts.
-    A service that is down, slower than `timeout` seconds or incomprehensible refuses the
-    request, or with `fail_open` lets it pass. `http_client` is an `httpx.AsyncClient` of the
-    application to ask with; it is not closed here.
+    The protocol is that of Copilot Cloud: only requests that contain rules and end with a user
+    message are sent. Until the verdict arrives, no event reaches the client and no action starts.
+    If the service is down, slower than `timeout` seconds or returns an invalid response, the
+    request is refused, or with `fail_open` accepted. `http_client` is an `httpx.AsyncClient` of the
+    application; it is not closed here.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class HttpGuardrail(Stage):
         return events if question is None else self._hold_until_verdict(events, run, question)
 
     def check(self, run: RunInput) -> None:
-        """Raise `MissingPublicApiKey` for a request with rules and without a key."""
+        """Raise `MissingPublicApiKey` for a request with rules but without a key."""
         if run.rules is not None:
             self._headers(run)
 
@@ -75,7 +75,7 @@ class HttpGuardrail(Stage):
     async def _hold_until_verdict(
         self, events: Events, run: RunInput, question: dict[str, Any]
     ) -> Events:
-        """Buffer the events of the agent until the verdict; then pass them on."""
+        """Buffer the agent's events until the verdict, then pass them on."""
         async with aclosing(events):
             verdict = asyncio.create_task(self._validate(run, question), name="guardrails")
             step = asyncio.create_task(_next(events))
@@ -94,7 +94,7 @@ class HttpGuardrail(Stage):
             finally:
                 verdict.cancel()
                 step.cancel()
-                # the agent must have let go before its generator can be closed
+                # the agent's task must end before its generator can be closed
                 await asyncio.gather(verdict, step, return_exceptions=True)
             if last is not None:
                 yield last
@@ -102,7 +102,7 @@ class HttpGuardrail(Stage):
                     yield event
 
     async def _validate(self, run: RunInput, question: dict[str, Any]) -> None:
-        """Raise `Refused` for a denied question, or what is wrong with the service."""
+        """Raise `Refused` for a denied question, or an error of the service."""
         headers = self._headers(run)
         try:
             async with asyncio.timeout(self.timeout):
@@ -141,7 +141,7 @@ async def _next(events: Events) -> Event | None:
 
 
 def _may_continue(step: "asyncio.Task[Event | None]", buffer: list[Event]) -> bool:
-    """Return whether the agent may do its next step before the verdict."""
+    """Return whether the agent may take its next step before the verdict."""
     if step.exception() is not None or step.result() is None or len(buffer) >= _MAX_BUFFER:
         return False
     # an action must not run for a question that may yet be denied
@@ -149,7 +149,7 @@ def _may_continue(step: "asyncio.Task[Event | None]", buffer: list[Event]) -> bo
 
 
 def _build_request(run: RunInput) -> dict[str, Any] | None:
-    """Return the question in the words of the cloud, or None if there are no rules."""
+    """Return the request body for the service, or None if there are no rules."""
     last = run.messages[-1] if run.messages else None
     if run.rules is None or not isinstance(last, TextMessage) or last.role != "user":
         return None
@@ -167,7 +167,7 @@ def _build_request(run: RunInput) -> dict[str, Any] | None:
 
 
 def _parse_denial(reply: JsonResponse) -> str | None:
-    """Return why the question is denied, or None when it is allowed."""
+    """Return the reason why the question is denied, or None if it is allowed."""
     if reply.status in (401, 403):
         raise AuthenticationFailed(
             "The guardrails refused the public API key.",

@@ -15,22 +15,22 @@ from copilot_runtime.telemetry.logs import configure_logs
 
 
 def serve(target: str, settings: Settings) -> None:
-    """Serve until the other side ends. Only the protocol may write to stdout."""
+    """Serve until the client closes stdin. Only the protocol may write to stdout."""
     configure_logs(settings.log_level, settings.log_format, settings.log_debug)
-    with redirect_stdout(sys.stderr):  # a module may print while it is imported
+    with redirect_stdout(sys.stderr):  # a module may print on import
         found = find_target(target)
     if not isinstance(found, CopilotRuntime):
         raise ConfigurationFailed(
             f"{target!r} is an application: its actions and agents cannot be seen from outside.",
             hint="Name the CopilotRuntime that it is made of.",
         )
-    # a thread waits for stdin, which nothing but the end of the process ends
+    # a thread blocks on stdin until the process exits
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     asyncio.run(_serve(found))
 
 
 async def _serve(runtime: CopilotRuntime) -> None:
-    """Serve without threads: nothing is stored."""
+    """Serve without a thread store: nothing is stored."""
     runtime.conversations.open()
     if runtime.knowledge is not None:
         runtime.knowledge.start()

@@ -202,7 +202,7 @@ def check(
 async def _open(
     path: Path | None, program: str | None, config: Path | None
 ) -> "AsyncGenerator[ToolCatalog]":
-    """Lend the tools, and close their connections."""
+    """Open the catalog for a block, and close its connections afterwards."""
     catalog = _load(path, program, config)
     try:
         yield catalog
@@ -211,7 +211,10 @@ async def _open(
 
 
 def _load(path: Path | None, program: str | None, config: Path | None) -> "ToolCatalog":
-    """Return the tools; those that can never work, such as without a secret, say why."""
+    """Return the catalog.
+
+    Misconfigured tools, such as those without a secret, are listed with errors.
+    """
     from copilot_runtime.extensions.knowledge.build import build_knowledge
     from copilot_runtime.extensions.tools.catalog import ToolCatalog
 
@@ -234,7 +237,7 @@ def _check_name(catalog: "ToolCatalog", name: str) -> None:
 
 
 def _check_arguments(name: str, arguments: str) -> None:
-    """Raise `Misuse` for arguments that are no JSON object."""
+    """Raise `Misuse` if the arguments are no JSON object."""
     try:
         is_object = isinstance(json.loads(arguments.strip() or "{}"), dict | None)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Tools in GraphQL, for operators: what there are, and to call one as a model would.
+"""GraphQL fields for operators: list tools, and call one as a model would.
 
-A tool acts in the name of this server. So nobody else sees or calls one: a page has it called by
-an agent, in a chat. A runtime without tools, or without operators, has none of these fields.
+Tools act in the name of this server, so other users can neither list nor call them directly: agents
+call them in a chat. A runtime without tools, or without operators, has none of these fields.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from copilot_runtime.transports.graphql.schema import CopilotInfo
 from copilot_runtime.transports.graphql.types import JSON, JSONObject
 
 _MOST_FIELDS = 5
-"""Fields of tools in one request: each may wait for other servers."""
+"""Maximum number of tool fields in one request, because each may wait for other servers."""
 
 _THREAD = "graphql"
-"""The thread of calls that belong to no conversation."""
+"""The thread of calls outside of conversations."""
 
 
 class ToolsForbidden(CopilotError):
-    """Tools are for operators, and nobody else learns which there are."""
+    """Tools are restricted to operators."""
 
     code = "FORBIDDEN"
     status_code = 403
@@ -104,9 +104,10 @@ ROOTS = {"Query": ToolQuery, "Mutation": ToolMutation}
 
 
 def _require(context: Context) -> Sequence[catalog.ToolCatalog]:
-    """Return the tools, for one more field of a request.
+    """Return the catalog, and count a further field of the request.
 
-    Raises `ToolsForbidden` for who is no operator, and `LimitExceeded` for too many fields.
+    Raises `ToolsForbidden` unless the caller is an operator, and `LimitExceeded` for too many
+    fields.
     """
     request, traces = context.request, context.services.traces
     assert traces is not None
@@ -127,7 +128,10 @@ def _write_arguments(arguments: object) -> str:
 
 
 def _build_entries(described: catalog.ToolDescription) -> Sequence[ToolEntry]:
-    """Return a tool, or what there is of one that has several operations, or cannot be reached."""
+    """Return a tool's entries.
+
+    There is one per operation, or one with the error if it is unreachable.
+    """
     actions = described.actions or [Action(name=described.name)]
     return [_build_entry(described, action) for action in actions]
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from copilot_runtime.extensions.tools.catalog.grpc.service_config import load_service_config
+from copilot_runtime.extensions.tools.catalog.grpc.options import load_service_config
 from tests.conformance.copilot_ld.cases import Case
 
 

@@ -12,9 +12,9 @@ from starlette.testclient import TestClient
 from copilot_runtime import CopilotRuntime, DemoAdapter, ScriptedAdapter, Settings
 from copilot_runtime.api import ActionContext, Adapter
 from copilot_runtime.extensions import console
-from copilot_runtime.extensions.console import console_route
 from copilot_runtime.extensions.console.clock import get_time
-from copilot_runtime.extensions.console.sandbox import sandbox_route
+from copilot_runtime.extensions.console.pages import sandbox_route
+from copilot_runtime.extensions.console.routes import console_route
 
 pytestmark = pytest.mark.anyio
 FOLDER = Path(console.__file__).parent

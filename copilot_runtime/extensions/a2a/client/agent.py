@@ -55,28 +55,28 @@ except ModuleNotFoundError as error:
 logger = logging.getLogger(__name__)
 
 _Place = tuple[str, str]
-"""The id of a conversation, and its task that waits for the next message, if any."""
+"""The conversation's identifier, and that of its task that waits for input, if any."""
 
 _CARD_TTL = 300.0
-"""Seconds for which a card counts: agents are moved and changed."""
+"""Seconds for which a card is cached, because agents move and change."""
 
 _CANCEL_TIMEOUT = 5.0
-"""Seconds that the agent may take to cancel a task."""
+"""Timeout for cancelling a remote task, in seconds."""
 
 _LONGEST_REASON = 2_000
 
 _UNREADABLE = (ParseError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""What the package raises for answers that are none."""
+"""Exceptions of the package for malformed responses."""
 
 
 class A2aAgent(Agent):
-    """Sends what a person says to the A2A agent at `url`, and yields its answer.
+    """Sends the user's messages to the A2A agent at `url`, and yields its answer.
 
-    `url` is that below which the card of the agent is, or that of the card. Requests carry the
-    headers that may be forwarded; `headers` replace them, and they alone go with the request for
-    the card. A card may only lead to the origin of `url`, or to one of `origins`. Times are in
-    seconds; `idle_timeout` is the longest silence of the agent. Raises `ConfigurationFailed` for a
-    `url` that is none, and `MissingPackage` without the extra `a2a`.
+    `url` is the agent's base URL or that of its card. Requests carry the forwarded headers;
+    `headers` override them, and only `headers` are sent with the request for the card. A card may
+    refer to the origin of `url` or one of `origins`, and no other. Times are in seconds;
+    `idle_timeout` is the maximum silence of the agent. Raises `ConfigurationFailed` if `url` is
+    invalid, and `MissingPackage` without the extra `a2a`.
     """
 
     provider = "a2a"
@@ -108,13 +108,13 @@ class A2aAgent(Agent):
         self._cancellations = Cancellations()
 
     async def run(self, run: RunInput) -> Events:
-        """Send the last message of a person and yield what comes of it.
+        """Send the user's last messages and yield the events of the answer.
 
-        A task that waits for input goes on with the next message of the thread. Cancelled, or
-        closed early, the task is canceled over there, too. Raises `AgentFailed`, `Cancelled` for a
-        task that was canceled over there, `AuthenticationFailed`, `NetworkError`, `RunStalled`
-        after `idle_timeout`, `IncompleteStream`, `ConfigurationFailed` for a card that cannot be
-        used, and for a refusal the error of its status.
+        A task that waits for input continues with the next message of the thread. If the run is
+        cancelled or closed early, the remote task is cancelled as well. Raises `AgentFailed`,
+        `Cancelled` if the task was cancelled remotely, `AuthenticationFailed`, `NetworkError`,
+        `RunStalled` after `idle_timeout`, `IncompleteStream`, `ConfigurationFailed` if the card
+        cannot be used, and the error of the status if a request is refused.
         """
         name = run.agent_name
         card = await self._find_card(name)
@@ -122,7 +122,7 @@ class A2aAgent(Agent):
         place = await self._load_place(run, context)
         extension = choose_extension([one.uri for one in card.capabilities.extensions])
         request = build_request(run, context, extension)
-        if not request.message.parts:  # nobody has said anything yet
+        if not request.message.parts:  # the conversation has no user message yet
             return
         translator = Translator(name, context, find_catalog_id(run.context) or "")
         call = self._build_call(run, extension)
@@ -150,7 +150,7 @@ class A2aAgent(Agent):
             raise translator.failure
 
     async def _load_place(self, run: RunInput, context: Context) -> _Place:
-        """Find out where the conversation is: the last run may have been one of another server."""
+        """Load the conversation's state: the last run may have been on another server."""
         found = await self._checkpoints.find(run)
         if found is not None:
             fields = as_object(loads(found.data))
@@ -162,23 +162,23 @@ class A2aAgent(Agent):
         return context.id, context.task_id
 
     async def _save_place(self, run: RunInput, context: Context, before: _Place) -> None:
-        """Let other servers know which task waits, and what the agent calls the conversation."""
+        """Store the waiting task and the agent's context identifier for other servers."""
         place = context.id, context.task_id
         if place == before:
             return
-        if place == (run.private_thread_id, ""):  # what a server takes it for that knows nothing
+        if place == (run.private_thread_id, ""):  # the default of a server without the stored state
             await self._checkpoints.delete(run)
         else:
             data = dumps({"context": context.id, "task": context.task_id})
             await self._checkpoints.save(run, data)
 
     async def aclose(self) -> None:
-        """Wait for cancellations under way, at most 5 seconds, and close the connections."""
+        """Wait at most 5 seconds for cancellations in progress, and close the connections."""
         await self._cancellations.wait()
         await self._upstream.aclose()
 
     async def _find_card(self, name: str) -> AgentCard:
-        """Return the card. Several runs that begin at once may each fetch it."""
+        """Return the card. Concurrent first runs may each fetch it."""
         if self._card is None or monotonic() - self._card_time > _CARD_TTL:
             self._card = await fetch_card(
                 self._upstream, name, self.url, self._headers, self._origins
@@ -198,7 +198,7 @@ class A2aAgent(Agent):
         return ClientFactory(config).create(card)
 
     def _map_error(self, name: str, error: Exception, translator: Translator) -> CopilotError:
-        """Return the error for what the package, or the connection, has raised."""
+        """Return our error for an exception of the package or the connection."""
         if isinstance(error, AnswerTooLarge):
             return IncompleteStream(
                 f"The agent {name!r} sent more at once than is read.", hint=error.hint
@@ -220,7 +220,7 @@ class A2aAgent(Agent):
         )
 
     async def _cancel(self, card: AgentCard, call: ClientCallContext, task_id: str) -> None:
-        """Cancel a task over there, in a task that survives the caller's own cancellation."""
+        """Cancel a remote task, in a task that survives the caller's own cancellation."""
 
         async def cancel() -> None:
             try:

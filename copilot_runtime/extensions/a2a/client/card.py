@@ -1,4 +1,4 @@
-"""Fetches the card of an agent, and decides where and in which binding it is asked.
+"""Fetches the card of a remote agent, and selects its URL and protocol binding.
 
 https://a2a-protocol.org/latest/specification/
 """
@@ -18,10 +18,10 @@ from copilot_runtime.http.client import Exchange, Upstream
 from copilot_runtime.http.errors import get_origin
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""Where cards are below the address of an agent: since 0.3, and before."""
+"""Paths of cards below an agent's URL: since version 0.3, and before."""
 
 BINDINGS: Sequence[str] = (TransportProtocol.JSONRPC.value, TransportProtocol.HTTP_JSON.value)
-"""What is spoken, the preferred first."""
+"""Supported protocol bindings, the preferred first."""
 
 MAX_CARD_BYTES = 1024 * 1024
 
@@ -31,10 +31,10 @@ _FIXED = "The address of an agent is that below which its card is, or the addres
 async def fetch_card(
     upstream: Upstream, agent: str, url: str, headers: Mapping[str, str], origins: Collection[str]
 ) -> AgentCard:
-    """Return the card of the agent at `url`, with the one interface that is to be used.
+    """Return the card of the agent at `url`, reduced to the interfaces of the selected binding.
 
-    Raises `ConfigurationFailed` for what is no card, or for one that leads to other origins than
-    these, and what the server refuses or does not answer as its errors.
+    Raises `ConfigurationFailed` if there is no valid card or if it refers to other origins than
+    these, and the matching error if the server refuses the request or does not answer.
     """
     urls = [url] if url.endswith(".json") else [f"{url}{path}" for path in CARD_PATHS]
     status, value = 0, None
@@ -51,7 +51,7 @@ async def fetch_card(
 async def _fetch_json(
     upstream: Upstream, agent: str, url: str, headers: Mapping[str, str]
 ) -> tuple[int, JsonValue]:
-    """Return a status and the value of a JSON body; None for what is none."""
+    """Return the status and the decoded JSON body, or None as body if it is no JSON."""
     sent = {"accept": "application/json", "accept-encoding": "identity", **headers}
     try:
         async with Exchange(upstream, "GET", url, None, sent) as reply:
@@ -79,7 +79,7 @@ def _parse_card(agent: str, value: JsonValue, where: str) -> AgentCard:
 
 
 def _select_interface(agent: str, card: AgentCard, origins: Collection[str]) -> AgentCard:
-    """Return the card with the interfaces of the best binding there is at one of the origins."""
+    """Return the card, reduced to its best supported binding at one of the origins."""
     offered: list[AgentInterface] = [*card.supported_interfaces]
     compatible = [one for one in offered if one.protocol_binding in BINDINGS]
     allowed = [one for one in compatible if _get_origin(one.url) in origins]
@@ -89,7 +89,7 @@ def _select_interface(agent: str, card: AgentCard, origins: Collection[str]) -> 
             card.supported_interfaces.extend(chosen)
             return card
     names = ", ".join(f"{one.protocol_binding} at {_get_origin(one.url)}" for one in offered[:10])
-    if compatible:  # requests carry keys and sign-ins, which a card must not lead elsewhere
+    if compatible:  # requests carry credentials, which a card must not redirect
         raise ConfigurationFailed(
             f"The card of the agent {agent!r} leads to another server.",
             hint=f"It offers {names}. If that is right, name the origin: "
@@ -109,9 +109,9 @@ def _get_origin(url: str) -> str:
 
 
 def normalize_origin(url: str) -> str:
-    """Return the origin of an address without a port that its scheme implies.
+    """Return the origin of a URL without its scheme's default port.
 
-    Raises `ValueError` for an address that cannot be split.
+    Raises `ValueError` if the URL is malformed.
     """
     origin = get_origin(url).lower()
     for scheme, port in (("http", ":80"), ("https", ":443")):

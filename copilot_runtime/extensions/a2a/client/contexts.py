@@ -1,4 +1,4 @@
-"""What is known of the conversations with a remote agent: the task that waits, and surfaces."""
+"""The state of conversations with a remote agent: the waiting task, and A2UI surfaces."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -7,41 +7,41 @@ from copilot_runtime.extensions.a2a.client.surfaces import SurfaceBook
 
 _MOST_CONTEXTS = 4_096
 _MOST_BYTES = 32 * 1024 * 1024
-"""Of the surfaces of all of them."""
+"""Maximum size of the surfaces of all conversations, in bytes."""
 
 
 @dataclass(slots=True)
 class Context:
-    """One conversation, as the agent knows it."""
+    """A conversation with a remote agent."""
 
     id: str
-    """The `contextId`: ours, unless the agent gave another."""
+    """The `contextId`: ours, unless the agent assigned another."""
     task_id: str = ""
-    """The task that waits for the next message; empty if none does."""
+    """The task that waits for the next message; empty without one."""
     is_new: bool = True
-    """Whether the agent was not asked in it since this server began."""
+    """True if this server has not sent a message in this conversation yet."""
     surfaces: SurfaceBook = field(default_factory=SurfaceBook)
 
 
 class ContextLog:
-    """Has the last conversations; the oldest are forgotten first.
+    """A cache of recent conversations; the oldest are evicted first.
 
-    What it does not know any more of one is in the checkpoint of its thread, or the agent can be
-    asked which of its tasks waits.
+    The state of an evicted conversation is restored from its thread's checkpoint, or by asking the
+    agent which of its tasks waits.
     """
 
     def __init__(self) -> None:
         self._contexts: OrderedDict[tuple[str | None, str], Context] = OrderedDict()
 
     def find(self, user: str | None, thread: str) -> Context:
-        """Return the conversation of a user in a thread, a new one if there is none."""
+        """Return a user's conversation in a thread, or a new one."""
         key = (user, thread)
         context = self._contexts.setdefault(key, Context(thread))
         self._contexts.move_to_end(key)
         return context
 
     def trim(self) -> None:
-        """Forget what is too much; to be called after a run."""
+        """Evict conversations beyond the limits; call it after a run."""
         while len(self._contexts) > _MOST_CONTEXTS or (
             len(self._contexts) > 1
             and sum(it.surfaces.size for it in self._contexts.values()) > _MOST_BYTES

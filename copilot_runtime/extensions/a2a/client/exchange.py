@@ -1,4 +1,4 @@
-"""Asks a remote agent, and follows its task to the end, whatever the connection does."""
+"""Sends a message to a remote agent, and follows its task to the end across broken connections."""
 
 import asyncio
 import logging
@@ -28,10 +28,10 @@ from copilot_runtime.extensions.a2a.client.translate import Translator
 logger = logging.getLogger(__name__)
 
 _MOST_FAILURES = 5
-"""How often in a row a question how far a task is may fail."""
+"""Maximum number of consecutive failures while polling a task."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
-"""Seconds between two of these questions."""
+"""Delays between two polls, in seconds."""
 
 _STALE_TASK = (
     TaskNotFoundError,
@@ -39,11 +39,11 @@ _STALE_TASK = (
     InvalidRequestError,
     UnsupportedOperationError,
 )
-"""What an agent says of a task that does not wait any more."""
+"""Errors of an agent for a task that no longer waits."""
 
 
 class TaskExchange:
-    """One message and all that comes of it. What the package raises is not changed."""
+    """One message and the resulting task. The package's exceptions are not converted."""
 
     def __init__(self, client: Client, call: ClientCallContext, translator: Translator) -> None:
         self._client = client
@@ -53,9 +53,8 @@ class TaskExchange:
     async def run(self, request: SendMessageRequest) -> Events:
         """Send the message and yield events until the agent has answered.
 
-        A stream that breaks off is followed by questions how far the task is. A task that the
-        agent does not know any more is left, and the message begins a new one. Raises
-        `IncompleteStream` for an answer without an end.
+        If the stream breaks off, the task is polled. If the agent no longer knows the task, the
+        message starts a new one. Raises `IncompleteStream` if the answer has no end.
         """
         translator = self._translator
         try:
@@ -93,7 +92,7 @@ class TaskExchange:
             yield response
 
     async def _poll(self, task_id: str) -> AsyncIterator[StreamResponse]:
-        """Ask for the task again and again, with longer pauses each time."""
+        """Poll the task with increasing delays."""
         pause, failures = _FIRST_PAUSE, 0
         while not self._translator.is_answered:
             await asyncio.sleep(pause)
@@ -112,9 +111,9 @@ class TaskExchange:
 
 
 async def find_waiting_task(client: Client, call: ClientCallContext, context_id: str) -> str:
-    """Return the task of a conversation that waits for input, empty if none does.
+    """Return the identifier of the conversation's task that waits for input, or an empty string.
 
-    Agents of before 1.0, and some others, cannot say it.
+    Agents before version 1.0, and some others, do not support this query.
     """
     request = ListTasksRequest(
         context_id=context_id, status=TaskState.TASK_STATE_INPUT_REQUIRED, page_size=1
@@ -128,6 +127,6 @@ async def find_waiting_task(client: Client, call: ClientCallContext, context_id:
 
 
 def is_known(error: A2AError) -> bool:
-    """Return whether an error is one of the agent, and no failure to read it."""
+    """Return whether an error was sent by the agent, and is no failure to read its response."""
     is_of_agent = "client" not in type(error).__module__
     return is_of_agent or str(error).startswith("JSON-RPC Error")  # with a code of its own

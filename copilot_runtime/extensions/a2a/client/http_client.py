@@ -1,4 +1,4 @@
-"""The HTTP of the package `a2a-sdk`, by the client and within the limits of all other agents."""
+"""The HTTP client for the package `a2a-sdk`, with the limits of all upstream requests."""
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -11,25 +11,26 @@ from copilot_runtime.http.client import Exchange, StreamResponse, Upstream
 from copilot_runtime.http.inflate import INFLATABLE
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024
-"""The largest event of a stream, and the largest answer that is none."""
+"""Maximum size of a stream's event, or of a response without a stream, in bytes."""
 
 MAX_EVENT_VALUES = 50_000
-"""Most values of JSON in one of them, by its commas: so many take the package up to a second."""
+"""Maximum number of JSON values in an event, counted by commas: so many take the package up to a
+second."""
 
 _HOP_BY_HOP = frozenset({"host", "connection", "content-length", "transfer-encoding"})
 _BETWEEN_EVENTS = re.compile(rb"\r?\n\r?\n|\r\r")
 
 
 class AnswerTooLarge(NetworkError):
-    """More came at once than is read."""
+    """An event or a response exceeds the size limit."""
 
 
 @asynccontextmanager
 async def open_client(upstream: Upstream) -> AsyncGenerator[httpx.AsyncClient]:
-    """Yield a client for one task; with it, all its answers are closed.
+    """Yield a client for one task; when it closes, all its responses are closed.
 
-    What cannot be reached, is silent or too large raises the errors of `Upstream`. Redirects are
-    not followed.
+    If the server is unreachable, silent or sends too much, requests raise the errors of `Upstream`.
+    Redirects are not followed.
     """
     transport = _UpstreamTransport(upstream)
     # without `trust_env`, httpx builds no TLS context of its own; Upstream knows of proxies
@@ -44,11 +45,11 @@ class _UpstreamTransport(httpx.AsyncBaseTransport):
         self._exchanges = AsyncExitStack()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request, and return the response once its head is here."""
+        """Send a request, and return the response once its headers have arrived."""
         body = await request.aread()
         headers = {k.lower(): v for k, v in request.headers.items()}
         headers = {name: value for name, value in headers.items() if name not in _HOP_BY_HOP}
-        headers["accept-encoding"] = "identity"  # a compressing proxy would hold events back
+        headers["accept-encoding"] = "identity"  # a compressing proxy would delay events
         exchange = Exchange(self._upstream, request.method, str(request.url), body or None, headers)
         reply = await self._exchanges.enter_async_context(exchange)
         names = reply.headers.items()
@@ -57,12 +58,12 @@ class _UpstreamTransport(httpx.AsyncBaseTransport):
         return httpx.Response(reply.status, headers=[*names], stream=_Body(reply))
 
     async def aclose(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._exchanges.aclose()
 
 
 class _Body(httpx.AsyncByteStream):
-    """The bytes of an answer. Raises `AnswerTooLarge` for an event that is too large."""
+    """The body of a response. Raises `AnswerTooLarge` if an event is too large."""
 
     def __init__(self, reply: StreamResponse) -> None:
         self._reply = reply
@@ -82,7 +83,7 @@ class _Body(httpx.AsyncByteStream):
             yield block
 
     async def aclose(self) -> None:
-        """Give the connection back, or close it if the answer is not at its end."""
+        """Return the connection to the pool, or close it if the body was not read to its end."""
         self._reply.release()
 
 

@@ -1,4 +1,4 @@
-"""Builds the message that a remote agent gets: what a person has added to the conversation."""
+"""Builds the message for a remote agent: the user's new input in the conversation."""
 
 import base64
 import binascii
@@ -26,7 +26,7 @@ from copilot_runtime.extensions.generative_ui.a2ui.catalog import find_catalog_i
 from copilot_runtime.extensions.generative_ui.a2ui.operations import BASIC_CATALOG
 
 _CLICK_TOOL = "log_a2ui_event"
-"""The call by which a conversation tells of a click in a surface."""
+"""The tool call that represents a click in a surface."""
 
 _CLICK_TYPE = {"v0.8": "application/json+a2ui", "v0.9": "application/a2ui+json"}
 
@@ -34,10 +34,10 @@ _MEDIA: Mapping[str, str] = {"image": "image/*", "audio": "audio/*", "video": "v
 
 
 def build_request(run: RunInput, context: Context, extension: str | None) -> SendMessageRequest:
-    """Return the request for a run; one without parts if nobody has said anything.
+    """Return the request for a run; it has no parts if there is no new input.
 
-    With an `extension`, the URI of A2UI, it says what the page draws, and brings clicks. Raises
-    `Misuse` for a file that cannot be read.
+    With an `extension`, the URI of A2UI, the request states the client's capabilities and may
+    contain a click. Raises `Misuse` if a file cannot be read.
     """
     version = EXTENSIONS.get(extension or "", "")
     click = _find_click(run.messages)
@@ -63,12 +63,12 @@ def build_request(run: RunInput, context: Context, extension: str | None) -> Sen
 
 
 def is_answer(message: OurMessage) -> bool:
-    """Return whether a message is a text of an agent."""
+    """Return whether a message is an agent's text."""
     return isinstance(message, TextMessage) and message.role == "assistant"
 
 
 def _find_question(messages: Sequence[OurMessage]) -> Sequence[TextMessage | ImageMessage]:
-    """Return what a person said last: all messages since somebody else spoke."""
+    """Return the user's messages since the last message of another role."""
     found: list[TextMessage | ImageMessage] = []
     for message in reversed(messages):
         if isinstance(message, TextMessage | ImageMessage) and message.role == "user":
@@ -79,7 +79,7 @@ def _find_question(messages: Sequence[OurMessage]) -> Sequence[TextMessage | Ima
 
 
 def _find_click(messages: Sequence[OurMessage]) -> JsonObject | None:
-    """Return the click that a conversation ends with, or None."""
+    """Return the click at the end of a conversation, or None."""
     for message in reversed(messages):
         if isinstance(message, ActionExecutionMessage) and message.name == _CLICK_TOOL:
             return parse_object(message.arguments)
@@ -94,7 +94,7 @@ def _build_click(click: JsonObject, version: str) -> Part:
         event = {"userAction": click}
     part = Part(media_type=_CLICK_TYPE.get(version, _CLICK_TYPE["v0.8"]))
     ParseDict(event, part.data)
-    part.metadata["mimeType"] = part.media_type  # where agents of before 1.0 look
+    part.metadata["mimeType"] = part.media_type  # agents before version 1.0 read it here
     return part
 
 

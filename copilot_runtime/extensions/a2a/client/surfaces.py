@@ -1,4 +1,4 @@
-"""Draws surfaces of remote agents, which send the messages of A2UI in parts with data.
+"""Renders the A2UI surfaces of remote agents, whose messages arrive in data parts.
 
 The extension of A2A: https://a2ui.org/a2a-extension/a2ui/v0.9 and v0.8.
 """
@@ -22,19 +22,19 @@ from copilot_runtime.extensions.generative_ui.a2ui.operations import (
 )
 
 MIME_TYPES = frozenset({"application/json+a2ui", "application/a2ui+json"})
-"""What tells that a part with data is a message of A2UI; the second is the newer one."""
+"""Media types that mark a data part as an A2UI message; the second is the newer one."""
 
 EXTENSIONS: Mapping[str, str] = {
     "https://a2ui.org/a2a-extension/a2ui/v0.9.1": "v0.9",
     "https://a2ui.org/a2a-extension/a2ui/v0.9": "v0.9",
     "https://a2ui.org/a2a-extension/a2ui/v0.8": "v0.8",
 }
-"""The URIs of the extension, the preferred first, and the version of their messages."""
+"""URIs of the extension, the preferred first, and the version of their messages."""
 
 MAX_SURFACE_BYTES = 1024 * 1024
 _MOST_SURFACES = 32
 _CHANGES_PER_DRAWING = 32
-"""A surface of so many operations is drawn anew after one more, of twice as many after two."""
+"""A surface of so many operations is redrawn after one change, of twice as many after two."""
 _KINDS = ("createSurface", "updateComponents", "updateDataModel", "deleteSurface")
 
 logger = logging.getLogger(__name__)
@@ -42,25 +42,25 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Surface:
-    """One surface, and the message of the page that it is drawn in."""
+    """A surface, and the identifier of the message that displays it."""
 
     message_id: str
     operations: list[Operation] = field(default_factory=list[Operation])
     size: int = 0
     legacy: LegacySurface = field(default_factory=LegacySurface)
     drawn: int = 0
-    """How many of the operations the page has."""
+    """Number of operations already sent to the page."""
 
     def count_new(self) -> int:
-        """Return how many operations the page does not have; one that is too large is one, too."""
+        """Return the number of unsent operations, plus one if the surface is too large."""
         return len(self.operations) - self.drawn + (self.size > MAX_SURFACE_BYTES)
 
 
 class SurfaceBook:
     """The surfaces of one conversation.
 
-    A page needs all that made a surface in one message, so these are kept; a change is drawn in the
-    message where the surface is. At most 32 surfaces are, the oldest are forgotten first.
+    A page needs all operations of a surface in one message, so they are stored; a change is sent in
+    the message of its surface. At most 32 surfaces are stored; the oldest are evicted first.
     """
 
     def __init__(self) -> None:
@@ -68,11 +68,11 @@ class SurfaceBook:
 
     @property
     def size(self) -> int:
-        """The bytes of what is kept."""
+        """Size of the stored operations, in bytes."""
         return sum(it.size for it in self._surfaces.values())
 
     def feed(self, data: JsonValue, catalog_id: str = "") -> Iterator[Activity]:
-        """Yield what the messages in one part change of the page."""
+        """Process the A2UI messages of a part, and yield the events for the page."""
         messages = as_objects(data) if isinstance(data, list) else [as_object(data)]
         changed: dict[str, None] = {}
         for message in messages:
@@ -86,14 +86,14 @@ class SurfaceBook:
             changed[id] = None
         for id in changed:
             surface = self._surfaces[id]
-            # the page gets all of a surface again: not for every change of a long one
+            # every event has the whole surface: batch the changes of a long one
             if surface.count_new() > len(surface.operations) // _CHANGES_PER_DRAWING:
                 yield from self._draw(id)
         while len(self._surfaces) > _MOST_SURFACES:
             del self._surfaces[next(iter(self._surfaces))]
 
     def flush(self) -> Iterator[Activity]:
-        """Yield the surfaces that have changed since they were drawn."""
+        """Yield the surfaces that have unsent changes."""
         for id in [id for id, surface in self._surfaces.items() if surface.count_new()]:
             yield from self._draw(id)
 
@@ -105,7 +105,7 @@ class SurfaceBook:
             surface.operations += added
 
     def _draw(self, id: str) -> Iterator[Activity]:
-        """Yield the whole surface; one that cannot be drawn says so, and is forgotten."""
+        """Yield the whole surface. If it is too large, yield an error message and evict it."""
         surface = self._surfaces[id]
         surface.drawn = len(surface.operations)
         problem = check_operations(surface.operations)
@@ -123,7 +123,7 @@ class SurfaceBook:
 
 
 def _find_surface(message: JsonObject) -> str | None:
-    """Return the id of the surface of a message, or None for what is no message."""
+    """Return the surface identifier of a message, or None if it is no A2UI message."""
     for kind in (*MESSAGES, *_KINDS):
         if kind in message:
             return get_text(as_object(message[kind]), "surfaceId") or None
@@ -131,10 +131,10 @@ def _find_surface(message: JsonObject) -> str | None:
 
 
 def _clean(message: JsonObject) -> Operation:
-    """Return an operation without further keys, in the version that pages draw."""
+    """Return an operation without unknown keys, in the version that pages support."""
     return {"version": VERSION, **{kind: message[kind] for kind in _KINDS if kind in message}}
 
 
 def choose_extension(uris: Sequence[str]) -> str | None:
-    """Return the URI of the newest version that an agent has, None if it has none."""
+    """Return the URI of the newest supported version of the extension, or None."""
     return next((uri for uri in EXTENSIONS if uri in uris), None)

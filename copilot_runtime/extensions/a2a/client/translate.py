@@ -1,4 +1,4 @@
-"""Translates what a remote agent sends: messages, tasks, their states and artifacts."""
+"""Translates the messages, tasks, states and artifacts of a remote agent into events."""
 
 import base64
 from collections.abc import Iterator, Sequence
@@ -37,11 +37,11 @@ from copilot_runtime.extensions.a2a.client.contexts import Context
 from copilot_runtime.extensions.a2a.client.surfaces import MIME_TYPES
 
 DATA, FILE = "a2a-data", "a2a-file"
-"""The types of activities for parts that are no text: `{data, name?, mediaType?}` and
-`{name, mediaType?, size?, url | data}`, the data in base64."""
+"""Activity types for parts other than text: `{data, name?, mediaType?}` and `{name, mediaType?,
+size?, url | data}`, with base64 data."""
 
 MAX_FILE_BYTES = 1024 * 1024
-"""The largest file whose content a page gets."""
+"""Maximum size of a file whose content is sent to the page."""
 
 _LONGEST_REASON = 2_000
 _LONGEST_DATA = 10_000
@@ -51,10 +51,10 @@ _GOES_ON = (
     TaskState.TASK_STATE_SUBMITTED,
     TaskState.TASK_STATE_WORKING,
 )
-"""The states in which more will come."""
+"""States of active tasks."""
 
 _WAITING = (TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED)
-"""The states in which a task waits for somebody."""
+"""States of tasks that wait for input."""
 
 _ENDS = (
     TaskState.TASK_STATE_FAILED,
@@ -62,20 +62,23 @@ _ENDS = (
     TaskState.TASK_STATE_CANCELED,
     TaskState.TASK_STATE_AUTH_REQUIRED,
 )
-"""The states whose message is the reason of an error."""
+"""States whose message becomes an error."""
 
 
 @dataclass(slots=True)
 class _Text:
-    """The text of an artifact, and the message it is shown in: empty when that has ended."""
+    """The text of an artifact, and the identifier of its message.
+
+    The identifier is empty after the message has ended.
+    """
 
     message_id: str = ""
     pieces: list[str] = field(default_factory=list[str])
     parts: set[bytes] = field(default_factory=set[bytes])
-    """Digests of the other parts of its artifact."""
+    """Digests of the artifact's other parts."""
 
     def find_new_parts(self, parts: Sequence[Part], append: bool) -> Sequence[Part]:
-        """Return those that are no text, without what was there before: agents repeat it."""
+        """Return the parts other than text that were not sent before: agents repeat them."""
         others = [part for part in parts if part.WhichOneof("content") != "text"]
         digests = [blake2b(it.SerializeToString(deterministic=True)).digest() for it in others]
         pairs = zip(others, digests, strict=True)
@@ -85,34 +88,34 @@ class _Text:
 
 
 class Translator:
-    """Makes the events of one run. `agent` is its name, `context` the conversation."""
+    """Creates the events of one run. `agent` is its name, `context` the conversation."""
 
     def __init__(self, agent: str, context: Context, catalog_id: str = "") -> None:
         self.agent = agent
         self.task_id = ""
         self.has_begun = False
-        """Whether anything has come."""
+        """True if the agent has sent anything."""
         self.failure: CopilotError | None = None
         self.is_answered = False
-        """Whether the answer is whole: a message, or a task that goes on no more."""
+        """True if the answer is complete: a message, or a task that is no longer active."""
         self._context = context
         self._catalog_id = catalog_id
         self._step = ""
         self._artifacts: dict[str, _Text] = {}
         self._messages: set[str] = set()
-        """The ids of the messages that were shown."""
+        """Identifiers of the messages already displayed."""
         self._said: set[str] = set()
-        """All texts: agents repeat what they said as an artifact, or the other way round."""
+        """All texts displayed: agents repeat a message as an artifact, or vice versa."""
         self._data: list[JsonObject] = []
         self._files = 0
 
     @property
     def is_resumable(self) -> bool:
-        """Whether there is a task that goes on, so that the rest can be asked for."""
+        """True if there is an active task, which can be polled."""
         return bool(self.task_id) and not self.is_answered
 
     def feed(self, response: StreamResponse) -> Iterator[Event]:
-        """Yield the events of one answer, or of one event of a stream."""
+        """Yield the events of a response, or of one event of a stream."""
         self.has_begun = True
         match response.WhichOneof("payload"):
             case "message":
@@ -135,7 +138,7 @@ class Translator:
                 pass
 
     def finish(self) -> Iterator[Event]:
-        """Yield what ends all that is open; data are a text if nothing else was said."""
+        """Yield the events that end open messages; without any text, data are shown as text."""
         yield from self._context.surfaces.flush()
         yield from self._close_texts()
         yield from self._enter_step("")
@@ -150,13 +153,13 @@ class Translator:
         self._context.id = context_id or self._context.id
 
     def _take_task(self, task: Task) -> Iterator[Event]:
-        """Show a task as far as it is; what was shown of it already is not shown again."""
+        """Display the current state of a task; parts displayed before are skipped."""
         self._note(task.id, task.context_id)
         for artifact in task.artifacts:
             yield from self._take_artifact(artifact, append=False, last=False)
         yield from self._take_status(task.status)
         if self.is_answered and self.failure is None and not self._has_content:
-            # some agents give no artifact, and say all in the course of the task
+            # some agents send no artifact, only status messages
             answers = [one for one in task.history if one.role == Role.ROLE_AGENT]
             for message in answers[-1:]:
                 yield from self._show_message(message)
@@ -205,7 +208,7 @@ class Translator:
             yield StepStarted(name=name)
 
     def _show_message(self, message: Message) -> Iterator[Event]:
-        """Show a message once: the texts of its parts as one text."""
+        """Display a message once, with its text parts joined."""
         if not message.parts or (message.message_id and message.message_id in self._messages):
             return
         self._messages.add(message.message_id)
@@ -215,7 +218,10 @@ class Translator:
         yield from self._show_parts(message.parts, "")
 
     def _take_artifact(self, artifact: Artifact, *, append: bool, last: bool) -> Iterator[Event]:
-        """Show what is new of an artifact. One that is not appended to replaces what it was."""
+        """Display new content of an artifact.
+
+        Without `append`, it replaces the previous content.
+        """
         new = "".join(part.text for part in artifact.parts if part.text)
         text = self._artifacts.get(artifact.artifact_id)
         if text is None:
@@ -263,7 +269,7 @@ class Translator:
         yield TextMessageEnd(message_id=id)
 
     def _show_parts(self, parts: Sequence[Part], name: str) -> Iterator[Event]:
-        """Show the parts that are no text; all messages of A2UI among them at once."""
+        """Display the parts other than text; A2UI messages are processed together."""
         surfaces: list[JsonValue] = []
         for part in parts:
             kind = part.WhichOneof("content")
@@ -312,12 +318,12 @@ class Translator:
 
 
 def _find_type(part: Part) -> str:
-    """Return the type of a part with data; before 1.0 it was in the metadata."""
+    """Return the media type of a data part; before version 1.0 it was in the metadata."""
     return part.media_type or as_text(MessageToDict(part.metadata).get("mimeType"))
 
 
 def _to_integers(value: JsonValue) -> JsonValue:
-    """Return a value with whole numbers: the protocol has only those of floating point."""
+    """Return a value with whole floats as integers, because protobuf has only doubles."""
     match value:
         case float() if value.is_integer():
             return int(value)
@@ -330,5 +336,5 @@ def _to_integers(value: JsonValue) -> JsonValue:
 
 
 def _escape(text: str) -> str:
-    """Return a text that can stand within a link of Markdown."""
+    """Return a text that is safe within a Markdown link."""
     return "".join("" if char in "[]<>\r\n" else char for char in text)

@@ -1,1 +1,0 @@
-"""Our agents for clients of the Agent2Agent protocol (A2A)."""

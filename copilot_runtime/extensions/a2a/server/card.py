@@ -1,4 +1,4 @@
-"""The card of an agent: what it is called, what it does, and where it is asked."""
+"""The card of an agent: its name, skills, and URL."""
 
 from collections.abc import Sequence
 from urllib.parse import quote
@@ -18,7 +18,7 @@ from copilot_runtime.extensions.generative_ui.a2ui.operations import BASIC_CATAL
 from copilot_runtime.transports.request import Request
 
 A2UI = "https://a2ui.org/a2a-extension/a2ui/v0.9"
-"""The URI of the extension by which clients get surfaces."""
+"""The URI of the extension for A2UI surfaces."""
 
 _INTERFACES = (("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3"))
 _INPUTS = ("text/plain", "application/json", "image/*", "audio/*", "application/pdf")
@@ -26,7 +26,7 @@ _OUTPUTS = ("text/plain", "application/json")
 
 
 def build_card(name: str, agent: Agent, url: str, *, has_a2ui: bool) -> AgentCard:
-    """Return the card of an agent that is asked below the address `url` of the runtime."""
+    """Return the card of an agent, whose endpoint is below the runtime's address `url`."""
     description = agent.description or f"The agent {name}."
     place = f"{url}/a2a/{quote(name, safe='')}"
     return AgentCard(
@@ -47,7 +47,7 @@ def build_card(name: str, agent: Agent, url: str, *, has_a2ui: bool) -> AgentCar
 
 
 def find_url(request: Request, setting: str) -> str:
-    """Return the address of the runtime: that of the settings, or by which a client has asked."""
+    """Return the runtime's public URL: that of the settings, or of the request."""
     if setting:
         return setting.rstrip("/")
     raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()

@@ -1,4 +1,4 @@
-"""Reads what an A2A client sends: messages of a person, clicks, and answers to questions."""
+"""Decodes the messages of A2A clients: user messages, clicks, and answers to interrupts."""
 
 import base64
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _KINDS: dict[str, Kind] = {"image": "image", "audio": "audio", "video": "video"}
 
 
 def decode_message(message: Message) -> TextMessage | None:
-    """Return a message of a person, None if nothing is in it; data are text, as JSON."""
+    """Return a user message, or None if it is empty. Data parts become JSON text."""
     parts = [found for part in message.parts if (found := _decode_part(part)) is not None]
     if not parts:
         return None
@@ -36,7 +36,7 @@ def decode_message(message: Message) -> TextMessage | None:
 
 
 def find_click(message: Message) -> JsonObject | None:
-    """Return the click in a surface that a message brings, as pages send it, or None."""
+    """Return the click in a surface that a message contains, as pages send it, or None."""
     for part in message.parts:
         if _is_a2ui(part):
             data = as_object(MessageToDict(part.data))
@@ -46,10 +46,10 @@ def find_click(message: Message) -> JsonObject | None:
 
 
 def decode_answers(message: Message, events: Sequence[Event]) -> Sequence[Resume]:
-    """Return the answers of a message to the questions among the events of a run.
+    """Return a message's answers to the interrupts among the events of a run.
 
-    A data part `{interruptId, payload}` answers one; what else is in a message answers the only
-    one there is. Raises `InvalidParamsError` for an answer that is missing.
+    A data part `{interruptId, payload}` answers one interrupt; other content answers the only one
+    there is. Raises `InvalidParamsError` if an answer is missing.
     """
     questions = [it for it in events if isinstance(it, Interrupt | Custom) and is_question(it)]
     data = [MessageToDict(it.data) for it in message.parts if it.WhichOneof("content") == "data"]
@@ -82,7 +82,7 @@ def _answer(question: Interrupt, payload: Any, text: str) -> Resume:
 
 
 def _decide(question: Interrupt, text: str) -> Any:
-    """Return what a text says to a question: for an approval, yes and no are enough."""
+    """Return the payload for a text answer; an approval accepts yes and no."""
     schema = question.response_schema or {}
     word = text.strip().strip(".!").lower()
     if "approved" in as_object(schema.get("properties")) and word in _YES | _NO:

@@ -1,6 +1,6 @@
-"""Hands requests to the package `a2a-sdk`, which reads and writes the protocol in its versions.
+"""Passes requests to the package `a2a-sdk`, which decodes and encodes all protocol versions.
 
-Bodies are read, and answers written, by our own code: its limits are those of all transports.
+Our own code reads bodies and writes responses, with the limits of all transports.
 """
 
 import logging
@@ -34,20 +34,20 @@ from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Refusal
 
 _MOST_VALUES = 50_000
-"""Of JSON in a body, beside the setting: so many take the package up to a second."""
+"""Maximum number of JSON values in a body: so many take the package up to a second."""
 
 _KEEP_ALIVE = b": keep-alive\n\n"
 
 
 class _JsonRequest(StarletteRequest):
-    """A request whose body is JSON for each reader of the package, or for none.
+    """A request whose body is valid JSON for all parsers of the package, or for none.
 
-    What is no UTF-8, has half a character or is nested too deeply would fail somewhere in it, and
-    be logged as a mistake of the server. Half a character becomes U+FFFD.
+    Invalid UTF-8, lone surrogates or deep nesting would fail somewhere in the package and be logged
+    as server errors. Lone surrogates become U+FFFD.
     """
 
     async def json(self) -> Any:
-        """Return what the body has, for JSON-RPC. Raises `JSONDecodeError`."""
+        """Return the decoded body, for JSON-RPC. Raises `JSONDecodeError`."""
         try:
             return loads(await super().body())
         except ValueError as error:
@@ -66,10 +66,10 @@ class _JsonRequest(StarletteRequest):
 
 
 class _CallerMistakes(logging.Filter):
-    """Leaves out tracebacks of requests that are none: the next line of the package names them."""
+    """A log filter for tracebacks of invalid requests: the package logs their message anyway."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a line is more than that of a request which cannot be read."""
+        """Return False for the traceback of an invalid request."""
         if record.exc_info is not None and isinstance(record.exc_info[1], ParseError):
             return False
         return not str(record.msg).startswith(
@@ -81,7 +81,7 @@ _CALLER_MISTAKES = _CallerMistakes()
 
 
 class _ContextBuilder(ServerCallContextBuilder):
-    """Passes on who asks, which is known already."""
+    """Passes on the caller, who is already authenticated."""
 
     def build(self, request: StarletteRequest) -> ServerCallContext:
         return ServerCallContext(
@@ -90,7 +90,7 @@ class _ContextBuilder(ServerCallContextBuilder):
 
 
 class Dispatcher:
-    """Answers requests at the path of an agent, and below it."""
+    """Handles requests at an agent's path and below it."""
 
     def __init__(
         self, conversations: Conversations, *, max_items: int, keep_alive: float, has_a2ui: bool
@@ -110,7 +110,7 @@ class Dispatcher:
         self._routes: Sequence[Route] = [it for it in routes if isinstance(it, Route)]
 
     async def answer(self, request: Request, agent: str, target: str | None, path: str) -> None:
-        """Answer a request to an agent; `path` is what stands behind that of the agent."""
+        """Handle a request; `path` is the part of the URL's path after the agent's."""
         scope = {
             **request.scope,
             "path": path or "/",
@@ -139,7 +139,7 @@ class Dispatcher:
         await self._respond(request, response)
 
     def _match(self, scope: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-        """Return what answers a path of HTTP+JSON, and its parameters. Raises `Refusal`."""
+        """Return the handler of an HTTP+JSON path, and its parameters. Raises `Refusal`."""
         exists = False
         for route in self._routes:
             match, found = route.matches(cast("Any", scope))
@@ -165,7 +165,7 @@ class Dispatcher:
             except (
                 A2AError,
                 ParseError,
-            ) as error:  # the package begins streams of 0.3 before it knows of it
+            ) as error:  # the package starts streams of 0.3 before it detects the error
                 await self._respond(request, await _build_error(error))
                 return
             async with request.stream(
@@ -180,7 +180,7 @@ class Dispatcher:
 
 @rest_error_handler
 async def _build_error(error: A2AError | ParseError) -> Response:
-    """Return the answer of HTTP+JSON to an error."""
+    """Return the HTTP+JSON response to an error."""
     raise error
 
 
@@ -190,7 +190,7 @@ def _read_extensions(headers: Mapping[str, str]) -> set[str]:
 
 
 def _repeat(body: bytes) -> Receive:
-    """Return a `receive` that has the body, which was read and measured already."""
+    """Return a `receive` callable that replays the body, which was already read and measured."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:

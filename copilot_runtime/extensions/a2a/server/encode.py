@@ -1,4 +1,4 @@
-"""Turns the events of runs into a task, and into what clients learn of it as it grows."""
+"""Converts the events of runs into a task, and into updates for clients."""
 
 import base64
 import binascii
@@ -52,7 +52,7 @@ Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
 A2UI_TYPE = "application/json+a2ui"
 RESULT = "result"
-"""The artifact of what a run returned, beside its texts."""
+"""The artifact for a run's return value, beside its texts."""
 
 ENDED = frozenset(
     {
@@ -62,7 +62,7 @@ ENDED = frozenset(
         TaskState.TASK_STATE_REJECTED,
     }
 )
-"""The states of tasks that never go on."""
+"""Final states of tasks."""
 
 _FAILURES: Mapping[str, TaskState] = {
     Cancelled.code: TaskState.TASK_STATE_CANCELED,
@@ -73,16 +73,16 @@ _FAILURES: Mapping[str, TaskState] = {
 
 @dataclass(slots=True)
 class _Artifact:
-    """One artifact: a text that grows, or parts that replace each other."""
+    """An artifact: a growing text, or parts that replace each other."""
 
     pieces: list[str] = field(default_factory=list[str])
     parts: Sequence[Part] = ()
     has_content: bool = False
-    """Whether there is anything of it yet."""
+    """True if the artifact has content."""
 
 
 class TaskLog:
-    """A task as far as its events have been fed."""
+    """A task, built from the events of its runs."""
 
     def __init__(self, task_id: str, context_id: str) -> None:
         self.task_id = task_id
@@ -95,16 +95,16 @@ class TaskLog:
 
     @property
     def is_ended(self) -> bool:
-        """Whether the task never goes on."""
+        """True if the task is in a final state."""
         return self.status.state in ENDED
 
     @property
     def is_over(self) -> bool:
-        """Whether no more comes of itself: it has ended, or waits for an answer."""
+        """True if the task is in a final state or waits for input."""
         return self.is_ended or self.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
 
     def build_task(self, history_length: int | None = None) -> Task:
-        """Return the task with what a person said last, all of it if no length is given."""
+        """Return the task with at most so many messages of its history, or all of them for None."""
         count = len(self._history) if history_length is None else max(0, history_length)
         return Task(
             id=self.task_id,
@@ -115,7 +115,7 @@ class TaskLog:
         )
 
     def fold(self, events: Iterable[Event], time: datetime) -> None:
-        """Take the events of a run of before, which began at that time."""
+        """Process the events of an earlier run, which started at that time."""
         self._time = time
         for event in events:
             for _ in self.feed(event):
@@ -123,7 +123,7 @@ class TaskLog:
         self._time = None
 
     def feed(self, event: Event) -> Iterator[Update]:
-        """Take an event and yield what is new for clients."""
+        """Process an event, and yield the updates for clients."""
         match event:
             case RunStarted(messages=messages):
                 self._questions = []
@@ -167,7 +167,7 @@ class TaskLog:
                 pass
 
     def _take_snapshot(self, event: MessagesSnapshot) -> Iterator[Update]:
-        """Take the texts since a person has said something, as far as they were not streamed."""
+        """Add the texts since the last user message, unless they were streamed."""
         texts: list[TextMessage] = []
         for message in event.messages:
             if isinstance(message, TextMessage) and message.role == "user":
@@ -217,7 +217,7 @@ class TaskLog:
 
 
 def encode_activity(event: Activity) -> Sequence[Part]:
-    """Return the parts of an activity; none for one that only says how far something is."""
+    """Return the parts of an activity; none if it only reports progress."""
     content: JsonObject = as_object(event.content)
     match event.activity_type:
         case type if type == SURFACE:
@@ -249,12 +249,12 @@ def _data(value: Any, media_type: str = "") -> Part:
     part = Part(media_type=media_type)
     ParseDict(value, part.data)
     if media_type:
-        part.metadata["mimeType"] = media_type  # where clients of before 1.0 look
+        part.metadata["mimeType"] = media_type  # clients before version 1.0 read it here
     return part
 
 
 def _encode_question(event: Interrupt | Custom) -> list[Part]:
-    """Return a question for people, and what a program needs to answer it."""
+    """Return an interrupt as text for people and as data for programs."""
     if isinstance(event, Custom):
         return [Part(text=to_text(event.value))]
     texts = [it.content for it in event.messages if isinstance(it, TextMessage) and it.content]

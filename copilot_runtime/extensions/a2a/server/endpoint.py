@@ -1,4 +1,4 @@
-"""The A2A server: cards, JSON-RPC and HTTP+JSON, at paths of their own below our URL.
+"""The A2A server: cards, JSON-RPC and HTTP+JSON, each at its own path below the runtime's URL.
 
 https://a2a-protocol.org/latest/specification/
 """
@@ -18,9 +18,9 @@ _PREFIX = "a2a/"
 
 
 class A2aEndpoint(Transport):
-    """Answers A2A clients for each agent of the runtime.
+    """Handles A2A clients for each agent of the runtime.
 
-    Tasks are runs, and contexts threads, of the user whom `authenticate` returned.
+    Tasks are runs, and contexts are threads, of the user that `authenticate` returned.
     """
 
     paths = (
@@ -48,7 +48,10 @@ class A2aEndpoint(Transport):
         )
 
     def find_scope(self, request: Request) -> str:
-        """Return that of runs, or of threads for tasks that are only read; cards are for all."""
+        """Return the required scope.
+
+        GET needs `threads:read`, other methods `runs:start`, and cards none.
+        """
         if request.path.endswith(_CARDS):
             return ""
         return "threads:read" if request.method == "GET" else "runs:start"
@@ -86,5 +89,5 @@ class A2aEndpoint(Transport):
 
 
 def _find_default(agents: Mapping[str, Agent]) -> str:
-    """Return the name of the agent that has no path of its own: the default, or the only one."""
+    """Return the name of the agent at the root path: the default, or the only one."""
     return next(iter(agents)) if len(agents) == 1 else DEFAULT_AGENT

@@ -1,4 +1,4 @@
-"""Does what A2A clients ask: each task is a run, and its context a thread of the caller."""
+"""Implements the A2A operations: each task is a run, and its context a thread of the caller."""
 
 import asyncio
 import logging
@@ -65,37 +65,35 @@ from copilot_runtime.threads.validation import check_thread_id
 logger = logging.getLogger(__name__)
 
 CALL = "copilot_runtime.a2a.call"
-"""The key of the `Call` in the state of a request of the package."""
+"""The key of the `Call` in the state of the package's request context."""
 
 _STOP_TIMEOUT = 10.0
-"""Seconds in which a run that is stopped has ended."""
+"""Timeout for a cancelled run to end, in seconds."""
 
 _MOST_PER_PAGE = 100
 _PER_PAGE = 50
 
 _UNIQUE_LENGTH = 16
-"""Characters of a `messageId` that clients make at random, such as a UUID.
-
-A shorter one, such as a number, tells apart the messages of one context alone.
-"""
+"""Length of a `messageId` that is assumed to be unique, such as a UUID. A shorter one, such as a
+number, is unique only within its context."""
 
 _Question = tuple[str, ...]
-"""What makes two messages of a context the same: the agent, their ids and what is in them."""
+"""The identity of a message in a context: the agent, the identifiers and the content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """Who asks which agent: `agent` is its name for clients, `target` that of the runtime."""
+    """The caller and the agent: `agent` is its public name, `target` that in the runtime."""
 
     caller: Caller
     agent: str
     target: str | None
     has_a2ui: bool = False
-    """Whether the client gets surfaces."""
+    """True if the client supports A2UI."""
 
 
 def _convert(error: Exception) -> A2AError:
-    """Return an error of the protocol; one that nobody expected comes without its details."""
+    """Return an exception as a protocol error; details of unexpected errors are omitted."""
     match error:
         case NotFound():
             return TaskNotFoundError()
@@ -106,14 +104,14 @@ def _convert(error: Exception) -> A2AError:
         case CopilotError():
             logger.warning("A task could not begin: %s %s", error.message, error.hint or "")
             return InternalError(message=error.public)
-        case _:  # of hooks, stores and agents
+        case _:  # any error of hooks, stores and agents
             logger.error("A request of an A2A client failed", exc_info=error)
             return InternalError(message=RUN_FAILED.message)
 
 
 @contextmanager
 def _protocol_errors() -> Generator[None]:
-    """Have a block raise nothing but errors of the protocol."""
+    """Convert all exceptions in a block to protocol errors."""
     try:
         yield
     except A2AError:
@@ -125,7 +123,7 @@ def _protocol_errors() -> Generator[None]:
 class RunHandler(RequestHandler):
     """Starts, follows and stops the runs behind tasks.
 
-    A task belongs to the user who began it: for everybody else there is none of its id.
+    A task belongs to the user who started it; other users get `TaskNotFoundError`.
     """
 
     def __init__(self, conversations: Conversations, *, max_items: int) -> None:
@@ -136,7 +134,7 @@ class RunHandler(RequestHandler):
     async def on_message_send(
         self, params: SendMessageRequest, context: ServerCallContext
     ) -> Task | Message:
-        """Return the task at its end, or when it waits for an answer; at once if that is asked."""
+        """Return the task when it ends or waits for input, or at once if requested."""
         with _protocol_errors():
             configuration = params.configuration
             log, events = await self._begin(_get_call(context), params)
@@ -151,7 +149,7 @@ class RunHandler(RequestHandler):
     async def on_message_send_stream(
         self, params: SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[A2aEvent]:
-        """Yield the task as it begins, then its changes. Whoever leaves may come back."""
+        """Yield the new task, then its updates. The client may disconnect and resubscribe."""
         with _protocol_errors():
             log, events = await self._begin(_get_call(context), params)
             async with aclosing(_follow(log, events, catch_up=False)) as updates:
@@ -161,7 +159,7 @@ class RunHandler(RequestHandler):
     async def on_subscribe_to_task(
         self, params: SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[A2aEvent]:
-        """Yield a task that goes on as it is, then its changes."""
+        """Yield an active task, then its updates."""
         with _protocol_errors():
             call = _get_call(context)
             key, runs = await self._find_task(call, params.id)
@@ -175,7 +173,7 @@ class RunHandler(RequestHandler):
                     yield update
 
     async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task:
-        """Return a task as far as it is."""
+        """Return the current state of a task."""
         with _protocol_errors():
             key, runs = await self._find_task(_get_call(context), params.id)
             has_length = params.HasField("history_length")
@@ -206,7 +204,7 @@ class RunHandler(RequestHandler):
             )
 
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task:
-        """Stop the run of a task, and return the task once it has ended."""
+        """Stop a task's run, and return the task after it has ended."""
         with _protocol_errors():
             call = _get_call(context)
             key, runs = await self._find_task(call, params.id)
@@ -244,9 +242,9 @@ class RunHandler(RequestHandler):
         raise ExtendedAgentCardNotConfiguredError
 
     async def _begin(self, call: Call, params: SendMessageRequest) -> tuple[TaskLog, Log]:
-        """Start the run that a message asks for; return its task so far and its events.
+        """Start the run for a message; return its task so far and its events.
 
-        A message that comes again gets the task that it has begun, or gone on with.
+        A repeated message returns the task that it started or continued.
         """
         message = params.message
         if len(message.parts) > self._max_items:
@@ -264,9 +262,9 @@ class RunHandler(RequestHandler):
         return await self._reopen_task(call, log.task_id)
 
     async def _start(self, run: RunInput) -> tuple[Run | None, Log]:
-        """Start a run, even if its client does not wait for that; return it and its log.
+        """Start a run, even if the client disconnects meanwhile; return it and its log.
 
-        The run is None where the same message came before.
+        The run is None if the same message was sent before.
         """
         start = self._conversations.start_once(run)
         task = asyncio.create_task(start, name=f"start:{run.log_id}")
@@ -276,7 +274,7 @@ class RunHandler(RequestHandler):
         return await asyncio.shield(task)
 
     async def _reopen_task(self, call: Call, task_id: str) -> tuple[TaskLog, Log]:
-        """Return a task before its last run, and the events of that."""
+        """Return a task without its last run, and that run's events."""
         key, runs = await self._find_task(call, task_id)
         *before, last = runs
         log = _fold(key, before)
@@ -303,10 +301,10 @@ class RunHandler(RequestHandler):
     async def _continue_task(
         self, call: Call, message: Message, question: _Question
     ) -> tuple[TaskLog, RunInput | None]:
-        """Return the task that waits for an answer, and the run that gives it.
+        """Return the task that waits for input, and the run that continues it.
 
-        There is no such run if the answer came before. Raises `UnsupportedOperationError` for a
-        task that does not wait.
+        The run is None if the same answer was sent before. Raises `UnsupportedOperationError` if
+        the task does not wait for input.
         """
         key, runs = await self._find_task(call, message.task_id)
         if message.context_id not in ("", key.thread_id):
@@ -326,7 +324,7 @@ class RunHandler(RequestHandler):
         return _fold(key, runs), run
 
     async def _find_task(self, call: Call, task_id: str) -> tuple[TaskKey, Sequence[StoredRun]]:
-        """Return the runs of a task of the caller. Raises `TaskNotFoundError`."""
+        """Return the runs of the caller's task. Raises `TaskNotFoundError`."""
         key = parse_task_id(task_id)
         if key is None:
             raise TaskNotFoundError
@@ -348,7 +346,7 @@ class RunHandler(RequestHandler):
 
 
 def _read_offset(token: str) -> int:
-    """Return where a page of tasks begins. Raises `InvalidParamsError` for a token of nobody."""
+    """Return the start of a page of tasks. Raises `InvalidParamsError` if the token is invalid."""
     if not token:
         return 0
     if not (token.isascii() and token.isdecimal() and len(token) < 10):
@@ -365,7 +363,7 @@ def _thread(call: Call, thread_id: str) -> ThreadKey:
 
 
 def _is_task_run(run_id: str) -> bool:
-    """Return whether a run has an id as tasks have; those of pages have others."""
+    """Return whether a run's identifier is that of a task, rather than one of a page."""
     return len(run_id) == 32 and all(char in "0123456789abcdef" for char in run_id)
 
 
@@ -376,9 +374,9 @@ def _describe(call: Call, message: Message) -> _Question:
 
 
 def _build_context_id(call: Call, message: Message, question: _Question) -> str:
-    """Return the context that a message without one begins: the same one if it comes again.
+    """Return the new context of a message without one; a repeated message gets the same one.
 
-    What two clients of nobody in particular may both send gets a new one each time.
+    Messages that two anonymous clients may both send get a new context each time.
     """
     if len(message.message_id) < _UNIQUE_LENGTH:
         return str(uuid4())
@@ -386,9 +384,9 @@ def _build_context_id(call: Call, message: Message, question: _Question) -> str:
 
 
 def _has_answer(runs: Sequence[StoredRun], question: _Question, asking: StoredRun | None) -> bool:
-    """Return whether a task has gone on with an answer, also if its agent has asked again since.
+    """Return whether a task was continued with an answer, even if its agent has asked again since.
 
-    One that the agent refused has left the question open, and may be given again.
+    An answer that the agent refused does not count: the interrupt is still open.
     """
     log_id = build_log_id(*question)
     closed = [run.log_id for run in runs]
@@ -430,7 +428,7 @@ def _build_run(
 
 
 def _fold(key: TaskKey, runs: Sequence[StoredRun]) -> TaskLog:
-    """Return a task as its runs have it."""
+    """Return the task of a sequence of runs."""
     log = TaskLog(key.task_id, key.thread_id)
     for run in runs:
         log.fold(run.events, run.began_at)
@@ -438,7 +436,7 @@ def _fold(key: TaskKey, runs: Sequence[StoredRun]) -> TaskLog:
 
 
 async def _replay(run: StoredRun) -> Log:
-    """Yield all that is stored of a run at once."""
+    """Yield all stored events of a run at once."""
     yield Batch("", tuple(run.events))
 
 
@@ -449,10 +447,10 @@ def _feed(log: TaskLog, events: Iterable[Event]) -> None:
 
 
 async def _follow(log: TaskLog, events: Log, *, catch_up: bool) -> AsyncGenerator[A2aEvent]:
-    """Yield a task as it begins, then what changes.
+    """Yield the task at its start, then its updates.
 
-    To catch up is to have all that is there at once, as one task. Without it, a reader that comes
-    late still gets each change.
+    With catch-up, all events so far are combined in the first task. Without it, a late reader still
+    gets each update.
     """
     is_first = True
     async with aclosing(events) as batches:

@@ -1,4 +1,4 @@
-"""Ids of tasks: a task is the run of a thread, and its id says of which."""
+"""Task identifiers: a task is a run of a thread, and its identifier contains both."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error
@@ -11,9 +11,9 @@ _RUN_BYTES = 16
 
 
 class TaskKey(NamedTuple):
-    """The thread of a task, and the id that all its runs have.
+    """The thread of a task, and the identifier that all its runs share.
 
-    A task that waits for an answer goes on with another run of the same id.
+    A task that waits for input continues with another run of the same identifier.
     """
 
     thread_id: str
@@ -21,18 +21,21 @@ class TaskKey(NamedTuple):
 
     @property
     def task_id(self) -> str:
-        """The id for clients. Whoever knows it still has to be the owner of the thread."""
+        """The public identifier.
+
+        Knowing it does not grant access: the caller must own the thread.
+        """
         data = bytes.fromhex(self.run_id) + self.thread_id.encode()
         return urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def derive_id(*source: str | None) -> str:
-    """Return an id, as runs of tasks have it, that is the same for the same source."""
+    """Return a run identifier for tasks that is the same for the same source."""
     return blake2b(dumps(source), digest_size=_RUN_BYTES).hexdigest()
 
 
 def parse_task_id(task_id: str) -> TaskKey | None:
-    """Return what an id says, or None for one that is none of ours."""
+    """Return the key in a task identifier, or None if it is malformed."""
     try:
         data = urlsafe_b64decode(f"{task_id}{'=' * (-len(task_id) % 4)}")
         thread_id = data[_RUN_BYTES:].decode()

@@ -1,8 +1,8 @@
-"""Messages between processes that share a database of PostgreSQL, by LISTEN and NOTIFY.
+"""A message broker on PostgreSQL's LISTEN and NOTIFY, for processes that share a database.
 
-Each process listens on the channel `copilot_<address>`. A notification is a text of less than
-8,000 bytes: `<sender> <message> <part> <parts> <base64>`. NOTIFY holds a lock of the database while
-it commits, so this is for a few processes; more of them have a carrier of Redis.
+Each process listens on the channel `copilot_<address>`. A notification is a text of less than 8,000
+bytes: `<sender> <message> <part> <parts> <base64>`. NOTIFY holds a database lock during the commit,
+so use this carrier for a few processes, and Redis for more.
 """
 
 import asyncio
@@ -23,34 +23,34 @@ from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.base.outages import Outage
 
 _PIECE = 5_700
-"""Bytes of a message in one notification: base64 makes 7,600 of them."""
+"""Maximum bytes of a message in one notification: base64 turns them into 7,600."""
 
 _INTERVAL = 0.005
-"""Seconds between two statements: what comes meanwhile is sent by one."""
+"""Seconds between two statements. Messages queued meanwhile are sent by one statement."""
 
 _MAX_QUEUED = 4 * 1024 * 1024
-"""Bytes that wait to be sent before `send` waits."""
+"""Maximum number of queued bytes before `send` applies backpressure."""
 
 _PAUSE = (0.1, 0.5)
-"""Seconds between two attempts to connect again, at random in this range."""
+"""Range, in seconds, of the random delay before reconnecting."""
 
 _PATIENCE = 10.0
-"""Seconds after which a connection that does not answer is given up for another one."""
+"""Seconds without a response after which a connection is replaced."""
 
 _KEEP_ALIVE = {
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
 }
-"""Seconds and times: what is between forgets a connection on which nothing comes for long."""
+"""TCP keepalive (seconds, attempts): firewalls and NAT drop connections that are idle for long."""
 
 logger = logging.getLogger(__name__)
 
 
 class PostgresCarrier(Carrier):
-    """Carries messages over one connection to a database.
+    """Sends and receives messages over one database connection.
 
-    Messages are lost while the connection is: whoever needs them asks again.
+    Messages are lost while the connection is down; callers must retry.
     """
 
     def __init__(self, url: str) -> None:
@@ -66,20 +66,20 @@ class PostgresCarrier(Carrier):
         self._next_flush = 0.0
         self._room = asyncio.Event()
         self._parts: defaultdict[tuple[str, str], dict[int, bytes]] = defaultdict(dict)
-        """What has come of messages in several parts, by their sender and number."""
+        """Received parts of incomplete messages, by sender and message number."""
 
     @property
     def is_reachable(self) -> bool:
         return self._connecting is None or self._connecting.done()
 
     async def open(self, address: str, receive: Receive, lose: Lose) -> None:
-        """Connect and listen. Raises what the database raises."""
-        del lose  # the end of another process is not noticed here
+        """Connect and listen. Raises the driver's exceptions."""
+        del lose  # this carrier does not detect that another process ended
         self._address, self._receive = address, receive
         await self._connect()
 
     async def send(self, to: str, message: bytes) -> None:
-        """Queue a message; nobody learns here whether it arrives. Raises `PeerLost`."""
+        """Queue a message without delivery confirmation. Raises `PeerLost`."""
         if self._connection is None:
             raise PeerLost("The database that carries messages cannot be reached.")
         number, pieces = next(self._numbers), _cut(message)
@@ -96,7 +96,7 @@ class PostgresCarrier(Carrier):
             await self._room.wait()
 
     async def aclose(self) -> None:
-        """Send what is queued, and disconnect."""
+        """Send the queued messages, and disconnect."""
         if self._flushing is not None:
             await asyncio.wait([self._flushing], timeout=1)
         self._receive = None
@@ -119,7 +119,7 @@ class PostgresCarrier(Carrier):
             raise
         connection.add_termination_listener(self._on_termination)
         self._connection = connection
-        if connection.is_closed():  # it broke before anybody listened
+        if connection.is_closed():  # the connection broke before LISTEN succeeded
             self._on_termination(connection)
 
     def _on_termination(self, connection: Any) -> None:
@@ -139,13 +139,13 @@ class PostgresCarrier(Carrier):
             try:
                 await self._connect()
                 break
-            except Exception as error:  # of the database, the network or the driver
+            except Exception as error:  # any error of the database, the network or the driver
                 outage.begin(error)
                 await asyncio.sleep(random.uniform(*_PAUSE))  # noqa: S311  # no secret
         outage.end()
 
     async def _flush(self) -> None:
-        """Send what is queued, and what comes meanwhile."""
+        """Send the queued messages, including those that are added meanwhile."""
         try:
             while self._queue:
                 await asyncio.sleep(max(0.0, self._next_flush - monotonic()))
@@ -160,7 +160,7 @@ class PostgresCarrier(Carrier):
             self._room.set()
 
     async def _notify(self, connection: Any, queue: Sequence[tuple[str, str]]) -> None:
-        """Send texts to channels. What is lost is asked for again by whoever needs it."""
+        """Send payloads to channels. Lost messages are not retried here: callers ask again."""
         channels, texts = [list(column) for column in zip(*queue, strict=True)]
         try:
             await connection.execute(
@@ -169,14 +169,14 @@ class PostgresCarrier(Carrier):
                 *(channels, texts),
                 timeout=_PATIENCE,
             )
-        except Exception as error:  # of the database, the network or the driver
+        except Exception as error:  # any error of the database, the network or the driver
             reason = str(error) or type(error).__name__
             logger.warning("Messages to other processes are lost: %s", reason)
-            if isinstance(error, TimeoutError):  # nor does anything come by it, perhaps
+            if isinstance(error, TimeoutError):  # the old connection may be half open
                 connection.terminate()
 
     def _take(self, connection: Any, process: int, channel: str, text: str) -> None:
-        """Take a notification, and pass a message on once all of its parts are here."""
+        """Store one part from a notification; deliver the message once all its parts are here."""
         del connection, process, channel
         try:
             sender, number, part, parts, piece = text.split(" ", 4)
@@ -200,7 +200,7 @@ def _name_channel(address: str) -> str:
 
 
 def _cut(message: bytes) -> Sequence[str]:
-    """Return a message in pieces that fit a notification."""
+    """Split a message into pieces that fit into one notification each."""
     starts = range(0, max(1, len(message)), _PIECE)
     return [base64.b64encode(message[at : at + _PIECE]).decode() for at in starts]
 

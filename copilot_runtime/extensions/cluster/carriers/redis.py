@@ -1,9 +1,9 @@
-"""Messages between processes on any machines, by Redis Streams.
+"""A message broker on Redis Streams, for processes on any machines.
 
 Each process reads one stream, its inbox: `copilot:inbox:<address>`. An entry has the fields `from`
-and `data`, which is a number of messages, each behind its length in four bytes, big endian. Redis
-carries messages and keeps nothing: what it loses is asked for again, and all that counts is in the
-store of threads.
+and `data`. `data` holds one or more messages, each after its length in four bytes, big endian.
+Redis stores nothing durable: senders retry lost messages, and the thread store is the only source
+of truth.
 """
 
 import asyncio
@@ -22,26 +22,26 @@ from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.base.outages import Outage
 
 _INTERVAL = 0.002
-"""Seconds between two entries: what comes meanwhile is sent in one. Events of runs come in groups,
-one for each commit, which should not wait once more."""
+"""Seconds between two entries. Messages queued meanwhile are sent in one entry. Run events arrive
+in groups, one for each commit, so a longer interval would only add latency."""
 
 _MAX_QUEUED = 4 * 1024 * 1024
-"""Bytes that wait to be sent before `send` waits."""
+"""Maximum number of queued bytes before `send` applies backpressure."""
 
 _MOST_ENTRIES = 10_000
-"""Entries of an inbox; a process that does not read loses the oldest ones."""
+"""Maximum number of entries in an inbox; a process that does not read loses the oldest."""
 
 _LIFETIME = 60
-"""Seconds for which Redis keeps the inbox of a process that is gone."""
+"""Expiry of the inbox of a process that ended, in seconds."""
 
 _BLOCK = 1_000
-"""Milliseconds for which a read waits for entries."""
+"""Maximum time that a read blocks, in milliseconds."""
 
 _TRIM = 1.0
-"""Seconds after which what was read is deleted."""
+"""Interval, in seconds, at which entries that were read are deleted."""
 
 _PAUSE = 0.2
-"""Seconds between two attempts while Redis cannot be reached."""
+"""Delay between two connection attempts, in seconds."""
 
 _HEAD = struct.Struct(">I")
 
@@ -49,10 +49,10 @@ logger = logging.getLogger(__name__)
 
 
 class RedisCarrier(Carrier):
-    """Carries messages through one Redis, of version 5 or later.
+    """Sends and receives messages through one Redis server, version 5 or later.
 
     Args:
-        url: Its address, such as `redis://user:password@host:6379/0` or `rediss://...`.
+        url: The server's URL, such as `redis://user:password@host:6379/0` or `rediss://...`.
     """
 
     def __init__(self, url: str) -> None:
@@ -61,7 +61,7 @@ class RedisCarrier(Carrier):
         self._receive: Receive | None = None
         self._redis: Any = None
         self._queues: defaultdict[str, list[bytes]] = defaultdict(list)
-        """Messages that wait to be sent, by the address they are for."""
+        """Queued messages, by the address of their recipient."""
         self._queued = 0
         self._flushing: asyncio.Task[None] | None = None
         self._next_flush = 0.0
@@ -75,9 +75,9 @@ class RedisCarrier(Carrier):
 
     async def open(self, address: str, receive: Receive, lose: Lose) -> None:
         """Connect, and read the inbox. Raises `ConfigurationFailed` if Redis does not answer."""
-        del lose  # the end of another process is not noticed here
+        del lose  # this carrier does not detect that another process ended
         redis = _import_redis()
-        # with 3, redis-py does not notice that a connection was closed while nobody used it
+        # with 3, redis-py does not detect that an idle connection was closed
         self._redis = redis.from_url(self._url, socket_timeout=_BLOCK / 1000 + 5, protocol=2)
         try:
             await self._redis.ping()
@@ -93,7 +93,7 @@ class RedisCarrier(Carrier):
         self._reading = asyncio.create_task(self._read(), name="read inbox", context=Context())
 
     async def send(self, to: str, message: bytes) -> None:
-        """Queue a message; nobody learns here whether it arrives. Raises `PeerLost`."""
+        """Queue a message without delivery confirmation. Raises `PeerLost`."""
         if self._outage.goes_on:
             raise PeerLost("Redis, which carries messages, cannot be reached.")
         self._queues[to] += (_HEAD.pack(len(message)), message)
@@ -107,7 +107,7 @@ class RedisCarrier(Carrier):
             await self._room.wait()
 
     async def aclose(self) -> None:
-        """Send what is queued, and delete the inbox."""
+        """Send the queued messages, and delete the inbox."""
         if self._redis is None:
             return
         if self._flushing is not None:
@@ -121,7 +121,7 @@ class RedisCarrier(Carrier):
         await self._redis.aclose()
 
     async def _flush(self) -> None:
-        """Send what is queued, and what comes meanwhile, an entry for each process at a time."""
+        """Send the queued messages, one entry per process at a time, until the queue is empty."""
         try:
             while self._queues:
                 await asyncio.sleep(max(0.0, self._next_flush - monotonic()))
@@ -134,7 +134,7 @@ class RedisCarrier(Carrier):
             self._room.set()
 
     async def _add_entries(self, queues: Mapping[str, Sequence[bytes]]) -> None:
-        """Add to the inboxes. What is lost is asked for again by whoever needs it."""
+        """Add entries to inboxes. Lost messages are not retried here: callers ask again."""
         pipeline = self._redis.pipeline(transaction=False)
         for to, pieces in queues.items():
             entry = {"from": self._address, "data": b"".join(pieces)}
@@ -142,11 +142,11 @@ class RedisCarrier(Carrier):
             pipeline.expire(_name_inbox(to), _LIFETIME)
         try:
             await pipeline.execute()
-        except Exception as error:  # of Redis, which may be full, or the network
+        except Exception as error:  # any error of Redis (which may be full) or the network
             self._outage.begin(error)
 
     async def _read(self) -> None:
-        """Take what comes into the inbox, from now on."""
+        """Read new entries of the inbox and deliver their messages."""
         inbox, last = _name_inbox(self._address), "0"
         next_trim = monotonic() + _TRIM
         while self._receive is not None:
@@ -155,11 +155,11 @@ class RedisCarrier(Carrier):
                     last = await self._find_position(last)
                     await self._try_to_write()
                 found = await self._redis.xread({inbox: last}, block=_BLOCK)
-            except Exception as error:  # of Redis or the network
+            except Exception as error:  # any error of Redis or the network
                 self._outage.begin(error)
                 await asyncio.sleep(_PAUSE)
                 continue
-            if was_away:  # it may have become full while this waited
+            if was_away:  # Redis may have become full in the meantime
                 self._outage.end()
             for _, entries in found:
                 for _, fields in entries:
@@ -167,20 +167,21 @@ class RedisCarrier(Carrier):
                 last = entries[-1][0]
             if monotonic() > next_trim:
                 next_trim = monotonic() + _TRIM
-                with suppress(Exception):  # it will be deleted with the next ones
+                with suppress(Exception):  # the next trim deletes these entries, too
                     await self._redis.xtrim(inbox, minid=last, approximate=True)
 
     async def _find_position(self, last: str | bytes) -> str | bytes:
-        """Return where to read on: behind what was read, unless the inbox is a new one.
+        """Return the position after the last entry that was read, or the start of a new inbox.
 
-        What was read is there for a while, and must not be taken twice: it may stop a run.
+        Entries stay in the inbox for a while after they were read. None may be delivered twice,
+        because a message may stop a run.
         """
         newest = await self._redis.xrevrange(_name_inbox(self._address), count=1)
         is_new = not newest or _parse_id(newest[0][0]) < _parse_id(last)
         return "0" if is_new else last
 
     async def _try_to_write(self) -> None:
-        """Raise what Redis raises while it takes nothing: when it is full, it can still be read."""
+        """Check that Redis accepts writes; a full server can still be read. Raises its errors."""
         entry = {"from": self._address, "data": b""}
         await self._redis.xadd(_name_inbox(self._address), entry, maxlen=_MOST_ENTRIES)
 
@@ -201,7 +202,7 @@ def _split(data: bytes) -> Iterator[bytes]:
 
 
 def _parse_id(id: str | bytes) -> list[int]:
-    """Return the numbers of an entry's id: a time and a count."""
+    """Return the two numbers of an entry's identifier: a timestamp and a counter."""
     text = id if isinstance(id, str) else id.decode()
     return [int(part) for part in text.split("-")]
 

@@ -1,6 +1,6 @@
-"""Messages between the processes of one machine, as frames over Unix sockets.
+"""A message broker on Unix sockets, for the processes of one machine.
 
-Each process listens at a socket beside the file of threads, `<file>-socket-<address>`, or in the
+Each process listens on a socket beside the file of threads, `<file>-socket-<address>`, or in the
 folder for temporary files if that path is too long for the system. A frame is its length in four
 bytes, big endian, and a message; the first frame of a connection is the address of its sender.
 """
@@ -24,16 +24,16 @@ from copilot_runtime.api.carrier import Carrier, Lose, PeerLost, Receive
 from copilot_runtime.base.errors import ConfigurationFailed
 
 MAX_FRAME = 64 * 1024 * 1024
-"""Bytes of one message."""
+"""Maximum size of one message, in bytes."""
 
 _MAX_QUEUED = 4 * 1024 * 1024
-"""Bytes on their way to one process before `send` waits."""
+"""Maximum number of bytes on their way to one process before `send` applies backpressure."""
 
 _LONGEST_PATH = 100
-"""Bytes of the path of a socket: the systems allow 104 to 108."""
+"""Maximum length of a socket's path, in bytes: operating systems allow 104 to 108."""
 
 _YOUNG = 60.0
-"""Seconds: a younger socket at which nobody listens may be one of a process that starts."""
+"""Seconds: a younger socket without a listener may belong to a process that is starting."""
 
 _HEAD = struct.Struct(">I")
 
@@ -41,9 +41,9 @@ logger = logging.getLogger(__name__)
 
 
 class UnixCarrier(Carrier):
-    """Carries messages between processes that share a folder.
+    """Sends and receives messages between processes that share a folder.
 
-    The end of a process is noticed at once, because its connections end.
+    The end of a process is detected at once, because its connections close.
     """
 
     def __init__(self, database: Path) -> None:
@@ -56,7 +56,7 @@ class UnixCarrier(Carrier):
         self._incoming: set[_Connection] = set()
 
     async def open(self, address: str, receive: Receive, lose: Lose) -> None:
-        """Listen. Raises `ConfigurationFailed` where there can be no socket."""
+        """Listen. Raises `ConfigurationFailed` if no socket can be created."""
         self._address, self._receive, self._lose = address, receive, lose
         loop = asyncio.get_running_loop()
         path = Path()
@@ -73,13 +73,13 @@ class UnixCarrier(Carrier):
             ) from error
 
     async def send(self, to: str, message: bytes) -> None:
-        """Send a message. Raises `PeerLost` if nobody listens at that address."""
+        """Send a message. Raises `PeerLost` if no process listens at that address."""
         connection = await self._connect(to)
         connection.write(message)
         await connection.drain()
 
     async def aclose(self) -> None:
-        """Stop to listen, and end all connections."""
+        """Stop listening, and close all connections."""
         if self._server is None:
             return
         self._server.close()
@@ -95,7 +95,7 @@ class UnixCarrier(Carrier):
         self._server = None
 
     async def _connect(self, to: str) -> "_Connection":
-        """Return the connection to a process, made if need be."""
+        """Return the connection to a process, after opening it if necessary."""
         task = self._outgoing.get(to)
         if task is None:
             task = self._outgoing[to] = asyncio.create_task(
@@ -123,14 +123,14 @@ class UnixCarrier(Carrier):
         return connection
 
     def take(self, connection: "_Connection", message: bytes) -> None:
-        """Take a message of a connection; its first one says who sends."""
+        """Handle a frame of a connection; the first frame names the sender."""
         if connection.peer is None:
             connection.peer = message.decode(errors="replace")
         elif self._receive is not None:
             self._receive(connection.peer, message)
 
     def forget(self, connection: "_Connection") -> None:
-        """Take note of a connection that ended."""
+        """Remove a connection that was closed."""
         self._incoming.discard(connection)
         peer = connection.peer
         if peer is None:
@@ -142,9 +142,9 @@ class UnixCarrier(Carrier):
             self._lose(peer)
 
     def _find_path(self, address: str) -> Path:
-        """Return the socket of a process: beside the file, or where paths are shorter.
+        """Return the path of a process's socket: beside the file, or in a shorter folder.
 
-        Raises `OSError` where others could put sockets of their own.
+        Raises `OSError` if other users could create sockets in that folder.
         """
         path = self._database.with_name(f"{self._database.name}-socket-{address}").absolute()
         if len(os.fsencode(path)) <= _LONGEST_PATH:
@@ -158,7 +158,7 @@ class UnixCarrier(Carrier):
 
 
 def _remove_stale_sockets(folder: Path, prefix: str) -> None:
-    """Delete sockets at which nobody listens any more: their processes were killed."""
+    """Delete the sockets of processes that were killed."""
     for path in folder.glob(f"{glob.escape(prefix)}*"):
         with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
             status = path.stat()
@@ -172,7 +172,10 @@ def _remove_stale_sockets(folder: Path, prefix: str) -> None:
 
 
 class _Connection(asyncio.Protocol):
-    """A connection whose incoming frames go to a carrier. `peer` is None until it is known."""
+    """A connection that passes incoming frames to a carrier.
+
+    `peer` is None until the first frame has arrived.
+    """
 
     def __init__(self, carrier: UnixCarrier, peer: str | None) -> None:
         self.peer = peer
@@ -217,13 +220,13 @@ class _Connection(asyncio.Protocol):
             room.set_result(None)
 
     def write(self, message: bytes) -> None:
-        """Write a frame. Raises `PeerLost` after the end of the connection."""
+        """Write a frame. Raises `PeerLost` if the connection is closed."""
         if self._transport is None or self._transport.is_closing():
             raise PeerLost(f"The server process {self.peer} has ended.")
         self._transport.writelines((_HEAD.pack(len(message)), message))
 
     async def drain(self) -> None:
-        """Wait until there is room for more."""
+        """Wait until the write buffer has room."""
         if (room := self._room) is not None:
             await asyncio.shield(room)
 
@@ -233,7 +236,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _get_connection(task: asyncio.Task[_Connection]) -> _Connection | None:
-    """Return the connection that a task has made, if it has."""
+    """Return the connection that a task has opened, or None if the task is not done or failed."""
     if not task.done() or task.cancelled() or task.exception() is not None:
         return None
     return task.result()

@@ -32,7 +32,7 @@ _HEADERS = {"cache-control": "private, no-cache", "x-content-type-options": "nos
 
 
 class EventsEndpoint(Transport):
-    """Answers requests for events."""
+    """Handles HTTP requests for events."""
 
     paths = ("events",)
 
@@ -41,7 +41,7 @@ class EventsEndpoint(Transport):
         self._runtime = services.runs.runtime
 
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:
-        from copilot_runtime.extensions.events.http.rest import rest_routes  # brings FastAPI along
+        from copilot_runtime.extensions.events.http.rest import rest_routes  # imports FastAPI
 
         return rest_routes(path, router) if self._events is not None else ()
 
@@ -66,7 +66,7 @@ class EventsEndpoint(Transport):
         return Refusal(refusal.status, {**refusal.body, "oldest": error.oldest})
 
     async def _read(self, events: EventAccess, request: Request) -> None:
-        """Answer with a page, or as long as there is a reader."""
+        """Respond with a page, or with a stream until the client disconnects."""
         query = parse_qs(request.query_string, keep_blank_values=True)
         filter = events.build_filter(
             request.caller,
@@ -74,7 +74,7 @@ class EventsEndpoint(Transport):
             detail_types=_read_names(query, "type"),
             prefix=_read_one(query, "prefix"),
         )
-        # the header is that of a reader who comes back by itself, to the same URL
+        # browsers send this header when they reconnect to the same URL
         after = request.headers.get("last-event-id") or _read_one(query, "after") or None
         if "text/event-stream" in request.headers.get("accept", ""):
             await self._stream(events.follow(filter, after), request)
@@ -85,14 +85,14 @@ class EventsEndpoint(Transport):
 
     async def _stream(self, pages: AsyncGenerator[EventPage, None], request: Request) -> None:
         async with aclosing(pages):
-            first = await anext(pages)  # what is wrong with the cursor is said by the status
+            first = await anext(pages)  # an invalid cursor raises here, before the headers
             writing = self._write(first, pages, request)
             await run_until_disconnect(writing, request.receive, None)
 
     async def _write(
         self, first: EventPage, pages: AsyncGenerator[EventPage, None], request: Request
     ) -> None:
-        """Write each event with its cursor; and a cursor alone where nothing is for this reader."""
+        """Write each event with its cursor, or only a cursor if no event matches."""
         async with request.stream_events(headers=_HEADERS) as stream:
             await _write_page(stream, first)
             cursor = first.cursor
@@ -109,7 +109,7 @@ class EventsEndpoint(Transport):
             await stream.write(b"", last=True)
 
     async def _publish(self, events: EventAccess, request: Request) -> None:
-        """Publish an event of a client."""
+        """Publish a client's event."""
         try:
             value = await request.json()
         except ValueError:
@@ -120,7 +120,7 @@ class EventsEndpoint(Transport):
 
 
 def encode_page(page: EventPage) -> JsonObject:
-    """Return a page as JSON: each event with its cursor."""
+    """Return a page as JSON, with a cursor per event."""
     events = [{**encode_event(event), "cursor": event.cursor} for event in page.events]
     return {"events": events, "cursor": page.cursor, "last": page.is_last}
 
@@ -134,12 +134,12 @@ async def _write_page(stream: Stream, page: EventPage) -> None:
 
 
 def _frame_cursor(cursor: str) -> bytes:
-    """Return what only tells a reader from where to go on: it is no event for a page."""
+    """Return an SSE frame that only updates the client's position, without an event."""
     return b"id: %b\n\n" % cursor.encode()
 
 
 def _read_names(query: Mapping[str, Sequence[str]], name: str) -> Sequence[str]:
-    """Return the values of a parameter that may be repeated, or have commas."""
+    """Return the values of a query parameter, which may be repeated or comma-separated."""
     return [
         part.strip() for text in query.get(name, ()) for part in text.split(",") if part.strip()
     ]
@@ -159,7 +159,7 @@ def _read_limit(text: str) -> int:
 
 
 def _read_fields(value: Any) -> dict[str, Any]:
-    """Return the arguments of `EventAccess.publish` that a body has. Raises `BadRequest`."""
+    """Return the arguments of `EventAccess.publish` from a body. Raises `BadRequest`."""
     if not isinstance(value, dict):
         raise BadRequest("The request body is no JSON object.")
     body = cast("dict[str, Any]", value)

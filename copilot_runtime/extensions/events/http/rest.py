@@ -1,4 +1,4 @@
-"""The routes of events as `/docs` describes them; the endpoint reads and answers the requests."""
+"""The OpenAPI description of the routes for events; `EventsEndpoint` handles the requests."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -88,7 +88,7 @@ _BODY = {
 
 
 def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
-    """Return the routes at the URL `path`; `router` answers them."""
+    """Return the routes at the URL `path`, which `router` handles."""
     return [route.bind(router) for route in _make_routes(path)]
 
 
@@ -105,7 +105,7 @@ def _make_routes(path: str) -> Sequence[RestRoute]:
     )
 
     @streams.get("", response_model=EventPageModel)
-    async def read_events(query: Annotated[EventQuery, Query()]) -> None:  # described
+    async def read_events(query: Annotated[EventQuery, Query()]) -> None:  # only described here
         """Read what happened to resources behind a cursor, or follow it as it happens."""
 
     @events.post("", response_model=PublishResult, status_code=201, openapi_extra=_BODY)

@@ -1,1 +1,0 @@
-"""The services as `.proto` files, and what `make protos` generates of them."""

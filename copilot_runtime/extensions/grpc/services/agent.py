@@ -1,4 +1,4 @@
-"""Questions to agents, and to the plain chat."""
+"""The agent service: questions to agents, and to the plain chat."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -18,7 +18,7 @@ from copilot_runtime.transports.agui.handlers import AgentNames
 from copilot_runtime.transports.transport import Services
 
 _EVENTS_AT_ONCE = 20
-"""Events in one message: each costs a twentieth of what a message of its own would."""
+"""Events in one message: a message per event would cost twenty times as much."""
 _FIELD = len(b"data: ")
 
 
@@ -46,7 +46,7 @@ class AgentService(RpcService):
     async def process_request(
         self, request: agent_pb2.ProcessRequestRequest, call: Call
     ) -> agent_pb2.ProcessRequestResponse:
-        """Return the answer when it is complete; who leaves stops it."""
+        """Return the complete answer. Cancelling the call stops the run."""
         run = await self._build(request, call, "ProcessRequest")
         events = await collect_run(self._conversations, run)
         return agent_pb2.ProcessRequestResponse(
@@ -63,7 +63,7 @@ class AgentService(RpcService):
     async def process_stream(
         self, request: agent_pb2.ProcessRequestRequest, call: Call
     ) -> AsyncGenerator[agent_pb2.ProcessStreamResponse, None]:
-        """Yield what happens as it happens, as events of AG-UI; who leaves stops it."""
+        """Yield the run's AG-UI events. Cancelling the call stops the run."""
         run = await self._build(request, call, "ProcessStream")
         encoder = Encoder(
             run.thread_id, run.run_id, agent=run.agent_name, dialect=Dialect(legacy=False)
@@ -97,7 +97,7 @@ class AgentService(RpcService):
 
 
 def sum_usage(events: Sequence[Event]) -> Mapping[str, int]:
-    """Return how many tokens all calls of models of a run have used."""
+    """Return the token counts of all model calls of a run."""
     found = [event for event in events if isinstance(event, Usage)]
     prompt = sum(event.input_tokens or 0 for event in found)
     completion = sum(event.output_tokens or 0 for event in found)

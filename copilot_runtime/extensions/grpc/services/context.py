@@ -1,4 +1,4 @@
-"""Context windows of conversations."""
+"""The context service: context windows of conversations."""
 
 from collections.abc import Mapping
 
@@ -30,7 +30,7 @@ class ContextService(RpcService):
     async def get_window(
         self, request: context_pb2.GetWindowRequest, call: Call
     ) -> context_pb2.Window:
-        """Return what belongs to a conversation, the oldest first."""
+        """Return the resources of a conversation, the oldest first."""
         uri, actor = identify_conversation(call, "", request.id)
         window = await self._knowledge.get_window(uri, actor=actor)
         resources = [
@@ -48,7 +48,7 @@ class ContextService(RpcService):
     async def optimize_window(
         self, request: context_pb2.OptimizeWindowRequest, call: Call
     ) -> context_pb2.OptimizeWindowResponse:
-        """Make a window smaller until it is within its budget."""
+        """Reduce a window until it fits its budget."""
         uri, actor = identify_conversation(call, "", request.id)
         budget = request.budget if request.HasField("budget") else None
         result = await self._knowledge.optimize_window(uri, budget, actor=actor)

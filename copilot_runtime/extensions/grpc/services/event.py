@@ -1,4 +1,4 @@
-"""Events about resources: published by programs, and followed by them."""
+"""The event service: publishes resource events, and subscribes to them."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -11,7 +11,7 @@ from copilot_runtime.extensions.grpc.values import build_struct, read_struct
 from copilot_runtime.transports.transport import Services
 
 _EVENTS_AT_ONCE = 20
-"""Events in one message: each costs a twentieth of what a message of its own would."""
+"""Events in one message: a message per event would cost twenty times as much."""
 
 
 class EventService(RpcService):
@@ -49,7 +49,7 @@ class EventService(RpcService):
     async def subscribe(
         self, request: event_pb2.SubscribeRequest, call: Call
     ) -> AsyncGenerator[event_pb2.SubscribeResponse, None]:
-        """Yield the events that the caller may see, and a first message with where it began."""
+        """Yield the events that the caller may read. The first message has the start cursor."""
         filter = self._events.build_filter(
             call.caller,
             sources=[*request.sources],

@@ -1,4 +1,4 @@
-"""Questions to the graph."""
+"""The graph service: triple patterns and the ontology."""
 
 from collections.abc import Mapping
 
@@ -36,7 +36,7 @@ class GraphService(RpcService):
     async def query_by_pattern(
         self, request: graph_pb2.QueryByPatternRequest, call: Call
     ) -> graph_pb2.QueryByPatternResponse:
-        """Return the triples that fit, and the resources that hold them."""
+        """Return the matching triples, and the resources that contain them."""
         actor = build_actor(call.caller.user)
         count = request.limit if request.HasField("limit") else 50
         limit = check_number("limit", count, _MOST_RESULTS, least=1)
@@ -63,7 +63,7 @@ class GraphService(RpcService):
         request: graph_pb2.GetOntologyRequest,  # noqa: ARG002
         call: Call,
     ) -> graph_pb2.GetOntologyResponse:
-        """Return the vocabulary of what the caller may read."""
+        """Return the vocabulary of the resources that the caller may read."""
         actor = build_actor(call.caller.user)
         ontology = await self._knowledge.ontology(actor=actor)
         classes = [

@@ -1,4 +1,4 @@
-"""The models of a runtime: completions and embeddings."""
+"""The LLM service: completions and embeddings of the runtime's models."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -63,7 +63,7 @@ class LlmService(RpcService):
         request: llm_pb2.CreateEmbeddingsRequest,
         call: Call,  # noqa: ARG002
     ) -> llm_pb2.CreateEmbeddingsResponse:
-        """Return vectors of the embedder that the knowledge has."""
+        """Return vectors of the knowledge's embedder."""
         if not 1 <= len(request.input) <= _MOST_TEXTS:
             raise Misuse(f"input has 1 to {_MOST_TEXTS} texts.")
         assert self._knowledge is not None
@@ -79,7 +79,7 @@ class LlmService(RpcService):
     async def create_completions(
         self, request: llm_pb2.CreateCompletionsRequest, call: Call
     ) -> llm_pb2.CreateCompletionsResponse:
-        """Return one answer of the model: no tool is called, and nothing is retrieved for it."""
+        """Return one answer of the model, without tool execution or retrieval."""
         if not 1 <= len(request.messages) <= self._most:
             raise Misuse(f"messages has 1 to {self._most} messages.")
         if len(request.tools) > _MOST_TOOLS:
@@ -100,7 +100,7 @@ class LlmService(RpcService):
 
 
 class CompletionAgent(Agent):
-    """Answers with a model alone: what it wants to call is returned, and not called."""
+    """Answers with a single model request: tool calls are returned, not executed."""
 
     executes_actions = True
 
@@ -109,16 +109,16 @@ class CompletionAgent(Agent):
         self._tools = tools
 
     def check(self, run: RunInput) -> None:
-        """Raise the errors of the adapter that need no request."""
+        """Raise the adapter's errors that need no request, such as a missing key."""
         self._chat.check(run)
 
     def run(self, run: RunInput) -> Events:
-        """Yield the events of one request to the model, which sees these tools and no others."""
+        """Yield the events of one model request with exactly these tools."""
         return self._chat.run(replace(run, actions=self._tools))
 
 
 def decode_messages(messages: Sequence[llm_pb2.Message]) -> list[Message]:
-    """Return messages of the API of OpenAI as ours. Raises `Misuse`."""
+    """Return messages in OpenAI's format as ours. Raises `Misuse`."""
     found: list[Message] = []
     names: dict[str, str] = {}
     for message in messages:

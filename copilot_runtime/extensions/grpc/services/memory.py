@@ -1,4 +1,4 @@
-"""Memories of conversations."""
+"""The memory service: memories of conversations."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -47,7 +47,7 @@ class MemoryService(RpcService):
     async def append_memory(
         self, request: memory_pb2.AppendMemoryRequest, call: Call
     ) -> memory_pb2.AppendMemoryResponse:
-        """Add resources, with the tokens that are stored of them where none are said."""
+        """Append resources; missing token counts are taken from the store."""
         if not 1 <= len(request.identifiers) <= _MOST_IDENTIFIERS:
             raise Misuse(f"identifiers has 1 to {_MOST_IDENTIFIERS} resources.")
         conversation, actor = identify_conversation(call, request.thread_id, request.resource_id)
@@ -61,7 +61,7 @@ class MemoryService(RpcService):
     async def get_window(
         self, request: memory_pb2.GetWindowRequest, call: Call
     ) -> memory_pb2.GetWindowResponse:
-        """Return what of a memory fits."""
+        """Return the part of a memory that fits the token budget."""
         conversation, actor = identify_conversation(call, request.thread_id, request.resource_id)
         budget = request.budget if request.HasField("budget") else _BUDGET
         shares = request.allocation
@@ -82,7 +82,7 @@ class MemoryService(RpcService):
         )
 
     async def _count(self, found: Sequence[Identifier], actor: Actor) -> Iterable[Identifier]:
-        """Return identifiers with their tokens. Raises `Misuse` for one of which none are known."""
+        """Return identifiers with token counts. Raises `Misuse` if a count is unknown."""
         missing = [one for one in found if one.tokens is None]
         access = self._knowledge.access(actor)
         stored = {
@@ -98,9 +98,9 @@ class MemoryService(RpcService):
 
 
 def identify_conversation(call: Call, thread_id: str, uri: str) -> tuple[str, Actor]:
-    """Return the URI of a conversation, and who asks for it. Raises `Misuse`.
+    """Return a conversation's URI, and the actor of the caller. Raises `Misuse`.
 
-    One of nobody belongs to whoever knows its URI, as its thread does.
+    A conversation without an owner belongs to every caller who knows its URI, as its thread does.
     """
     user = call.caller.user
     if thread_id and uri:

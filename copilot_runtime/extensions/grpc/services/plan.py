@@ -1,4 +1,4 @@
-"""Plans: made for a message, and carried out."""
+"""The plan service: creates a plan for a message, and executes it."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -58,7 +58,7 @@ class PlanService(RpcService):
                     yield plan_pb2.ProcessResponse(messages=found)
 
     async def _choose(self, name: str, call: Call) -> str:
-        """Return the name of an agent that plans. Raises `Misuse`."""
+        """Return the name of a planning agent. Raises `Misuse`."""
         agents = await self._conversations.agents_for(call.caller)
         planners = [one for one, agent in agents.items() if isinstance(agent, PlannerAgent)]
         if name in planners:
@@ -69,13 +69,13 @@ class PlanService(RpcService):
 
 
 class _Texts:
-    """Puts pieces of texts together."""
+    """Joins the chunks of messages."""
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[str, list[str]]] = {}
 
     def feed(self, events: Sequence[Event]) -> list[plan_pb2.Message]:
-        """Return the messages that are complete now."""
+        """Process events, and return the messages that are now complete."""
         found: list[plan_pb2.Message] = []
         for event in events:
             match event:

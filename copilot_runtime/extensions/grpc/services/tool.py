@@ -1,4 +1,4 @@
-"""The actions of a runtime, as tools for programs."""
+"""The tool service: calls the runtime's actions."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ class ToolService(RpcService):
     async def call_tool(
         self, request: tool_pb2.CallToolRequest, call: Call
     ) -> tool_pb2.CallToolResponse:
-        """Call a tool as the caller; when they leave, it is cancelled."""
+        """Call a tool on behalf of the caller. Cancelling the call cancels the tool."""
         if not request.name:
             raise Misuse("Name a tool, such as one that ListTools returns.")
         content = await self._runs.call(

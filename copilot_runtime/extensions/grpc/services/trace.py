@@ -1,4 +1,4 @@
-"""Spans of all services: taken in, and found again."""
+"""The trace service: ingests and queries spans of all services."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -28,11 +28,11 @@ from copilot_runtime.transports.transport import Services
 
 _MOST_TRACES = 1_000
 _FEW = 200
-"""Spans that are read at once; more are read in a thread."""
+"""Number of spans decoded on the event loop; more are decoded in a thread."""
 
 
 class TraceService(RpcService):
-    """`copilot.trace.v1.Trace`. Its calls have no spans: each would bring the next one along."""
+    """`copilot.trace.v1.Trace`. Its calls have no spans: each span would cause the next one."""
 
     descriptor = trace_pb2.DESCRIPTOR.services_by_name["Trace"]
 
@@ -42,7 +42,7 @@ class TraceService(RpcService):
                 "grpc.services names 'trace', and nothing is traced here.",
                 hint="Set telemetry.enabled to true, and telemetry.store to sqlite:traces.db.",
             )
-        services.traces.find_store()  # says that nothing is kept
+        services.traces.find_store()  # raises an error if no traces are stored
         self._access = services.traces
         self._telemetry = services.telemetry
 
@@ -56,7 +56,7 @@ class TraceService(RpcService):
     async def record_span(
         self, request: trace_pb2.RecordSpanRequest, call: Call
     ) -> trace_pb2.RecordSpanResponse:
-        """Take in spans. Services and operators may send them."""
+        """Ingest spans from services and operators."""
         self._check_sender(call)
         work = len(request.spans) > _FEW
         try:
@@ -72,7 +72,7 @@ class TraceService(RpcService):
     async def query_spans(
         self, request: trace_pb2.QuerySpansRequest, call: Call
     ) -> trace_pb2.QuerySpansResponse:
-        """Return the spans of traces that match. Operators may read them."""
+        """Return the spans of matching traces, for operators."""
         self._access.require(call.scope, call.headers, call.caller)
         limit = request.limit if request.HasField("limit") else 20
         names = ("trace_id", "thread_id", "resource_id")
@@ -81,7 +81,7 @@ class TraceService(RpcService):
         limit = check_number("limit", limit, _MOST_TRACES, least=1)
         try:
             spans = await self._access.find_store().query_spans(query, filter, limit=limit)
-        except Misuse as error:  # JMESPath names no field
+        except Misuse as error:  # the error of JMESPath does not name the field
             raise Misuse(f"query: {error.message}", hint=error.hint) from error
         return await call_in_thread(_encode_all, spans) if len(spans) > _FEW else _encode_all(spans)
 
@@ -90,13 +90,13 @@ class TraceService(RpcService):
         request: trace_pb2.FlushTracesRequest,  # noqa: ARG002
         call: Call,
     ) -> trace_pb2.FlushTracesResponse:
-        """Write what waits."""
+        """Write the queued spans."""
         self._check_sender(call)
         await self._access.find_store().flush()
         return trace_pb2.FlushTracesResponse()
 
     def _check_sender(self, call: Call) -> None:
-        """Raise `Forbidden` for who is no service and no operator: spans could say anything."""
+        """Raise `Forbidden` unless the caller is a service or an operator: spans can be forged."""
         is_service = call.caller.identity.is_service
         if not (is_service or self._access.allows(call.scope, call.headers, call.caller)):
             raise Forbidden("Spans are taken from services and operators.")
@@ -113,7 +113,7 @@ class TraceService(RpcService):
 
 
 def _write_span(span: trace_pb2.Span) -> dict[str, Any]:
-    """Return a span as OTLP has it as JSON: one place decides what a span may have."""
+    """Return a span in OTLP's JSON format, which one place validates."""
     return {
         "traceId": span.trace_id,
         "spanId": span.span_id,

@@ -1,4 +1,4 @@
-"""Searches by meaning."""
+"""The vector service: semantic search."""
 
 from collections.abc import Mapping
 
@@ -35,7 +35,7 @@ class VectorService(RpcService):
     async def search_content(
         self, request: vector_pb2.SearchContentRequest, call: Call
     ) -> vector_pb2.SearchContentResponse:
-        """Return what is nearest to any of the texts."""
+        """Return the nearest resources to any of the texts."""
         texts = [check_text("input", text) for text in request.input if text.strip()]
         if not 1 <= len(texts) <= _MOST_TEXTS:
             raise Misuse(f"input has 1 to {_MOST_TEXTS} texts to search for.")

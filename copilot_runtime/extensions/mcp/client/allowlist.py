@@ -1,4 +1,4 @@
-"""The MCP servers that a browser names (`setMcpServers`), and which of them it may."""
+"""Resolves the MCP servers that a page names (`setMcpServers`), if the operator allows them."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,26 +14,26 @@ from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.security.addresses import is_public
 
 AllowRule = Sequence[str | McpServer] | Callable[[str], bool]
-"""What a browser may name: origins, whole addresses, servers, or a function of the address."""
+"""Allowed origins, URLs and servers, or a predicate of the URL."""
 
 MAX_SERVERS = 10
-"""Servers that one request may name."""
+"""Maximum number of servers in one request."""
 
 _PROPERTIES = ("mcpServers", "mcpEndpoints")
-"""CopilotKit 1.10 reads the first of these that is there."""
+"""Property names; CopilotKit 1.10 reads the first one that is present."""
 
-# what urlsplit and a client could understand differently is no address: spaces, \, user@, [, #
+# parsers disagree about URLs with spaces, \, user@, [ or #: they are refused
 _ADDRESS = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:/[!-~]*)?")
 _KEY = re.compile(r"[!-~]+")
 
 
 class McpAllowlist(Stage):
-    """Finds the servers that a request names. As a stage, it refuses those that are not allowed.
+    """Finds the servers of a request. As a stage, it refuses requests for other servers.
 
-    A server that the operator configured, or allowed as an `McpServer`, may be at any address, and
-    so may one allowed by a private address itself: `http://10.0.0.7`, or `localhost`. Any other
-    server that a page names has to be at a public address when it is connected to, because a host
-    name may lead anywhere.
+    A server that the operator configured, or allowed as an `McpServer`, may have any address, and
+    so may one that is allowed by a private address itself: `http://10.0.0.7`, or `localhost`. Any
+    other server of a page must have a public address when the connection is made, because a host
+    name may resolve to any address.
     """
 
     def __init__(self, allowed: AllowRule = (), servers: Sequence[McpServer] = ()) -> None:
@@ -54,15 +54,15 @@ class McpAllowlist(Stage):
 
     @property
     def any(self) -> bool:
-        """Whether a run could have a server."""
+        """True if any run could have a server."""
         return bool(self._configured or self.servers or self._is_open)
 
     def check(self, run: RunInput) -> None:
-        """Raise if the request names a server that is not allowed."""
+        """Raise an error if the request names a server that is not allowed."""
         self.resolve(run)
 
     def resolve(self, run: RunInput) -> Sequence[McpServer]:
-        """Return the operator's servers, and those that the request names, with its keys."""
+        """Return the operator's servers and those of the request, with the request's keys."""
         requested = _parse_page_servers(run)
         if not requested:
             return self.servers
@@ -72,15 +72,15 @@ class McpAllowlist(Stage):
         return [*servers.values()]
 
     def list_page_servers(self, run: RunInput) -> Sequence[tuple[McpServer, str]]:
-        """Return the servers that a request names, each with the key that it has for it.
+        """Return the servers of a request, each with the request's key for it.
 
-        Raises for one that is not allowed.
+        Raises an error if one is not allowed.
         """
         keys = dict(_parse_page_servers(run))
         return [(self.find_server(endpoint, key), key) for endpoint, key in keys.items()]
 
     def find_server(self, endpoint: str, key: str = "") -> McpServer:
-        """Return the server that a page names by its address. Raises if that is not allowed."""
+        """Return the server at a page's URL. Raises an error if it is not allowed."""
         server = self._configured.get(endpoint)
         if server is None:
             if not _ADDRESS.fullmatch(endpoint) or not self._is_allowed(endpoint):
@@ -99,7 +99,7 @@ def _build_predicate(entries: Sequence[str]) -> Callable[[str], bool]:
 
 
 def _parse_page_servers(run: RunInput) -> Sequence[tuple[str, str]]:
-    """Return the addresses that a request names, each with its key. Raises what is wrong."""
+    """Return the URLs in a request, each with its key. Raises an error if one is malformed."""
     if not run.properties:
         return ()
     requested: Any = next((it for name in _PROPERTIES if (it := run.properties.get(name))), ())
@@ -121,10 +121,10 @@ def _parse_entry(entry: Any) -> tuple[str, str]:
 
 
 def _matches_entry(entry: str, url: str) -> bool:
-    """Return whether an entry is the origin of an address, or the same address."""
+    """Return whether an entry is the URL's origin or the URL itself."""
     try:
         same = _origin(entry) == _origin(url)
-    except ValueError:  # a port that there is not
+    except ValueError:  # an invalid port
         return False
     allowed, requested = urlsplit(entry), urlsplit(url)
     if not same:
@@ -152,5 +152,5 @@ def _origin(url: str) -> tuple[str, str, int]:
 
 
 def _redact(endpoint: str) -> str:
-    """Return an address without what may be secret in it, and not too long."""
+    """Return a URL of bounded length without parts that may be secret."""
     return re.sub(r"//[^/]*@", "//", endpoint.partition("?")[0])[:200]

@@ -1,4 +1,4 @@
-"""The ways to an MCP server: pipes of a process, streamable HTTP, and SSE, which came before it."""
+"""The transports to an MCP server: stdio, streamable HTTP, and the older SSE."""
 
 import asyncio
 import sys
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     import httpx
 
 MAX_MESSAGE = 4 * 1024 * 1024
-"""Bytes of the largest message that is taken over HTTP."""
+"""Maximum size of a message over HTTP, in bytes."""
 
 _SSE_SILENCE = 3600.0
 _SESSION_ID = "mcp-session-id"
 
 
 class TransportStatus:
-    """What answers over HTTP say below a session, which the package `mcp` does not pass on."""
+    """The HTTP statuses of a session's responses, which the package `mcp` does not report."""
 
     refusal: int | None = None
-    """The last status that was no success."""
+    """The last status that is not 2xx."""
     session_id: str = ""
 
 
@@ -42,7 +42,7 @@ _current_status: ContextVar[TransportStatus | None] = ContextVar("asking", defau
 
 @contextmanager
 def watch_requests() -> Generator[TransportStatus, None, None]:
-    """Yield the status of the requests sent in this context: a session has several at a time."""
+    """Yield the status of the requests sent in this context: sessions send several concurrently."""
     status = TransportStatus()
     token = _current_status.set(status)
     try:
@@ -59,10 +59,10 @@ def open_transport(
     *,
     environment: Mapping[str, str],
 ) -> AbstractAsyncContextManager[tuple[Any, Any]]:
-    """Return the two streams to a server, to be entered and left in one task.
+    """Return the two streams to a server, to be opened and closed in the same task.
 
-    `over` is set when the transport has ended without an error in either stream. A process gets
-    the variables in `environment`, and those of the server on top.
+    `over` is set when the transport ends without an error in either stream. A process gets the
+    variables in `environment`, overridden by those of the server.
     """
     if server.command:
         program, *args = server.command
@@ -88,7 +88,7 @@ def open_transport(
 
         async def watch(response: httpx2.Response) -> None:
             if response.request.method == "POST" and response.status_code >= 300:
-                over.set()  # the package sends nothing more after that, and raises nothing
+                over.set()  # after this, the package sends nothing and raises nothing
 
         return sse_client(server.url, {**headers}, httpx_client_factory=create_client)
     return _open_streamable(server, headers, status)
@@ -110,19 +110,19 @@ def _build_client(
     server: McpServer, headers: Mapping[str, str], status: TransportStatus, *, silence: float
 ) -> httpx2.AsyncClient:
     async def add_context(request: httpx2.Request) -> None:
-        # as below: in the context of the task that calls a tool
+        # runs in the context of the task that calls a tool, as below
         request.headers.update(inject_context(find_current_span()))
 
     async def watch(response: httpx2.Response) -> None:
         if response.request.method == "POST" and response.status_code >= 300:
-            # the package sends a message in the context of the task that has written it
+            # the package sends a message in the context of the task that wrote it
             (_current_status.get() or status).refusal = response.status_code
         status.session_id = response.headers.get(_SESSION_ID) or status.session_id
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         is_compressed = response.headers.get("content-encoding", "identity") != "identity"
-        if is_compressed:  # its size once it is unpacked is unknown
+        if is_compressed:  # the decompressed size is unknown
             response.stream = _LimitedStream(response.stream, 0)
-        elif not is_stream:  # of which each event has a limit
+        elif not is_stream:  # each event is limited instead
             response.stream = _LimitedStream(response.stream, MAX_MESSAGE)
 
     return httpx2.AsyncClient(
@@ -140,7 +140,7 @@ def _build_transport(server: McpServer) -> httpx2.AsyncBaseTransport | None:
 
 
 class _LimitedStream(httpx2.AsyncByteStream):
-    """A body that ends with an error when it becomes too large."""
+    """A body that raises an error when it exceeds the size limit."""
 
     def __init__(self, body: Any, limit: float) -> None:
         self._body = body
@@ -151,7 +151,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
         async for block in self._body:
             size += len(block)
             if size > self._limit:
-                # the package fails only this request for this kind of error
+                # for this exception, the package fails only this request
                 raise httpx2.StreamError(f"The answer has more than {self._limit} bytes.")
             yield block
 
@@ -160,20 +160,20 @@ class _LimitedStream(httpx2.AsyncByteStream):
 
 
 class _HostTransport(httpx2.AsyncBaseTransport):
-    """Sends requests by the client of the host application, and leaves it open."""
+    """Sends requests with the application's HTTP client, and leaves it open."""
 
     def __init__(self, client: "httpx.AsyncClient | httpx2.AsyncClient") -> None:
         self._client = client
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await forward_request(self._client, request)
-        # the stream of a response of httpx is none of httpx2 either
+        # httpx's response stream is no httpx2 stream
         body = _LimitedStream(response.stream, inf)
         return httpx2.Response(response.status_code, headers=response.headers.raw, stream=body)
 
 
 class _PinnedTransport(httpx2.AsyncBaseTransport):
-    """Resolves a host once, and connects only to the addresses that were found to be public."""
+    """Resolves a host once, and connects only to its public addresses."""
 
     def __init__(self) -> None:
         self._inner = httpx2.AsyncHTTPTransport()
@@ -186,7 +186,7 @@ class _PinnedTransport(httpx2.AsyncBaseTransport):
             pinned = httpx2.Request(
                 request.method,
                 url.copy_with(host=address),
-                headers=request.headers,  # with the name as host
+                headers=request.headers,  # keeps the host name in the Host header
                 stream=request.stream,
                 extensions={**request.extensions, "sni_hostname": url.host},
             )

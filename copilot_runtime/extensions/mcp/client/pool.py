@@ -1,4 +1,4 @@
-"""All sessions with MCP servers: one for each server and credentials, shared by all runs."""
+"""A pool of sessions with MCP servers: one per server and credentials, shared by all runs."""
 
 import asyncio
 import logging
@@ -20,11 +20,11 @@ logger = logging.getLogger(__name__)
 
 
 class SessionPool:
-    """Opens a session with its first use, and closes it after `idle` seconds without use.
+    """Opens a session on first use, and closes it after `idle` seconds without use.
 
-    `aclose` waits `grace` seconds for processes to end. When `most` sessions are open, the one that
-    was unused for longest is closed for a new one. `extensions` are what we tell servers that we
-    can do beside the protocol: settings by the name of each extension.
+    `aclose` waits `grace` seconds for processes to end. When `most` sessions are open, a new one
+    replaces the least recently used. `extensions` are the client extensions announced to servers:
+    settings by the name of each extension.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class SessionPool:
         self.most = most
         self.grace = grace
         self.telemetry: Telemetry = NO_TELEMETRY
-        """Counts how long sessions last: that of the runtime whose runs use them."""
+        """Records the duration of sessions: the telemetry of the runtime whose runs use them."""
         self._sessions: dict[_Key, Session] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -52,12 +52,12 @@ class SessionPool:
     ) -> "Connection":
         """Return a connection, which finds or opens a session for each request.
 
-        A process that is started for it gets the variables in `environment` as well.
+        A process that is started for it also gets the variables in `environment`.
         """
         return Connection(self, server, headers, environment or {})
 
     def find_session(self, key: _Key) -> Session | None:
-        """Return the session of a connection, if it has one already."""
+        """Return the open session of a connection, or None."""
         return self._sessions.get(key)
 
     @asynccontextmanager
@@ -67,14 +67,14 @@ class SessionPool:
         headers: Mapping[str, str],
         environment: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[Session, None]:
-        """Lend a session that is open."""
+        """Yield an open session."""
         session = self._session(server, headers, environment or {})
         with session.use():
             await session.ready()
             yield session
 
     async def aclose(self) -> None:
-        """End all sessions. A later request opens a new one."""
+        """Close all sessions. A later request opens a new one."""
         sessions = [*self._sessions.values()]
         self._sessions.clear()
         for session in sessions:
@@ -132,7 +132,7 @@ class SessionPool:
 
 
 class Connection:
-    """One server with the headers of one caller."""
+    """A server, with the headers of one caller."""
 
     def __init__(
         self,
@@ -143,25 +143,25 @@ class Connection:
     ) -> None:
         self.server = server
         self.key = _key(server, headers)
-        """Connections of one key share a session."""
+        """Connections with equal keys share a session."""
         self._pool = pool
         self._headers = headers
         self._environment = environment
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has to wait for a session."""
+        """True if a session is open."""
         session = self._pool.find_session(self.key)
         return session is not None and session.is_open
 
     @property
     def has_tools(self) -> bool:
-        """Whether nobody has to wait for the list of tools."""
+        """True if the list of tools is cached."""
         session = self._pool.find_session(self.key)
         return session is not None and session.has_tools
 
     async def ask(self, question: Callable[[Session], Awaitable[T]]) -> T:
-        """Use a session; a new one if the old one had ended before it got the request."""
+        """Use a session. Retry with a new one if it had ended before the request was sent."""
         try:
             async with self._open() as session:
                 return await question(session)
@@ -174,7 +174,7 @@ class Connection:
                 raise NetworkError(error.message) from error
 
     async def request(self, question: Callable[[ClientSession], Awaitable[T]]) -> T:
-        """Ask for something that changes nothing."""
+        """Send an idempotent request."""
         return await self.ask(lambda session: session.request(question))
 
     def _open(self) -> AbstractAsyncContextManager[Session]:

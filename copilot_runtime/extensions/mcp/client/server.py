@@ -1,4 +1,4 @@
-"""An MCP server as an operator names it."""
+"""The description of an MCP server."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,17 +23,17 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 @dataclass(frozen=True)
 class McpServer:
-    """An MCP server: at a `url`, or a `command` that is started, with pipes for the transport.
+    """An MCP server: at a `url`, or a `command` to start that speaks over stdin and stdout.
 
-    >>> McpServer("https://mcp.example/mcp", headers={"authorization": "Bearer …"})
-    >>> McpServer(command=["uvx", "mcp-server-time"], prefix="time_")
+    >>> McpServer("https://mcp.example/mcp", headers={"authorization": "Bearer …"}) >>>
+    McpServer(command=["uvx", "mcp-server-time"], prefix="time_")
 
-    A command gets the variables of `env` besides a few harmless ones such as PATH. `tools`,
-    `resources` and `prompts` are patterns of what models may use, such as `get_*`: of names, and
-    of URIs for resources; `tools` may also be a function of MCP's `Tool`, which can look at the
-    annotations. A `prefix` stands before the name of each tool. Times are in seconds: `timeout`
-    is the longest silence of a call, each notice of progress begins it anew, and `max_time` the
-    longest call.
+    A command gets the variables of `env` and a few harmless ones such as PATH. `tools`, `resources`
+    and `prompts` are glob patterns that select what models may use, such as `get_*`: of names, and
+    of URIs for resources; `tools` may also be a predicate of MCP's `Tool`, for example to check its
+    annotations. `prefix` is prepended to tool names. Times are in seconds: `timeout` is the maximum
+    silence during a call (each progress notification restarts it), and `max_time` the maximum
+    duration of a call.
     """
 
     url: str = ""
@@ -43,22 +43,22 @@ class McpServer:
     cwd: str | None = None
     headers: Headers = field(default_factory=dict[str, str], repr=False)
     name: str = ""
-    """Its name in messages and in actions for resources. Default: its host, or the program."""
+    """The name in messages and in resource actions. Default: the host, or the program."""
     prefix: str = ""
     tools: "Sequence[str] | Callable[[Tool], bool]" = ("*",)
     resources: Sequence[str] = ()
     prompts: Sequence[str] = ()
     transport: Literal["http", "sse"] | None = None
-    """Default: `sse`, which is out of date, if the path ends so, else streamable HTTP."""
+    """Default: `sse` (deprecated) if the URL's path ends in it, otherwise streamable HTTP."""
     public_only: bool = False
-    """Whether its address must be public; proxies of the environment are then not used."""
+    """True if the server's address must be public; proxies of the environment are ignored then."""
     connect_timeout: float | None = None
     """Default: 10 for a URL, and 60 for a command, which may have to be downloaded."""
     timeout: float = 60.0
     max_time: float = 600.0
     http_client: "httpx.AsyncClient | httpx2.AsyncClient | None" = field(default=None, repr=False)
-    """A client of the application to send requests with, which is not closed here. `headers` take
-    the place of its own, and an `authorization` that of its authentication."""
+    """An HTTP client of the application, which is not closed here. `headers` override its own, and
+    an `authorization` header overrides its authentication."""
 
     def __post_init__(self) -> None:
         if bool(self.url) == bool(self.command):
@@ -84,7 +84,7 @@ class McpServer:
 
     @property
     def label(self) -> str:
-        """Its name in messages; never its path or query, which may have a key."""
+        """The name in messages; never the URL's path or query, which may contain a key."""
         if self.name or self.url:
             return self.name or urlsplit(self.url).hostname or ""
         # `npx -y @acme/server-maps` is known as server-maps
@@ -94,14 +94,14 @@ class McpServer:
 
     @property
     def startup_timeout(self) -> float:
-        """Seconds for which it may take to begin."""
+        """Timeout for starting or connecting, in seconds."""
         if self.connect_timeout is not None:
             return self.connect_timeout
         return 60.0 if self.command else 10.0
 
     @property
     def slug(self) -> str:
-        """Its label as a part of the name of an action."""
+        """The label as a part of action names."""
         return _NOT_IN_NAMES.sub("_", self.label)[:32]
 
     @property

@@ -1,16 +1,18 @@
-"""One session with an MCP server, in a task of its own, used by any number of runs at once."""
+"""A session with an MCP server, which runs in its own task and is shared by any number of runs."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from contextvars import Context
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 import httpx2
 from mcp_types import (
     CONNECTION_CLOSED,
     CallToolResult,
+    Implementation,
     PaginatedRequestParams,
     ServerCapabilities,
     Tool,
@@ -20,7 +22,6 @@ from pydantic import ValidationError
 
 from copilot_runtime.base.concurrency import retrieve_exception
 from copilot_runtime.base.errors import CopilotError, NetworkError, RunStalled
-from copilot_runtime.extensions.mcp.client.client import Client, EndNotifyingStream
 from copilot_runtime.extensions.mcp.client.connect import (
     TransportStatus,
     open_transport,
@@ -30,27 +31,27 @@ from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.telemetry import NO_TELEMETRY, Telemetry, find_current_span, semconv
 from copilot_runtime.telemetry.propagation import inject_context
 from mcp import ClientSession, MCPError
-from mcp.client.session import IncomingMessage
+from mcp.client.session import IncomingMessage, MessageHandlerFnT
 
 MAX_TOOLS = 500
-"""Tools that are read of one server."""
+"""Maximum number of tools read from one server."""
 
 MAX_TOOL_BYTES = 4_000_000
-"""Bytes of all of them, as JSON: they are in memory as long as the session."""
+"""Maximum size of all tools as JSON, in bytes: they are cached as long as the session lives."""
 
 MAX_PAGES = 100
-"""Pages of tools that are read of one server."""
+"""Maximum number of pages of tools read from one server."""
 
 TOOLS_TTL = 60.0
-"""Seconds after which tools are listed again even without a notification of a change."""
+"""Seconds after which tools are listed again, even without a change notification."""
 
 CLOSE_TIMEOUT = 10.0
-"""Seconds that closing a connection may take. The package gives a process less."""
+"""Timeout for closing a connection, in seconds. The package gives a process less."""
 
 _LONGEST_ID = 128
 
 _NO_REASON = "Server returned an error response"
-"""The message of the package `mcp` for a status that is no success."""
+"""The package's message for an HTTP status other than 2xx."""
 
 T = TypeVar("T")
 
@@ -58,14 +59,14 @@ logger = logging.getLogger(__name__)
 
 
 class SessionClosed(NetworkError):
-    """The session had ended and nothing was done: the request may be repeated in a new one."""
+    """The session ended before the request took effect, so it can be retried in a new session."""
 
 
 class Session:
-    """A connection that opens when it is made, and ends after `idle` seconds without use.
+    """A connection that opens when it is created, and closes after `idle` seconds without use.
 
-    Requests are sent by the tasks that make them. The connection has to be entered and left in one
-    task, so the session has a task for that. `on_end` is called when it has ended.
+    Callers send requests from their own tasks. The connection must be opened and closed in the same
+    task, so the session has its own task. `on_end` is called when it has ended.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Session:
         self._client: Client | None = None
         self._kill_timer: asyncio.TimerHandle | None = None
         self._environment = environment
-        # it belongs to no run, so it gets no context of one
+        # an empty context: the task belongs to no run
         self.task = self.loop.create_task(
             self._run({**headers}), name=f"mcp:{server.label}", context=Context()
         )
@@ -108,34 +109,34 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Whether it can take another request."""
+        """True if the session accepts requests."""
         return not (self._is_retired or self._over.is_set())
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has to wait for the connection."""
+        """True if the connection is open."""
         return self.alive and self._ready.done()
 
     @property
     def has_tools(self) -> bool:
-        """Whether nobody has to wait for the list of tools."""
+        """True if the list of tools is cached."""
         return self.is_open and self._tools is not None and self._listed_at > 0
 
     def retire(self) -> None:
-        """Take no new requests, and end when those under way are done."""
+        """Accept no new requests, and close when the current ones are done."""
         self._is_retired = True
         if not self.users:
             self.close()
 
     def close(self) -> None:
-        """End now; calls under way fail."""
+        """Close at once; current calls fail."""
         self._over.set()
         if not self._ready.done():
             self.task.cancel()
 
     @contextmanager
     def use(self) -> Generator[None, None, None]:
-        """Count as in use, so that it does not end for lack of use."""
+        """Mark the session as in use, which prevents the idle timeout."""
         self.users += 1
         try:
             yield
@@ -146,7 +147,7 @@ class Session:
                 self.close()
 
     async def ready(self) -> ClientSession:
-        """Return the session once it is open. Raises what keeps it from opening."""
+        """Return the session once it is open. Raises the error that prevented this."""
         await asyncio.shield(self._ready)
         assert self._client is not None
         return self._client
@@ -155,9 +156,9 @@ class Session:
         return (await self.ready()).server_capabilities or ServerCapabilities()
 
     async def tools(self) -> Sequence[Tool]:
-        """Return the server's tools, from a cache that its notifications empty.
+        """Return the server's tools, from a cache that change notifications invalidate.
 
-        After `TOOLS_TTL` they are listed again, for those who ask later.
+        After `TOOLS_TTL`, the next call lists them again.
         """
         if self._tools is None or not self._listed_at:
             return await self._fetch_tools()
@@ -169,21 +170,21 @@ class Session:
         return self._tools
 
     async def _fetch_tools(self, *, is_stale: bool = False) -> Sequence[Tool]:
-        """List the tools, unless somebody else has done so meanwhile and they are not stale."""
+        """List the tools, unless a concurrent caller has refreshed the cache."""
         async with self._tools_lock:
             if is_stale or self._tools is None or not self._listed_at:
                 self._listed_at = self.loop.time()
                 tools = await self.request(self._list_tools)
-                self._tools = tools if self._listed_at else None  # they may have changed meanwhile
+                self._tools = tools if self._listed_at else None  # may have changed meanwhile
                 return tools
             return self._tools
 
     def _end_refreshing(self, task: "asyncio.Task[Sequence[Tool]]") -> None:
         self._refreshing = None
-        retrieve_exception(task)  # if it failed, the old list counts until the next time
+        retrieve_exception(task)  # on failure, the old list stays in use until the next call
 
     async def request(self, question: Callable[[ClientSession], Awaitable[T]]) -> T:
-        """Send a request that changes nothing, and so may be repeated."""
+        """Send an idempotent request."""
         client = await self.ready()
         self._describe_session(client)
         with watch_requests() as status:
@@ -198,9 +199,9 @@ class Session:
     async def call(
         self, tool: str, values: Mapping[str, Any], *, is_idempotent: bool
     ) -> CallToolResult:
-        """Run a tool.
+        """Call a tool.
 
-        Raises `SessionClosed` if it did not run for certain, or if it may run twice without harm.
+        Raises `SessionClosed` if the tool certainly did not run, or if it is idempotent.
         """
         client = await self.ready()
         self._describe_session(client)
@@ -209,10 +210,11 @@ class Session:
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             logger.debug("%s: %s %g of %s: %s", self.server.label, tool, progress, total, message)
-            with suppress(RuntimeError):  # it came too late
+            with suppress(RuntimeError):  # the timeout has expired
                 limit.reschedule(self.loop.time() + timeout)
 
-        meta: Any = inject_context(find_current_span()) or None  # MCP has it there, over any way
+        # MCP propagates the trace context in `_meta`, on any transport
+        meta: Any = inject_context(find_current_span()) or None
         with watch_requests() as status:
             try:
                 async with limit:
@@ -241,7 +243,7 @@ class Session:
     def _convert_error(
         self, error: Exception, status: int | None, *, is_idempotent: bool
     ) -> CopilotError:
-        """Return our error for an exception; retire if this session cannot be used again."""
+        """Return our error for an exception; retire the session if it is unusable."""
         label = self.server.label
         if not isinstance(error, MCPError):
             return CopilotError(f"The MCP server {label!r} answered with what is no answer.")
@@ -255,15 +257,15 @@ class Session:
             kind = SessionClosed if is_idempotent else NetworkError
             return kind(f"The connection to the MCP server {label!r} broke off.")
         if status is not None:
-            self.retire()  # the session may be the reason
+            self.retire()  # the session may be the cause
             if error.message == _NO_REASON:
                 return NetworkError(f"The MCP server {label!r} answered with status {status}.")
         return CopilotError(f"The MCP server {label!r} says: {error.message}")
 
     def _is_unknown_session(self, error: MCPError, status: int | None) -> bool:
-        """Return whether the server does not have the session any more, and so did nothing."""
+        """Return whether the server rejected the request because the session is unknown."""
         if self._client is None or self._client.initialize_result is None:
-            return False  # there are no sessions
+            return False  # the server has no sessions
         return status == 404 or (status == 400 and "session" in error.message.lower())
 
     async def _list_tools(self, client: ClientSession) -> Sequence[Tool]:
@@ -289,19 +291,19 @@ class Session:
         return tools[:MAX_TOOLS]
 
     async def _run(self, headers: Mapping[str, str]) -> None:
-        """Open the connection, wait until it is over, and close it."""
+        """Open the connection, wait for its end, and close it."""
         try:
             async with AsyncExitStack() as stack:
                 try:
                     await self._open(stack, headers)
                     await self._wait_until_over()
                 except Exception as error:
-                    self._fail(self._describe(error))  # now, because closing may take long
+                    self._fail(self._describe(error))  # before closing, which may take long
                     raise
                 finally:
                     self._over.set()
                     self._kill_timer = self.loop.call_later(CLOSE_TIMEOUT, self.task.cancel)
-        except Exception as error:  # groups too: of the transport's own tasks
+        except Exception as error:  # exception groups, too, from the transport's task groups
             self._fail(self._describe(error))
 
     async def _open(self, stack: AsyncExitStack, headers: Mapping[str, str]) -> None:
@@ -331,7 +333,7 @@ class Session:
             self._listed_at = 0.0
 
     def _finish(self, task: asyncio.Task[None]) -> None:
-        """Fail whatever waits for this session: it has ended. `_run` may never have begun."""
+        """Fail all pending requests: the session has ended, perhaps before `_run` started."""
         self._over.set()
         if self._refreshing is not None:
             self._refreshing.cancel()
@@ -356,7 +358,7 @@ class Session:
             logger.info("The session with %r ended: %s", self.server.label, reason)
 
     def _describe(self, error: BaseException) -> str:
-        """Say what went wrong, without the address that some exceptions repeat."""
+        """Describe an error, without the URL that some exceptions repeat."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if self._status.refusal is not None:
@@ -368,3 +370,85 @@ class Session:
         if isinstance(error, MCPError | OSError | httpx2.TransportError):
             return str(error) or type(error).__name__
         return type(error).__name__
+
+
+_US = Implementation(name="copilot-runtime", version="1")
+
+
+class Client(ClientSession):
+    """The package's session, without validation of results, to be opened and closed in one task."""
+
+    def __init__(
+        self,
+        read: "EndNotifyingStream",
+        write: Any,
+        message_handler: MessageHandlerFnT,
+        extensions: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        super().__init__(
+            read,
+            write,
+            message_handler=message_handler,
+            client_info=_US,
+            extensions={name: dict(value) for name, value in extensions.items()} or None,
+        )
+
+    async def handshake(self) -> None:
+        """Negotiate a version: by `initialize`, then by `discover` for stateless servers.
+
+        In this order, because a stdio server may never answer an unknown method.
+        """
+        try:
+            await self.initialize()
+        except (MCPError, ValidationError):
+            await self.discover()
+
+    async def validate_tool_result(self, name: str, result: CallToolResult) -> None:
+        """Accept every result.
+
+        A model can use a result that violates the tool's schema, and a schema may contain a regular
+        expression with exponential runtime.
+        """
+
+
+class EndNotifyingStream:
+    """A stream that sets an event at its end.
+
+    A session would notice the end only on its next request.
+    """
+
+    def __init__(self, stream: Any, ended: asyncio.Event) -> None:
+        self._stream = stream
+        self._ended = ended
+
+    @property
+    def last_context(self) -> Context | None:
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        return await self._stream.receive()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> "EndNotifyingStream":
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except BaseException:
+            self._ended.set()
+            raise
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> bool | None:
+        return await self._stream.__aexit__(exc_type, exc_val, exc_tb)

@@ -1,4 +1,4 @@
-"""Asks servers so that one that hangs delays a single run, and not all that follow."""
+"""Queries servers such that one that hangs delays a single run only."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
@@ -11,29 +11,32 @@ from copilot_runtime.base.errors import NetworkError
 from copilot_runtime.telemetry import NO_SPAN, Span
 
 QUICK = 1.0
-"""Seconds in which a server may fail and be waited for again by the next run."""
+"""A server that fails within so many seconds is queried again by the next run."""
 
 _MOST_SLOW = 1000
-"""Servers, with the headers of a caller, that are known to be slow."""
+"""Maximum number of slow servers to remember, per caller's headers."""
 
 T = TypeVar("T")
 
 Question = Callable[[Span], Coroutine[Any, Any, T]]
-"""Asks a server, under the span of the run that waits for the answer."""
+"""Queries a server, with the span of the run that waits for the answer."""
 
 
 class SlowServers(Generic[T]):
-    """Remembers which servers did not answer in time: they are asked in the background.
+    """Remembers servers that did not answer in time, and queries them in the background.
 
-    A run does without such a server until it has answered.
+    Runs skip such a server until it has answered.
     """
 
     def __init__(self) -> None:
         self._tasks: dict[Hashable, asyncio.Task[T]] = {}
-        """The last question to each server that was slow."""
+        """The last query of each slow server."""
 
     async def ask(self, key: Hashable, question: Question[T], span: Span, *, timeout: float) -> T:
-        """Return the answer of the server known as `key`. Raises `NetworkError`, or its error."""
+        """Return the answer of the server with this key.
+
+        Raises `NetworkError`, or the query's error.
+        """
         last = self._tasks.pop(key, None)
         if last is not None and not _has_answered(last):
             self._ask_on(key, question, last)
@@ -56,20 +59,20 @@ class SlowServers(Generic[T]):
         return task.result()
 
     def close(self) -> None:
-        """Ask nobody any longer."""
+        """Cancel all queries."""
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()
 
     def _ask_on(self, key: Hashable, question: Question[T], last: "asyncio.Task[T]") -> None:
-        """Remember that a server is slow; ask it again if it has failed meanwhile."""
+        """Mark a server as slow; query it again if the last query failed."""
         if len(self._tasks) >= _MOST_SLOW:
             self._tasks.pop(next(iter(self._tasks))).cancel()
         self._tasks[key] = _start(question, NO_SPAN) if last.done() else last
 
 
 def _start(question: Question[T], span: Span) -> "asyncio.Task[T]":
-    # it may outlive the run, so it gets no context of one
+    # an empty context: the task may outlive the run
     loop = asyncio.get_running_loop()
     task = loop.create_task(question(span), name="mcp", context=Context())
     task.add_done_callback(retrieve_exception)

@@ -21,31 +21,31 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.mcp.client.pool import Connection
 
 SERVER_TIMEOUT = 25.0
-"""Seconds that a run waits for a server; connecting goes on, and serves the next one."""
+"""Seconds that a run waits for a server; connecting continues for the next run."""
 
 logger = logging.getLogger(__name__)
 
 _MOST_DUPLICATES = 100
-"""Actions of which it is logged that they were left out."""
+"""Maximum number of duplicate actions that are logged."""
 
 
 def mcp_actions(*servers: McpServer) -> "McpActions":
-    """Return servers as a source, for `CopilotRuntime(actions=[...])` beside others."""
+    """Return servers as an action source, for `CopilotRuntime(actions=[...])` beside others."""
     return McpActions(McpAllowlist(servers=servers))
 
 
 class McpActions(ActionSource):
-    """The actions of all MCP servers that count for a request.
+    """The actions of all MCP servers of a request.
 
-    A server that does not answer is left out of the run, with a warning, and tried again at the
-    next one. One that hangs delays a single run: the next ones ask it in the background, and do
-    without it until it has answered. Of two actions with one name, the first counts.
+    A server that does not answer is skipped with a warning, and tried again by the next run. One
+    that hangs delays a single run: later runs query it in the background, and skip it until it has
+    answered. Of two actions with the same name, the first is used.
     """
 
     def __init__(self, servers: McpAllowlist) -> None:
         try:
             from copilot_runtime.extensions.mcp.client.pool import (
-                SessionPool,  # brings the package mcp along
+                SessionPool,  # imports the package mcp
             )
         except ImportError as error:
             raise MissingPackage("An MCP server", "mcp", "mcp") from error
@@ -53,10 +53,10 @@ class McpActions(ActionSource):
         self._pool = SessionPool()
         self._slow: SlowServers[Sequence[Action]] = SlowServers()
         self._duplicates: set[tuple[str, str]] = set()
-        """Names and servers of actions that were left out, which is a line in the log once."""
+        """Names and servers of duplicate actions that were already logged."""
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
-        """Return what models may call. Raises for a server that is not allowed."""
+        """Return the actions for a request. Raises an error if a server is not allowed."""
         servers = self._servers.resolve(run)
         actions_by_name: dict[str, Action] = {}
         for server, actions in zip(
@@ -70,7 +70,7 @@ class McpActions(ActionSource):
         return [*actions_by_name.values()]
 
     def _warn_of_duplicate(self, name: str, label: str) -> None:
-        """Say once that an action is left out, for as many as are worth it."""
+        """Log once that an action is a duplicate, up to a maximum number of actions."""
         key = (name, label)
         if key not in self._duplicates and len(self._duplicates) < _MOST_DUPLICATES:
             self._duplicates.add(key)

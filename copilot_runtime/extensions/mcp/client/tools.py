@@ -1,4 +1,4 @@
-"""What an MCP server offers, as actions."""
+"""The tools, resources and prompts of an MCP server, as actions."""
 
 import hashlib
 import logging
@@ -10,17 +10,23 @@ from functools import partial
 from typing import Any
 
 import orjson
-from mcp_types import PaginatedRequestParams, Tool
+from mcp_types import (
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    GetPromptResult,
+    PaginatedRequestParams,
+    ReadResourceResult,
+    TextContent,
+    TextResourceContents,
+    Tool,
+)
 
 from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.base.errors import CopilotError, NetworkError
-from copilot_runtime.base.jsonvalue import get_object
+from copilot_runtime.base.jsonvalue import JsonObject, get_object
 from copilot_runtime.extensions.mcp.client.pool import Connection
-from copilot_runtime.extensions.mcp.client.results import (
-    parse_prompt,
-    parse_resource,
-    parse_tool_result,
-)
 from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.extensions.mcp.client.session import Session
 from copilot_runtime.telemetry import NO_SPAN, Span, semconv, trace_block
@@ -28,12 +34,12 @@ from copilot_runtime.telemetry.genai import describe_mcp_call, start_mcp_client_
 from mcp import ClientSession, MCPError
 
 MAX_ACTIONS = 128
-"""Tools of one server that are offered: providers take no more."""
+"""Maximum number of tools per server: model providers accept no more."""
 
 MAX_DESCRIPTION = 4000
 MAX_SCHEMA = 64 * 1024
 MAX_LISTED = 200
-"""Resources or prompts in one list for a model."""
+"""Maximum number of resources or prompts in one list for a model."""
 
 _MAX_NAME = 64
 _TOOL_ERROR = "tool_error"
@@ -58,10 +64,10 @@ logger = logging.getLogger(__name__)
 
 
 async def build_actions(connection: Connection, parent: Span = NO_SPAN) -> Sequence[Action]:
-    """Return an action for each tool, and for the resources and prompts that are selected.
+    """Return an action for each tool, and for the selected resources and prompts.
 
-    What the run of the span `parent` has to wait for has a span below it. Raises why the server
-    cannot be reached.
+    Requests that the run waits for have a span below `parent`. Raises an error if the server cannot
+    be reached.
     """
     server = connection.server
 
@@ -98,7 +104,7 @@ def _build_tools(connection: Connection, tools: Sequence[Tool]) -> Sequence[Acti
 
 
 def is_selected(server: McpServer, tool: Tool) -> bool:
-    """Return whether the operator lets models use a tool."""
+    """Return whether the operator allows models to use a tool."""
     return server.tools(tool) if callable(server.tools) else _matches(tool.name, server.tools)
 
 
@@ -111,7 +117,7 @@ def _build_action(connection: Connection, tool: Tool) -> Action | None:
     is_idempotent = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
 
     async def run(values: Mapping[str, Any], context: ActionContext) -> Any:
-        # whatever the server gets of the caller is in the headers
+        # servers receive the caller's identity in headers only
         call = partial(Session.call, tool=tool.name, values=values, is_idempotent=is_idempotent)
         with describe_request(context.span, server, "tools/call"):
             result = await connection.ask(call)
@@ -131,10 +137,10 @@ def _build_action(connection: Connection, tool: Tool) -> Action | None:
 
 
 def is_sendable(schema: Mapping[str, Any]) -> bool:
-    """Return whether a schema can be sent to a model: it is JSON, and not too long."""
+    """Return whether a schema can be sent to a model: it is valid JSON of a bounded size."""
     try:
         return len(orjson.dumps(schema)) <= MAX_SCHEMA
-    except TypeError:  # a number that has more than 64 bits, or nesting without end
+    except TypeError:  # integers above 64 bits, or too deep nesting
         return False
 
 
@@ -205,7 +211,7 @@ def _build_prompt_actions(connection: Connection) -> Sequence[Action]:
         texts = {key: str(value) for key, value in get_object(values, "arguments").items()}
         with describe_request(context.span, server, "prompts/get"):
             found = await connection.request(lambda client: client.get_prompt(name, texts))
-        context.span.set_attributes({semconv.PROMPT_NAME: name})  # which the server has
+        context.span.set_attributes({semconv.PROMPT_NAME: name})  # the server has the text
         return parse_prompt(found)
 
     slug, label = server.slug, server.label
@@ -229,7 +235,7 @@ def _build_prompt_actions(connection: Connection) -> Sequence[Action]:
 
 @contextmanager
 def describe_request(span: Span, server: McpServer, method: str) -> Generator[None]:
-    """Say on the span of a call what is asked of which server, and the code of its refusal."""
+    """Record a call's server and method on its span, and the code of an error."""
     span.set_attributes(describe_mcp_call(server.label, server.url, method))
     try:
         yield
@@ -252,9 +258,70 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 
 def sanitize_name(name: str) -> str:
-    """Return a name that providers take: letters, digits, _ and -, at most 64 of them."""
+    """Return a name that model providers accept: at most 64 letters, digits, _ and -."""
     plain = _NOT_IN_NAMES.sub("_", name)
     if len(plain) <= _MAX_NAME:
         return plain or "_"
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     return f"{plain[: _MAX_NAME - 9]}_{digest}"
+
+
+def parse_tool_result(result: CallToolResult) -> Any:
+    """Return a tool's result. Raises `CopilotError` with its text if the tool failed.
+
+    A single text is returned as a string, and several blocks as `{"content": [...]}` in MCP's
+    format, whose images adapters can show to models. Structured content is returned if there is no
+    single text.
+    """
+    content = [_encode_block(block) for block in result.content]
+    if result.is_error:
+        words = "\n".join(block["text"] for block in content if block["type"] == "text")
+        raise CopilotError(words or "The tool failed and did not say why.")
+    if any(block["type"] != "text" for block in content):
+        return {"content": content}
+    if result.structured_content is not None and len(content) != 1:
+        return result.structured_content
+    return "\n".join(block["text"] for block in content)
+
+
+def parse_resource(result: ReadResourceResult) -> Any:
+    """Return the content of a resource."""
+    return _join_content([_encode_resource(contents) for contents in result.contents])
+
+
+def parse_prompt(result: GetPromptResult) -> Any:
+    """Return the messages of a prompt."""
+    return [
+        {"role": message.role, "content": _join_content([_encode_block(message.content)])}
+        for message in result.messages
+    ]
+
+
+def _join_content(content: Sequence[JsonObject]) -> Any:
+    if all(block["type"] == "text" for block in content):
+        return "\n".join(block["text"] for block in content)
+    return {"content": [*content]}
+
+
+def _encode_block(block: ContentBlock) -> JsonObject:
+    match block:
+        case TextContent(text=text):
+            return {"type": "text", "text": text}
+        case EmbeddedResource(resource=resource):
+            return _encode_resource(resource)
+        case _:
+            return _dump(block)
+
+
+def _encode_resource(contents: TextResourceContents | BlobResourceContents) -> JsonObject:
+    match contents:
+        case TextResourceContents(text=text):
+            return {"type": "text", "text": text}
+        case BlobResourceContents(blob=data, mime_type=str(kind)) if kind.startswith("image/"):
+            return {"type": "image", "data": data, "mimeType": kind}
+        case _:
+            return {"type": "resource", "resource": _dump(contents)}
+
+
+def _dump(value: Any) -> JsonObject:
+    return value.model_dump(mode="json", by_alias=True, exclude_none=True)

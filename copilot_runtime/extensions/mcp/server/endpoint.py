@@ -1,30 +1,36 @@
-"""The MCP server over streamable HTTP, at a path of its own below our URL.
+"""The MCP server over streamable HTTP, at its own path below the runtime's URL.
 
-It keeps no sessions: each request has all that it needs, so any process may answer it. Clients of
-the protocol before 2026-07-28 get an id of a session all the same, by which they give calls up.
+It is stateless: any process can answer any request. Clients of the protocol before 2026-07-28 get a
+session identifier nevertheless, which they need to cancel calls.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
+import anyio
 from starlette.types import Message, Receive
 
+from copilot_runtime.api.carrier import PeerLost
 from copilot_runtime.base.errors import Interrupted
-from copilot_runtime.extensions.mcp.server.calls import SESSION, Calls
 from copilot_runtime.extensions.mcp.server.server import CALLER, build_server
+from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services, Transport
 
 if TYPE_CHECKING:
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 _LARGEST = 16 * 1024
-"""Bytes of a message about a session. A larger one begins none, and ends no call."""
+"""Maximum size of a message about sessions, in bytes. Larger ones neither start a session nor
+cancel a call."""
 
 
 class McpEndpoint(Transport):
-    """Answers MCP clients between `open` and `aclose`."""
+    """Handles MCP clients between `open` and `aclose`."""
 
     paths = ("mcp",)
     for_programs = True
@@ -39,7 +45,10 @@ class McpEndpoint(Transport):
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Take requests. They are answered in a task of its own, whoever ends it."""
+        """Accept requests.
+
+        A task of its own handles them, independent of the task that closes it.
+        """
         self._calls.open()
         began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._over = asyncio.Event()
@@ -49,7 +58,7 @@ class McpEndpoint(Transport):
             self._task.result()
 
     async def aclose(self) -> None:
-        """End all requests."""
+        """Cancel all requests."""
         self._over.set()
         if self._task is not None:
             await asyncio.wait((self._task,))
@@ -65,7 +74,7 @@ class McpEndpoint(Transport):
             case "DELETE":
                 await self._cancel(request)
                 await request.respond_json(200, {})
-            case _:  # there is nothing to tell beside answers
+            case _:  # the server sends no messages other than responses
                 await request.respond_json(405, _REFUSAL, {"allow": "POST, DELETE"})
 
     async def _answer(self, manager: "StreamableHTTPSessionManager", request: Request) -> None:
@@ -85,7 +94,7 @@ class McpEndpoint(Transport):
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                # whether the connection stays open, the server decides
+                # the HTTP server decides whether the connection stays open
                 own = [one for one in message["headers"] if one[0].lower() != b"connection"]
                 message = {**message, "headers": [*own, *headers]}
             await request.send(message)
@@ -95,7 +104,7 @@ class McpEndpoint(Transport):
         await manager.handle_request(scope, _repeat(body, request), send)
 
     async def _cancel(self, request: Request, request_id: int | str | None = None) -> None:
-        """End a call of the session of a request, or all of them."""
+        """Cancel one call of a session, or all of them."""
         session = request.headers.get(SESSION, "")
         await self._calls.cancel(request.caller.user or "", session, request_id)
 
@@ -120,17 +129,17 @@ _REFUSAL = {
 
 
 def _read_message(body: bytes) -> Any:
-    """Return what a short body says, as the package reads it; None for any other."""
+    """Return the decoded message of a short body, or None if it is long or malformed."""
     from pydantic_core import from_json
 
     try:
         return from_json(body) if len(body) <= _LARGEST else None
-    except ValueError:  # the package says so
+    except ValueError:  # the package's requirement
         return None
 
 
 def _repeat(body: bytes, request: Request) -> Receive:
-    """Return a `receive` that has the body again, which all transports read and measure alike."""
+    """Return a `receive` callable that replays the body, which was already read and measured."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:
@@ -140,8 +149,95 @@ def _repeat(body: bytes, request: Request) -> Receive:
 
 
 def _owner(user: str | None) -> Any:
-    """Return a user in the form in which the package knows users."""
+    """Return a user as the package's `AuthenticatedUser`."""
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from mcp.server.auth.provider import AccessToken
 
     return AuthenticatedUser(AccessToken(token="", client_id=user or "", scopes=[]))
+
+
+SESSION = "mcp-session-id"
+"""The header with the identifier that a client got for its `initialize`; its request numbers start
+anew."""
+
+QUESTION = "cancel_mcp"
+"""The cluster request that cancels calls in other processes."""
+
+
+class CallKey(NamedTuple):
+    """The user, the session and the request identifier (a number or a string) of a call."""
+
+    user: str
+    session: str
+    request_id: int | str
+
+
+class Calls:
+    """The calls in progress in this process.
+
+    This server middleware registers each call that has a session. A call also ends with its
+    connection. Clients of the protocol before 2026-07-28 cancel by a separate message, which over
+    HTTP may reach any process that shares the thread store.
+    """
+
+    def __init__(self, runs: Conversations) -> None:
+        self._runs = runs
+        self._scopes: dict[CallKey, anyio.CancelScope] = {}
+
+    def open(self) -> None:
+        """Accept cancellations that clients sent to other processes."""
+        if self._runs.peers is not None:
+            self._runs.peers.add_answer(QUESTION, self._answer)
+
+    async def __call__(
+        self, ctx: "ServerRequestContext[Any, Any]", call_next: "CallNext"
+    ) -> "HandlerResult":
+        request = ctx.request
+        session = "" if request is None else request.headers.get(SESSION, "")
+        if request is None or not session:  # other clients cancel by closing the connection
+            return await call_next(ctx)
+        user = request.scope["user"].access_token.client_id
+        if ctx.request_id is None or ctx.method == "initialize":
+            return await call_next(ctx)
+        return await self._call(CallKey(user, session, ctx.request_id), ctx, call_next)
+
+    async def cancel(self, user: str, session: str, request_id: int | str | None = None) -> None:
+        """Cancel a user's call, or all calls of a session, in any process."""
+        values = {"user": user, "session": session, "request_id": request_id}
+        if not await self._answer(values) and self._runs.peers is not None:
+            with suppress(PeerLost):  # the call also ends with its connection
+                await self._runs.peers.ask_all(
+                    QUESTION, user=user, session=session, request_id=request_id
+                )
+
+    async def _call(
+        self, key: CallKey, ctx: "ServerRequestContext[Any, Any]", call_next: "CallNext"
+    ) -> "HandlerResult":
+        with anyio.CancelScope() as scope:
+            self._scopes[key] = scope
+            try:
+                return await call_next(ctx)
+            finally:
+                if self._scopes.get(key) is scope:
+                    del self._scopes[key]
+        from mcp import MCPError
+        from mcp.server.streamable_http import REQUEST_CANCELLED
+
+        raise MCPError(code=REQUEST_CANCELLED, message="Request cancelled")
+
+    async def _answer(self, values: Mapping[str, Any]) -> bool | None:
+        """Cancel calls of this process. Returns True if the one call was found, otherwise None."""
+        match values:
+            case {"user": str(user), "session": str(session), "request_id": None}:
+                for key, scope in self._scopes.items():
+                    if key[:2] == (user, session):
+                        scope.cancel()
+                return None  # other processes may have more of the session's calls
+            case {"user": str(user), "session": str(session), "request_id": int() | str() as id}:
+                scope = self._scopes.get(CallKey(user, session, id))
+                if scope is None:
+                    return None
+                scope.cancel()
+                return True
+            case _:
+                return None

@@ -1,4 +1,4 @@
-"""A span for each request of an MCP client, as the conventions for MCP want it.
+"""A span for each MCP request, as the semantic conventions for MCP define it.
 
 https://github.com/open-telemetry/semantic-conventions-genai, docs/mcp
 """
@@ -32,15 +32,15 @@ _RESOURCE_NOT_FOUND = -32002
 _FAULTS_OF_CLIENTS = frozenset(
     {PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, _RESOURCE_NOT_FOUND}
 )
-"""Codes that are no errors of a server."""
+"""Error codes that do not mark the server's span as failed."""
 _TOOL_ERROR = "tool_error"
 
 
 class SpanMiddleware:
-    """Traces requests, in place of the middleware of the package `mcp` that does so.
+    """Traces requests, in place of the middleware of the package `mcp`.
 
-    Notifications and pings have no spans. What a request starts is below its span, which is below
-    the one that `_meta` names, or else the one that `find_parent` finds in a request of HTTP.
+    Notifications and pings have no spans. Spans of a request's work are children of its span, whose
+    parent is named by `_meta`, or else found by `find_parent` in the HTTP request.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class SpanMiddleware:
         )
 
     def _measure_session(self, context: "ServerRequestContext[Any, Any]") -> None:
-        """Record how long a session behind pipes lasts, once it has ended: HTTP knows none."""
+        """Record the duration of a stdio session when it ends; HTTP has no sessions."""
         start, telemetry = perf_counter(), self._telemetry
 
         def record() -> None:
@@ -102,7 +102,7 @@ class SpanMiddleware:
                 {semconv.NETWORK_TRANSPORT: "pipe"},
             )
 
-        # no public name leads from a request to its connection
+        # there is no public access from a request to its connection
         context.session._connection.exit_stack.callback(record)  # pyright: ignore[reportPrivateUsage]
 
 

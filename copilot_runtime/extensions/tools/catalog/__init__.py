@@ -1,4 +1,4 @@
-"""Tools that an operator writes in YAML: what a model is told, and an endpoint that is called."""
+"""Tools defined in YAML: a description for models, and an endpoint."""
 
 from copilot_runtime.extensions.tools.catalog.catalog import (
     Reachability,

@@ -1,4 +1,4 @@
-"""The tools of a file or a folder, as a source of actions that follows what the files say."""
+"""The tools of a file or a folder, as a source of actions that reloads changed files."""
 
 import asyncio
 import logging
@@ -28,10 +28,11 @@ from copilot_runtime.extensions.tools.catalog.results import ReadResources
 from copilot_runtime.extensions.tools.catalog.tool import Tool, list_names
 
 LOAD_TIMEOUT = 10.0
-"""Seconds that a run waits for an endpoint to say what it does; such a tool is then left out."""
+"""Timeout for an endpoint to describe its operations, in seconds; afterwards the tool is skipped.
+"""
 
 _QUICK = 1.0
-"""Seconds in which an endpoint may fail and be waited for again by the next run."""
+"""An endpoint that fails within so many seconds is tried again by the next run."""
 
 _SUFFIXES = (".yml", ".yaml")
 
@@ -40,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool gave, or why it gave nothing. `hint` is for the operator alone."""
+    """The result of a tool call, or its error. `hint` is for the operator only."""
 
     content: str
     error: str | None = None
@@ -48,25 +49,25 @@ class ToolResult:
 
     @classmethod
     def failure(cls, message: str, hint: str | None = None) -> "ToolResult":
-        """Return the result of a call that failed: the error is its content, too."""
+        """Return the result of a failed call, whose content is the error."""
         return cls(dumps({"error": message}).decode(), message, hint)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDescription:
-    """A tool as its operator wrote it, and the actions that models get of it."""
+    """A tool's definition, and the actions that models get."""
 
     name: str
     definition: ToolDefinition | None
-    """None for a tool that can never work."""
+    """None for a tool that is misconfigured."""
     actions: Sequence[Action] = ()
     error: str | None = None
-    """Why there are no actions."""
+    """The reason why there are no actions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reachability:
-    """Whether the endpoint of a tool can be called, and what was seen of it."""
+    """The result of a check of a tool's endpoint."""
 
     tool: str
     kind: str
@@ -75,12 +76,12 @@ class Reachability:
 
 
 class ToolCatalog(ActionSource):
-    """The tools that an operator wrote: in a file, or in the `.yml` files of a folder.
+    """The tools in a file, or in the `.yml` files of a folder.
 
-    A mistake is an error when the server starts; later, the tools stay as they were, and the log
-    names the line. `read_resources` reads what tools name in place of giving it, `select_names`
-    says which tools a user may use, and `interval` is the shortest time, in seconds, between two
-    looks at the files.
+    Errors fail the server's start. Later, the previous tools stay in use, and the log names the
+    line. `read_resources` reads resources that a tool's result names, `select_names` returns the
+    names of the tools that a user may use, and `interval` is the minimum time between two checks
+    for changed files, in seconds.
     """
 
     def __init__(
@@ -98,41 +99,41 @@ class ToolCatalog(ActionSource):
             self.path, self._find_files, self._rebuild, "tools", interval=interval
         )
         self.on_change: Callable[[], None] = lambda: None
-        """Called whenever the tools have been read again."""
+        """Called after the tools were reloaded."""
         self._references = references or References()
         self._read_resources = read_resources
         self._tools: Mapping[str, Tool] = {}
         self._fixed: Mapping[str, Sequence[Action]] = {}
-        """The actions of tools whose endpoints always say the same."""
+        """Actions of tools whose endpoints have a fixed description."""
         self._ready: Sequence[Action] | None = None
-        """All actions, if those of all tools are fixed."""
+        """All actions, if all tools are fixed."""
         self._problems: Mapping[str, ConfigurationFailed] = {}
         self._slow: dict[str, asyncio.Task[Any]] = {}
         self._shared: dict[str, Any] = {}
 
     @property
     def definitions(self) -> Mapping[str, ToolDefinition]:
-        """The tools by name, as the files have them."""
+        """The tools by name, as defined in the files."""
         return {name: tool.definition for name, tool in self._tools.items()}
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of all tools, those that can never work among them."""
+        """The names of all tools, including misconfigured ones."""
         return [*self._tools, *self._problems]
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """Why tools can never work, by name, where `load` was not strict."""
+        """Errors of misconfigured tools by name, if `load` was not strict."""
         return {name: _describe_problem(problem) for name, problem in self._problems.items()}
 
     def has_tool(self, name: str) -> bool:
-        """Return whether a call of this name would be one of a tool here."""
+        """Return whether a tool of the catalog could have an action of this name."""
         return name in self._problems or bool(self._list_owners(name))
 
     def load(self, *, is_strict: bool = True) -> None:
-        """Read all files now. Raises `ConfigurationFailed`, with all mistakes.
+        """Read all files. Raises `ConfigurationFailed` with all errors.
 
-        Without `is_strict`, a tool whose endpoint can never work is there, and answers with why.
+        Without `is_strict`, a misconfigured tool is loaded, and its calls return the error.
         """
         tools, problems = self._build(*self._read(self._watcher.look()))
         if is_strict and problems:
@@ -140,7 +141,7 @@ class ToolCatalog(ActionSource):
         self._tools, self._problems = tools, problems
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
-        """Return what models may call; what cannot be reached is left out, with a warning."""
+        """Return the actions for models; unreachable endpoints are skipped with a warning."""
         await self._refresh()
         current = self._tools
         chosen, fixed = await self._select(run.user), self._fixed
@@ -150,14 +151,14 @@ class ToolCatalog(ActionSource):
         loaded = await asyncio.gather(*(self._load(tool, run) for tool in tools.values()))
         found = dict(zip(tools, loaded, strict=True))
         every = [action for name in chosen for action in fixed.get(name) or found.get(name) or ()]
-        if self._tools is current:  # else another run has read the files again meanwhile
+        if self._tools is current:  # otherwise a concurrent run has reloaded the files
             self._fixed = {**fixed, **_select_lasting(tools, found)}
             if len(self._fixed) == len(chosen) == len(current):
                 self._ready = every
         return every
 
     async def call(self, name: str, arguments: str, context: ActionContext) -> ToolResult:
-        """Call a tool by name with arguments as JSON. Whatever goes wrong is in the result."""
+        """Call a tool by name with arguments as JSON. Errors are returned in the result."""
         run = RunInput(
             thread_id=context.thread_id,
             run_id=context.run_id,
@@ -177,7 +178,7 @@ class ToolCatalog(ActionSource):
         return ToolResult.failure(error, _find_hint(outcome.error))
 
     async def call_request(self, request: Mapping[str, Any], context: ActionContext) -> ToolResult:
-        """Answer a request of Copilot-LD's tool service: `{function: {name, arguments}}`."""
+        """Handle a request of Copilot-LD's tool service: `{function: {name, arguments}}`."""
         function = as_object(request.get("function"))
         name = as_optional_text(function.get("name"))
         if not name:
@@ -192,11 +193,11 @@ class ToolCatalog(ActionSource):
         return await self.call(name, arguments, context)
 
     async def describe(self, name: str, run: RunInput) -> Sequence[Action]:
-        """Return the actions of one tool. Raises `CopilotError` if it cannot be reached."""
+        """Return the actions of one tool. Raises `CopilotError` if it is unreachable."""
         return await self._tools[name].build_actions(run)
 
     async def describe_all(self, run: RunInput) -> Sequence[ToolDescription]:
-        """Return the tools of a user, also those that cannot be reached, with the reason."""
+        """Return a user's tools, including unreachable ones with their errors."""
         await self._refresh()
         tools = (await self._select(run.user)).values()
         found = await asyncio.gather(*(_describe(tool, run) for tool in tools))
@@ -205,11 +206,11 @@ class ToolCatalog(ActionSource):
         return [*found, *never]
 
     def list_purposes(self) -> Mapping[str, str]:
-        """Return a line of what each tool is for; no endpoint is reached."""
+        """Return a one-line purpose of each tool, without contacting endpoints."""
         return {name: tool.describe_purpose() for name, tool in self._tools.items()}
 
     async def check(self, run: RunInput, name: str | None = None) -> Sequence[Reachability]:
-        """Reach the endpoint of one tool, or of each, without calling any tool."""
+        """Contact the endpoint of one tool, or of each, without calling a tool."""
         tools = [tool for each, tool in self._tools.items() if name in (None, each)]
         found = await asyncio.gather(*(_check(tool, run) for tool in tools))
         problems = self._problems.items()
@@ -231,7 +232,7 @@ class ToolCatalog(ActionSource):
         await asyncio.gather(*(part.aclose() for part in parts))
 
     async def _refresh(self) -> None:
-        """Read the files again if they changed; what was not touched keeps its connections."""
+        """Reload changed files; unchanged tools keep their connections."""
         tools = await self._watcher.refresh()
         if tools is None:
             return
@@ -255,7 +256,7 @@ class ToolCatalog(ActionSource):
         return [self.path]
 
     def _rebuild(self, states: FileStates) -> Mapping[str, Tool]:
-        """Return the tools of files that have changed. Raises `ConfigurationFailed`."""
+        """Return the tools of changed files. Raises `ConfigurationFailed`."""
         tools, problems = self._build(*self._read(states))
         if problems:
             raise ConfigurationFailed("\n".join(map(_describe_problem, problems.values())))
@@ -264,7 +265,7 @@ class ToolCatalog(ActionSource):
     def _read(
         self, states: FileStates
     ) -> tuple[Mapping[str, tuple[ToolDefinition, Path]], Mapping[str, Any]]:
-        """Return the tools with the folders of their files, and what they share."""
+        """Return the tools, the folders of their files, and their shared services."""
         tools: dict[str, tuple[ToolDefinition, Path]] = {}
         services: dict[str, Any] = {}
         problems: list[str] = []
@@ -290,7 +291,7 @@ class ToolCatalog(ActionSource):
         definitions: Mapping[str, tuple[ToolDefinition, Path]],
         services: Mapping[str, Any],
     ) -> tuple[Mapping[str, Tool], Mapping[str, ConfigurationFailed]]:
-        """Return the tools, and what is wrong with those that can never work."""
+        """Return the tools, and the errors of misconfigured ones."""
         tools: dict[str, Tool] = {}
         problems: dict[str, ConfigurationFailed] = {}
         for name, (definition, folder) in definitions.items():
@@ -311,15 +312,15 @@ class ToolCatalog(ActionSource):
         return tools, problems
 
     async def _load(self, tool: Tool, run: RunInput) -> Sequence[Action]:
-        """Return the actions of a tool; none if it is not to be had, or not soon enough."""
+        """Return the actions of a tool, or none if it is unreachable or too slow."""
         name = tool.definition.name
         task = self._slow.pop(name, None)
         was_slow = task is not None
         if task is None or (task.done() and (task.cancelled() or task.result().error is not None)):
-            # it may outlive the run
+            # the task may outlive the run
             task = asyncio.create_task(capture(tool.build_actions(run)), name=f"tool:{name}")
         began = monotonic()
-        if not was_slow:  # one that hangs delays a single run
+        if not was_slow:  # an endpoint that hangs delays a single run
             await asyncio.wait((task,), timeout=LOAD_TIMEOUT)
         if not task.done():
             self._slow[name] = task
@@ -334,9 +335,9 @@ class ToolCatalog(ActionSource):
         return ()
 
     async def _find_action(self, name: str, run: RunInput) -> Action:
-        """Return the action of a name; other tools are not asked what they are.
+        """Return the action with a name; only endpoints that may have it are contacted.
 
-        Raises `CopilotError` with why there is none, as its endpoint says it.
+        Raises `CopilotError` with the endpoint's error if there is none.
         """
         await self._refresh()
         if name in self._problems:
@@ -366,14 +367,14 @@ class ToolCatalog(ActionSource):
         return {name: tools[name] for name in names}
 
     def _list_owners(self, name: str) -> Sequence[str]:
-        """Return the tools that may have an action of a name: it begins with theirs."""
+        """Return the tools that may have an action with a name, by its prefix."""
         return [tool for tool in self._tools if name == tool or name.startswith(f"{tool}_")]
 
 
 def _select_lasting(
     tools: Mapping[str, Tool], found: Mapping[str, Sequence[Action]]
 ) -> Mapping[str, Sequence[Action]]:
-    """Return the actions of those tools whose endpoints will say the same the next time."""
+    """Return the actions of tools whose endpoints have a fixed description."""
     return {
         name: actions
         for name, actions in found.items()
@@ -382,18 +383,18 @@ def _select_lasting(
 
 
 def _describe_problem(error: ConfigurationFailed) -> str:
-    """Return where a mistake stands, what is wrong, and what would be right."""
+    """Return the position of an error, its description, and the valid values."""
     return f"{error.message} {error.hint}" if error.hint else error.message
 
 
 def _find_reason(error: ConfigurationFailed) -> str:
-    """Return what the endpoint itself said of its options, in its own words."""
+    """Return an endpoint's own message about its options."""
     cause = error.__cause__
     return cause.message if isinstance(cause, ConfigurationFailed) else error.message
 
 
 def _find_hint(error: BaseException | None) -> str | None:
-    """Return what the message of an error does not say yet."""
+    """Return the part of an error's hint that its message does not repeat."""
     if isinstance(error, CopilotError) and not error.is_hint_public:
         return error.hint
     return None

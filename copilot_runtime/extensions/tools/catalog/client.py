@@ -1,4 +1,4 @@
-"""Requests over HTTP for tools: bounded answers, and errors that say what the service said."""
+"""An HTTP client for tools, with size limits and errors that quote the service."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from copilot_runtime.http.retries import is_retryable, parse_retry_after
 from copilot_runtime.telemetry.propagation import inject_context
 
 MAX_BODY = 4 * 1024 * 1024
-"""Bytes of the largest answer that is read; of it, a tool may select what is its result."""
+"""Maximum size of a response, in bytes; a tool can select a part of it as its result."""
 
 _LONGEST_SNIPPET = 300
 
 
 class ServiceUnavailable(NetworkError):
-    """The service may answer later: after so many seconds, if it says how many."""
+    """A temporary failure, with the seconds to wait if the service states them."""
 
     def __init__(self, message: str, retry_after: float | None) -> None:
         super().__init__(message)
@@ -28,23 +28,23 @@ class ServiceUnavailable(NetworkError):
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """A whole answer, of a status below 300."""
+    """A complete response with a status below 300."""
 
     content_type: str
     content: bytes
 
     @property
     def is_json(self) -> bool:
-        """Whether it says that it is JSON."""
+        """True if the content type is JSON."""
         return self.content_type == "application/json" or self.content_type.endswith("+json")
 
     @property
     def is_text(self) -> bool:
-        """Whether it says that it is text, or nothing about it."""
+        """True if the content type is text, or absent."""
         return not self.content_type or self.content_type.startswith("text/")
 
     def parse_json(self) -> Any:
-        """Return the value of the JSON. Raises `CopilotError` for what is none."""
+        """Return the decoded body. Raises `CopilotError` if it is no JSON."""
         try:
             return loads(self.content)
         except ValueError:
@@ -52,10 +52,10 @@ class HttpReply:
 
 
 class HttpClient:
-    """The connections of one tool. `timeout` is the longest silence, in seconds."""
+    """The connections of one tool. `timeout` is the maximum silence, in seconds."""
 
     def __init__(self, name: str, timeout: float) -> None:
-        # a tool is called again, if at all, by what knows whether that does harm
+        # no retries here: `Tool` knows whether a call is idempotent
         self._upstream = Upstream(name, idle_timeout=timeout, max_retries=0)
 
     async def send(
@@ -66,9 +66,9 @@ class HttpClient:
         body: bytes | None = None,
         context: ActionContext | None = None,
     ) -> HttpReply:
-        """Send a request, and return the answer.
+        """Send a request, and return the response.
 
-        Raises `NetworkError` for what may pass by itself, and `CopilotError` for a refusal.
+        Raises `NetworkError` for temporary failures, and `CopilotError` if the request is refused.
         """
         trace = {} if context is None else inject_context(context.span)
         exchange = Exchange(self._upstream, method, url, body, {**headers, **trace})
@@ -89,7 +89,7 @@ class HttpClient:
         raise CopilotError(message)
 
     async def reach(self, url: str) -> str:
-        """Ask the server of an address what it allows, and return what was seen."""
+        """Send an OPTIONS request to a URL, and return a description of the response."""
         origin = get_origin(url)
         async with Exchange(self._upstream, "OPTIONS", f"{origin}/", None, {}):
             return f"{origin} answers"
@@ -99,6 +99,6 @@ class HttpClient:
 
 
 def _cut(content: bytes) -> str:
-    """Return the beginning of an answer, in one line."""
+    """Return the start of a response as one line."""
     text = " ".join(content[: 4 * _LONGEST_SNIPPET].decode(errors="replace").split())
     return text if len(text) <= _LONGEST_SNIPPET else f"{text[:_LONGEST_SNIPPET]}…"

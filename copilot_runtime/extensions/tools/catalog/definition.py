@@ -1,4 +1,4 @@
-"""Reads tools from YAML: a mapping from their names to what they are and what they call."""
+"""Parses tools from YAML: a mapping from names to descriptions and endpoints."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -21,11 +21,11 @@ from copilot_runtime.extensions.tools.catalog.endpoints import EndpointOptions, 
 from copilot_runtime.extensions.tools.catalog.parameters import find_mistakes
 
 MAX_SIZE = 1024 * 1024
-"""Bytes of the largest file."""
+"""Maximum size of a file, in bytes."""
 
 GRPC = "grpc"
 SERVICES = "services"
-"""The key of a file that is no tool: what several tools share."""
+"""The key of shared services in a file, which is no tool."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=20_000)]
@@ -33,53 +33,53 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
 class ToolFields(BaseModel):
-    """What stands below the name of a tool, its endpoint left out."""
+    """The fields of a tool, without its endpoint."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     description: Text = ""
-    """What the model reads, where it is not said in the four parts below."""
+    """The description for the model, unless the four parts below are used."""
     purpose: Text = ""
     applicability: Text = ""
     instructions: Text = ""
     evaluation: Text = ""
     parameters: Mapping[str, Any] = Field(default={})
-    """Parameters by name, each as its description or a JSON schema; or the schema of all."""
+    """Parameters by name, each as its description or a JSON schema; or one schema for all."""
     arguments: Mapping[str, Any] = Field(default={})
-    """Fixed arguments: they take the place of the model's, which never sees them."""
+    """Fixed arguments, which override the model's and are hidden from it."""
     hidden: tuple[str, ...] = ()
-    """Parameters that the model never sees, and that are not sent."""
+    """Parameters that are hidden from the model and not sent."""
     returns: Mapping[str, Any] | None = None
-    """The JSON schema of its results; one that does not fit is an error of the call."""
+    """The JSON schema of results; a result that violates it is an error."""
     timeout: Seconds = 30.0
     retries: Annotated[int, Field(ge=0, le=10)] = 2
-    """How often a call is made again that failed on the way, where that does no harm."""
+    """Maximum number of retries of an idempotent call after a temporary failure."""
     max_result: Annotated[int, Field(gt=0, le=1024 * 1024)] = 64 * 1024
-    """Bytes of the longest result."""
+    """Maximum size of a result, in bytes."""
     idempotent: bool | None = None
-    """Whether two calls have the effect of one; None: as the endpoint says."""
+    """True if repeating a call has no further effect; None for the endpoint's default."""
     result_form: Literal["content", "identifiers"] | None = Field(default=None, alias="as")
-    """Whether a result is what it is, or names resources of knowledge, whose texts are meant."""
+    """Whether a result is the content itself, or identifiers of resources whose texts are read."""
     method: str = ""
-    """Copilot-LD's form of an endpoint: `package.Service.Method` of gRPC."""
+    """Copilot-LD's form of an endpoint: the gRPC method `package.Service.Method`."""
     request: str = ""
-    """Copilot-LD's form: the message that the method takes, `package.Type`."""
+    """Copilot-LD's form: the method's request message, `package.Type`."""
 
 
 class ToolDefinition(ToolFields):
-    """A tool as its operator wrote it."""
+    """A tool as defined in a file."""
 
     name: str
     source: str
-    """The file and the line, for errors."""
+    """The file and the line, for error messages."""
     kind: str
     """The kind of its endpoint."""
     options: EndpointOptions
-    """What that kind needs to know."""
+    """The options of its endpoint."""
 
     @property
     def sections(self) -> str:
-        """What the model is told: the parts under the headings of Copilot-LD."""
+        """The description for the model, with the headings of Copilot-LD."""
         parts = (
             ("", self.description),
             ("PURPOSE: ", self.purpose),
@@ -90,7 +90,7 @@ class ToolDefinition(ToolFields):
         return "\n\n".join(heading + text for heading, text in parts if text)
 
     def describe_resource(self) -> JsonObject:
-        """Return what it is as a resource: nothing of its endpoint, and no fixed arguments."""
+        """Return the description for a resource, without the endpoint and fixed arguments."""
         fields = self.model_dump(
             include={"purpose", "instructions", "applicability", "evaluation", "description"}
         )
@@ -101,7 +101,7 @@ class ToolDefinition(ToolFields):
 def parse_tools(text: str, source: str) -> Mapping[str, ToolDefinition]:
     """Return the tools of a file by name.
 
-    Raises `ConfigurationFailed` with the line of each mistake.
+    Raises `ConfigurationFailed` with the line of each error.
     """
     if len(text) > MAX_SIZE:
         raise ConfigurationFailed(f"{source}:1: the file is larger than {MAX_SIZE // 1024} kB.")
@@ -118,7 +118,7 @@ def parse_tools(text: str, source: str) -> Mapping[str, ToolDefinition]:
 
 
 def parse_services(text: str, source: str) -> Mapping[str, Any]:
-    """Return what several tools of a file share. Raises `ConfigurationFailed`."""
+    """Return the shared services of a file. Raises `ConfigurationFailed`."""
     import yaml
 
     values: Any = yaml.safe_load(text) or {}
@@ -146,7 +146,7 @@ def _define(name: str, source: str, tool: ToolFields) -> ToolDefinition:
 
 
 class _EndpointFields(BaseModel):
-    """The kinds of endpoints as fields, of which a tool has one."""
+    """The endpoint kinds as fields, of which a tool sets exactly one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -171,7 +171,7 @@ class _ToolFields(ToolFields):
 
 @cache
 def _file_model() -> type[RootModel[Any]]:
-    """Return the model of a file: its fields depend on which kinds of endpoints there are."""
+    """Return the pydantic model of a file, whose fields depend on the available endpoint kinds."""
     kinds: dict[str, Any] = {name: (kind.Options, None) for name, kind in endpoint_kinds().items()}
     endpoint = create_model("Endpoint", __base__=_EndpointFields, **kinds)
     fields: dict[str, Any] = {"endpoint": (endpoint | None, None)}

@@ -1,4 +1,4 @@
-"""What a tool calls: the table of the kinds of endpoints, and what each kind implements."""
+"""The interface of endpoints, and the table of their kinds."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,80 +24,77 @@ ENDPOINTS: Mapping[str, str] = {
     "mcp": "copilot_runtime.extensions.tools.catalog.mcp:McpEndpoint",
     "graphql": "copilot_runtime.extensions.tools.catalog.graphql:GraphqlEndpoint",
 }
-"""Name → import string of every kind of endpoint in this package.
-
-The module that a line names must be importable without its extra: settings of all kinds are read
-to check a file.
-"""
+"""Name → import string of every endpoint kind in this package. The modules must be importable
+without their extras, because options of all kinds are parsed to check a file."""
 
 
 @cache
 def endpoint_kinds() -> "Registry":
-    """Return the classes of endpoints by the name of their kind, those of other packages too."""
+    """Return the endpoint classes by the name of their kind, including those of other packages."""
     return Registry("copilot_runtime.tool_endpoints", ENDPOINTS, noun="endpoint")
 
 
 class EndpointOptions(BaseModel):
-    """What stands below the name of a kind; what is none of its fields is an error."""
+    """The options of an endpoint; unknown fields are an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 Call = Callable[[Mapping[str, Any], ActionContext], Awaitable[Any]]
-"""Takes the arguments, fixed ones among them, and returns what the tool gave.
-
-It raises `InvalidArguments` for what the model can mend, `NetworkError` for what may pass by
-itself, and another `CopilotError` for what the tool refused.
-"""
+"""Executes an operation with all arguments, including fixed ones, and returns its result. It raises
+`InvalidArguments` if the model can correct the call, `NetworkError` for temporary failures, and
+another `CopilotError` if the service refuses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One thing that an endpoint does, as the endpoint itself describes it."""
+    """One operation of an endpoint, as the endpoint describes it."""
 
     call: Call
     name: str = ""
-    """What the endpoint calls it; a tool of an endpoint with several is named after both."""
+    """The endpoint's name of the operation; if there are several, actions are named after the tool
+    and the operation."""
     description: str = ""
     parameters: Mapping[str, Any] = field(
         default_factory=lambda: {"type": "object", "properties": {}}
     )
-    """The JSON schema of an object."""
+    """The JSON schema of the arguments, which is an object."""
     result_schema: Mapping[str, Any] | None = None
-    """The JSON schema of what it gives, as far as the endpoint says it."""
+    """The JSON schema of the result, or None if unknown."""
     is_idempotent: bool = False
     checks_arguments: bool = False
-    """Whether `call` checks the arguments itself."""
+    """True if `call` validates the arguments itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What endpoints get of the server that they are in."""
+    """The services of the catalog for its endpoints."""
 
     folder: Path
-    """Where the file of the tool is: relative paths in it begin here."""
+    """The folder of the tool's file, to which paths are relative."""
     references: References
-    """Secrets, environment variables and what a request has, for `${…}` in options."""
+    """Resolves `${…}` in options: secrets, environment variables, and values of the request."""
     services: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What stands below `services` in the files: addresses that several tools share."""
+    """The section `services` of the files: addresses that tools share."""
     shared: dict[str, Any] = field(default_factory=dict[str, Any], compare=False)
-    """What endpoints of a kind share, by its name: closed by its `aclose` with the catalog."""
+    """Objects that endpoints of a kind share, by its name; the catalog closes them with their
+    `aclose`."""
 
 
 O = TypeVar("O", bound=EndpointOptions)  # noqa: E741 - options
 
 
 class Endpoint(Generic[O]):
-    """What a tool calls. A class for each kind, and an object for each tool.
+    """The endpoint of a tool. Each kind is a class, with one instance per tool.
 
-    Constructing one opens no connection and raises `ConfigurationFailed` for options that can
-    never work.
+    The constructor opens no connection, and raises `ConfigurationFailed` if the options are
+    invalid.
     """
 
     Options: ClassVar[type[EndpointOptions]]
-    """What stands below the name of the kind in a file."""
+    """The model of the kind's options in a file."""
     is_fixed: ClassVar[bool] = True
-    """Whether `load` returns the same as long as the file is the same, without the network."""
+    """True if `load` needs no network and returns the same until the file changes."""
 
     def __init__(self, tool: "ToolDefinition", options: O, surroundings: Surroundings) -> None:
         self.tool = tool
@@ -105,20 +102,22 @@ class Endpoint(Generic[O]):
         self.surroundings = surroundings
 
     async def load(self, run: RunInput) -> Sequence[Operation]:
-        """Return what it does. Raises `CopilotError` if it cannot be reached or has no such thing.
+        """Return the operations.
 
-        Called for each run where it is not fixed, so a kind remembers what it has read.
+        Raises `CopilotError` if the service is unreachable or lacks the operation.
+
+        Called for each run unless `is_fixed`, so implementations should cache.
         """
         raise NotImplementedError
 
     def list_operations(self) -> Sequence[Operation]:
-        """Return what it does as far as that is known without reaching it."""
+        """Return the operations that are known without contacting the service."""
         return ()
 
     async def check(self, run: RunInput) -> str:
-        """Reach it without calling it, and return what was seen, as half a sentence.
+        """Contact the service without calling the tool. Return a phrase that describes the result.
 
-        Raises `CopilotError` with what is wrong.
+        Raises `CopilotError` with the problem.
         """
         raise NotImplementedError
 
@@ -127,7 +126,7 @@ class Endpoint(Generic[O]):
 
 
 def build_context(run: RunInput) -> ActionContext:
-    """Return what references of a request are resolved with, where there is no call yet."""
+    """Return the context in which references are resolved when there is no call."""
     return ActionContext(
         thread_id=run.thread_id,
         run_id=run.run_id,

@@ -1,4 +1,4 @@
-"""A Python function as what a tool calls."""
+"""Endpoints that are Python functions."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class FunctionOptions(EndpointOptions):
 
 
 class FunctionEndpoint(Endpoint[FunctionOptions]):
-    """A function, imported when the file is read. Its signature says what it takes."""
+    """A function, imported when the file is loaded. Its signature defines the parameters."""
 
     Options = FunctionOptions
 
@@ -71,12 +71,12 @@ class FunctionEndpoint(Endpoint[FunctionOptions]):
         return "imported"
 
     async def _call(self, values: Mapping[str, Any], context: ActionContext) -> Any:
-        assert self._action.run is not None  # as the constructor has seen
+        assert self._action.run is not None  # checked in the constructor
         return await self._action.run(values, context)
 
 
 def _import(target: str, folder: Path) -> Any:
-    """Return the object at `module:name`, also of a module beside the file of the tools."""
+    """Return the object at `module:name`, also from a module beside the file of tools."""
     module, _, name = target.partition(":")
     try:
         loaded = _import_module(module, folder)
@@ -85,7 +85,7 @@ def _import(target: str, folder: Path) -> Any:
     except ModuleNotFoundError as error:
         hint = f"Looked in the installed packages, in {Path.cwd()} and in {folder}."
         raise ConfigurationFailed(f"No module named {error.name!r}.", hint=hint) from error
-    except (Exception, SystemExit) as error:  # it is the operator's code: anything may come
+    except (Exception, SystemExit) as error:  # the operator's code may raise anything
         raise ConfigurationFailed(
             f"Importing {module!r} failed: {type(error).__name__}: {error}"
         ) from error
@@ -96,13 +96,13 @@ def _import(target: str, folder: Path) -> Any:
 
 
 def _import_module(module: str, folder: Path) -> Any:
-    """Import a module; where there is none, look beside the program and beside the file."""
+    """Import a module, also from the program's folder or the folder of the file."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if module != missing and not module.startswith(f"{missing}."):
-            raise  # of something that the module imports
+            raise  # another import within the module failed
     for place in (str(Path.cwd()), str(folder.resolve())):
         if place not in sys.path:
             sys.path.append(place)

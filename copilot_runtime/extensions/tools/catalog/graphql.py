@@ -1,4 +1,4 @@
-"""An operation of a GraphQL service as what a tool calls."""
+"""Endpoints that are operations of a GraphQL service."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,21 +47,21 @@ _SCALARS: Mapping[str, JsonObject] = {
     "Boolean": {"type": "boolean"},
 }
 _PROBE = "{ __typename }"
-"""What every service answers without doing anything."""
+"""A query that every service answers without side effects."""
 
 
 class GraphqlOptions(EndpointOptions):
-    """One query or mutation, whose variables are the parameters."""
+    """A query or mutation, whose variables are the parameters."""
 
     url: Annotated[str, StringConstraints(min_length=1)]
     query: Annotated[str, StringConstraints(min_length=1)]
     headers: Headers
     result: Expression | None = None
-    """JMESPath of what of the data is the result."""
+    """A JMESPath expression that selects the result from the data."""
 
 
 class GraphqlEndpoint(Endpoint[GraphqlOptions]):
-    """An operation. A query may be asked twice, a mutation may not."""
+    """A GraphQL operation. Queries are idempotent, mutations are not."""
 
     Options = GraphqlOptions
 
@@ -105,7 +105,7 @@ class GraphqlEndpoint(Endpoint[GraphqlOptions]):
         reply = await self._client.send("POST", url, sent, content, context)
         answer = as_object(reply.parse_json())
         messages = [get_text(error, "message") for error in as_objects(answer.get("errors"))]
-        if messages:  # data beside errors has holes that a model would take for facts
+        if messages:  # partial data beside errors would mislead the model
             raise CopilotError(f"The service answered with errors: {'; '.join(messages)}")
         if "data" not in answer:
             raise CopilotError("The service answered without data: it may be no GraphQL.")
@@ -113,7 +113,10 @@ class GraphqlEndpoint(Endpoint[GraphqlOptions]):
 
 
 def _parse_operation(query: str) -> OperationDefinitionNode:
-    """Return the operation of a document. Raises `ConfigurationFailed` for none, or for several."""
+    """Return the operation of a document.
+
+    Raises `ConfigurationFailed` unless there is exactly one.
+    """
     try:
         document: DocumentNode = parse(query)
     except GraphQLError as error:
@@ -140,7 +143,7 @@ def _build_schema(operation: OperationDefinitionNode) -> JsonObject:
 
 
 def _build_type(node: TypeNode) -> JsonObject:
-    """Return the schema of a type; of one that the service defines, only its name is known."""
+    """Return the JSON schema of a type; for the service's own types, only the name is known."""
     if isinstance(node, NonNullTypeNode):
         return _build_type(node.type)
     if isinstance(node, ListTypeNode):

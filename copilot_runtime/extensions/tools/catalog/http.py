@@ -1,4 +1,4 @@
-"""A request over HTTP as what a tool calls."""
+"""Endpoints that are HTTP requests."""
 
 import re
 from base64 import b64encode
@@ -48,7 +48,7 @@ _OF_REQUEST = re.compile(r"\$\{(header|property|caller):")
 
 
 def check_expression(text: str) -> str:
-    """Return a JMESPath expression. Raises `ValueError` for what is none."""
+    """Return a JMESPath expression. Raises `ValueError` if it is invalid."""
     try:
         jmespath.compile(text)
     except JMESPathError as error:
@@ -65,18 +65,19 @@ class HttpOptions(EndpointOptions):
 
     url: Annotated[str, StringConstraints(min_length=1)]
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] | None = None
-    """Default: GET, and POST where there is a body."""
+    """Default: GET, or POST if there is a body."""
     query: Mapping[str, Any] | None = None
-    """Default: the arguments that are nowhere else, where the method has no body."""
+    """Default for methods without a body: the arguments that are used nowhere else."""
     headers: Headers
     body: Any = None
-    """JSON, or a text. Default: the arguments that are nowhere else, where there may be a body."""
+    """JSON, or a text. Default for methods with a body: the arguments that are used nowhere else.
+    """
     result: Expression | None = None
-    """JMESPath of what of the JSON that comes back is the result."""
+    """A JMESPath expression that selects the result from a JSON response."""
 
 
 class HttpEndpoint(Endpoint[HttpOptions]):
-    """A request. Its parameters are those of the file, and the names in its address."""
+    """An HTTP request. Its parameters are those of the file, and the placeholders in its URL."""
 
     Options = HttpOptions
 
@@ -115,7 +116,7 @@ class HttpEndpoint(Endpoint[HttpOptions]):
         await self._client.aclose()
 
     def _list_doubts(self) -> Sequence[str]:
-        """Return what may be a misspelt name: a parameter or a placeholder without the other."""
+        """Return probable misspellings: parameters or placeholders without a counterpart."""
         options, tool = self.options, self.tool
         if self._method in _WITHOUT_BODY:
             effect = "it is sent in the query"
@@ -137,7 +138,7 @@ class HttpEndpoint(Endpoint[HttpOptions]):
         return doubts
 
     def _read_parameters(self) -> JsonObject:
-        """Return the schema of the file, with the names in the address that are not in it."""
+        """Return the schema of the file, extended by the placeholders in the URL."""
         tool, options = self.tool, self.options
         schema = read_parameters(tool.parameters)
         properties = {**as_object(schema["properties"])}
@@ -172,7 +173,7 @@ class HttpEndpoint(Endpoint[HttpOptions]):
 
 
 def check_address(url: str, surroundings: Surroundings) -> None:
-    """Raise `ConfigurationFailed` for what is no address, or lets the model choose the host."""
+    """Raise `ConfigurationFailed` if a URL is invalid, or an argument could choose its host."""
     host = _HOST.match(url)
     if list_placeholders(host[0] if host else url.partition("/")[0]):
         raise ConfigurationFailed(
@@ -190,7 +191,7 @@ def check_address(url: str, surroundings: Surroundings) -> None:
 def fill_headers(
     headers: Mapping[str, str], values: Mapping[str, Any], names: frozenset[str]
 ) -> dict[str, str]:
-    """Return headers with arguments in them. Raises `InvalidArguments` for a second line."""
+    """Return headers with arguments filled in. Raises `InvalidArguments` for line breaks."""
     sent = {name.lower(): encode_text(fill(text, values, names)) for name, text in headers.items()}
     for name, text in sent.items():
         if _BREAK.search(text):
@@ -199,7 +200,7 @@ def fill_headers(
 
 
 def encode_body(body: Any, headers: dict[str, str]) -> tuple[dict[str, str], bytes | None]:
-    """Return the headers and the bytes of a body: of a text as it is, and else of JSON."""
+    """Return the headers and the bytes of a body: text unchanged, other values as JSON."""
     headers = {"accept": "application/json, text/*;q=0.9, */*;q=0.5", **headers}
     if body is None:
         return headers, None
@@ -209,7 +210,7 @@ def encode_body(body: Any, headers: dict[str, str]) -> tuple[dict[str, str], byt
 
 
 def add_query(url: str, query: Mapping[str, Any]) -> str:
-    """Return an address with more fields in its query."""
+    """Return a URL with further query fields."""
     encoded = urlencode(encode_query(query))
     if not encoded:
         return url
@@ -217,7 +218,7 @@ def add_query(url: str, query: Mapping[str, Any]) -> str:
 
 
 def read_reply(reply: HttpReply) -> Any:
-    """Return what the model reads of an answer: JSON, a text, or a picture in MCP's form."""
+    """Return the result in a response: JSON, text, or an image in MCP's format."""
     if reply.is_json:
         return reply.parse_json() if reply.content else None
     if reply.is_text:
@@ -229,9 +230,9 @@ def read_reply(reply: HttpReply) -> Any:
 
 
 def select(expression: str, value: Any, tool: "ToolDefinition") -> Any:
-    """Return what a JMESPath expression selects. Raises `CopilotError` if it cannot.
+    """Return the selection of a JMESPath expression. Raises `CopilotError` on failure.
 
-    Where it selects nothing, the result says so, unless the tool says what its results are.
+    An empty selection is reported in the result, unless the tool has a result schema.
     """
     try:
         selected = jmespath.search(expression, value)

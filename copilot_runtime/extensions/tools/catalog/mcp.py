@@ -1,4 +1,4 @@
-"""A tool of an MCP server as what a tool calls."""
+"""Endpoints that are tools of an MCP server."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 
 class McpOptions(EndpointOptions):
-    """A server, at an address or started by a command, and one of its tools."""
+    """A server, by URL or command, and one of its tools."""
 
     server: str | Annotated[tuple[str, ...], Field(min_length=1)]
-    """An address, or a command: the program, then each of its arguments."""
+    """A URL, or a command: the program, followed by its arguments."""
     tool: str = ""
-    """The name of the tool there; default: that of the tool here."""
+    """The tool's name on the server; default: its name here."""
     headers: Mapping[str, str] = {}
     env: Mapping[str, str] = {}
-    """Variables for the command."""
+    """Environment variables for the command."""
     transport: Literal["http", "sse"] | None = None
 
 
 class McpEndpoint(Endpoint[McpOptions]):
-    """A tool of a server, which says itself what it takes. Tools of one server share a session."""
+    """A tool of a server, which describes its parameters. Tools of one server share a session."""
 
     Options = McpOptions
     is_fixed = False
@@ -52,7 +52,7 @@ class McpEndpoint(Endpoint[McpOptions]):
 
     async def load(self, run: RunInput) -> Sequence[Operation]:
         action = await self._find_action(run)
-        assert action.run is not None  # as those of MCP servers all have
+        assert action.run is not None  # as all tools of MCP servers do
         return [
             Operation(
                 call=action.run,
@@ -69,7 +69,7 @@ class McpEndpoint(Endpoint[McpOptions]):
     async def _find_action(self, run: RunInput) -> Action:
         """Return the tool as the server describes it. Raises `CopilotError`."""
         from copilot_runtime.extensions.mcp.client.tools import (
-            build_actions,  # brings the package along
+            build_actions,  # imports the package mcp
         )
 
         references, context = self.surroundings.references, build_context(run)
@@ -100,7 +100,7 @@ class McpEndpoint(Endpoint[McpOptions]):
         )
 
     def _pool(self) -> "SessionPool":
-        """Return the sessions of all tools of the catalog."""
+        """Return the session pool of the catalog."""
         try:
             from copilot_runtime.extensions.mcp.client.pool import SessionPool
         except ImportError as error:

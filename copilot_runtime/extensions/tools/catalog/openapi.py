@@ -1,4 +1,4 @@
-"""The operations of an OpenAPI document as what tools call: https://spec.openapis.org/oas/v3.1.1."""
+"""Endpoints that are operations of an OpenAPI document: https://spec.openapis.org/oas/v3.1.1."""
 
 import asyncio
 import re
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.tools.catalog.definition import ToolDefinition
 
 MOST_OPERATIONS = 128
-"""Operations of one document that are offered: providers take no more tools."""
+"""Maximum number of operations per document: model providers accept no more tools."""
 
 DOCUMENT_TTL = 300.0
-"""Seconds after which a document is fetched again."""
+"""Seconds for which a fetched document is cached."""
 
 _METHODS = ("get", "put", "post", "delete", "patch", "head")
 _COMPONENTS = "#/components/schemas/"
@@ -64,24 +64,24 @@ Place = Literal["path", "query", "header", "cookie"]
 
 
 class OpenapiOptions(EndpointOptions):
-    """A document and which of its operations are tools."""
+    """A document, and a selection of its operations."""
 
     document: Annotated[str, StringConstraints(min_length=1)]
-    """Path of a file of JSON or YAML, or an address."""
+    """The path of a JSON or YAML file, or a URL."""
     operations: tuple[str, ...] = ("*",)
     """Patterns of operation ids, or of methods with paths such as `GET /pets/*`."""
     server: str = ""
-    """Address of the service. Default: the first of the document."""
+    """The service's URL. Default: the first in the document."""
     headers: Headers
     query: Mapping[str, str] = {}
-    """More fields of each query, such as a key."""
+    """Further query fields for each request, such as a key."""
     checks_results: bool = False
-    """Whether an answer must be what the document says; many documents are not exact."""
+    """True if responses must match the document; many documents are inexact."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Parameter:
-    """Where an argument of the model belongs."""
+    """The location of an argument in the request."""
 
     name: str
     place: Place
@@ -91,14 +91,14 @@ class _Parameter:
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """One operation of the document."""
+    """An operation of the document."""
 
     name: str
     method: str
     path: str
     fields: JsonObject
     shared: Sequence[JsonObject]
-    """Parameters of all methods of the path."""
+    """Parameters that all methods of the path share."""
 
 
 class OpenapiEndpoint(Endpoint[OpenapiOptions]):
@@ -144,7 +144,7 @@ class OpenapiEndpoint(Endpoint[OpenapiOptions]):
         await self._client.aclose()
 
     async def _fetch(self) -> None:
-        """Get the document. If that fails later on, the last one counts."""
+        """Fetch the document. On failure, a previous version stays in use."""
         try:
             url, headers = self.surroundings.references.resolve(
                 [self.options.document, self.options.headers]
@@ -157,7 +157,7 @@ class OpenapiEndpoint(Endpoint[OpenapiOptions]):
         self._read_at = monotonic()
 
     def _read_file(self) -> None:
-        """Read the document if it changed. Raises `ConfigurationFailed`."""
+        """Read the document if it has changed. Raises `ConfigurationFailed`."""
         path = self.surroundings.folder / Path(self.options.document)
         try:
             stat = path.stat()
@@ -277,20 +277,20 @@ class OpenapiEndpoint(Endpoint[OpenapiOptions]):
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """The body of a request: one argument, or an object whose members are arguments."""
+    """The request body: one argument, or an object whose members are arguments."""
 
     content_type: str
     members: frozenset[str] | None
 
     def collect(self, values: Mapping[str, Any]) -> Any:
-        """Return the body, or None if there is nothing for it."""
+        """Return the body, or None if it has no arguments."""
         if self.members is None:
             return values.get(_BODY)
         return {name: value for name, value in values.items() if name in self.members}
 
 
 def _parse_document(data: bytes) -> JsonObject:
-    """Read JSON or YAML. Raises `ConfigurationFailed` for neither."""
+    """Parse JSON or YAML. Raises `ConfigurationFailed` if it is neither."""
     import yaml
 
     from copilot_runtime.base.jsontext import loads
@@ -320,7 +320,7 @@ def _list_methods(document: JsonObject) -> Iterator[_Method]:
 
 
 def _resolve(document: JsonObject, node: Any) -> JsonObject:
-    """Return an object, or what its `$ref` within the document stands for."""
+    """Return an object, or the target of its `$ref` within the document."""
     for _ in range(_DEEPEST):
         ref = get_text(as_object(node), "$ref")
         if not ref.startswith("#/"):
@@ -334,7 +334,7 @@ def _resolve(document: JsonObject, node: Any) -> JsonObject:
 def _build_parameters(
     document: JsonObject, method: _Method
 ) -> tuple[JsonObject, Mapping[str, _Parameter], _Body | None]:
-    """Return the schema of all arguments, where those of parameters belong, and the body."""
+    """Return the schema of all arguments, the locations of parameters, and the body."""
     listed = [*method.shared, *as_objects(method.fields.get("parameters"))]
     own = {
         (get_text(it, "name"), get_text(it, "in")): it
@@ -374,7 +374,7 @@ def _build_parameters(
 
 
 def _find_schema(fields: JsonObject) -> tuple[str, JsonObject]:
-    """Return the type of a content that can be sent, and its schema; no type if there is none."""
+    """Return a supported content type and its schema, or an empty type if there is none."""
     content = as_object(fields.get("content"))
     for kind, media in content.items():
         if kind.partition(";")[0].endswith(("/json", "+json")):
@@ -386,8 +386,8 @@ def _find_schema(fields: JsonObject) -> tuple[str, JsonObject]:
 
 
 def _find_response(document: JsonObject, method: _Method) -> JsonObject | None:
-    """Return the schema of the JSON of a success, if the document has it."""
-    # YAML reads the key 200 as a number
+    """Return the JSON schema of a successful response, if the document has it."""
+    # YAML parses the key 200 as a number
     responses = {str(key): it for key, it in get_object(method.fields, "responses").items()}
     for status in ("200", "201", "2XX", "default"):
         kind, schema = _find_schema(_resolve(document, responses.get(status)))
@@ -399,7 +399,7 @@ def _find_response(document: JsonObject, method: _Method) -> JsonObject | None:
 
 
 def _simplify(document: JsonObject, schema: JsonObject) -> JsonObject:
-    """Return the schema of an object with the schemas of the document that it refers to."""
+    """Return the schema of an object, with the definitions that it refers to."""
     definitions = {
         name: _convert(document, value)
         for name, value in get_object(document, "components", "schemas").items()
@@ -408,7 +408,7 @@ def _simplify(document: JsonObject, schema: JsonObject) -> JsonObject:
         whole = simplify({"$defs": definitions, **_convert(document, schema)})
     except (RecursionError, KeyError) as error:
         raise ConfigurationFailed("The schemas of the document cannot be resolved.") from error
-    if "$defs" in whole:  # of those that contain themselves, only what is needed
+    if "$defs" in whole:  # recursive definitions: only those that are needed
         needed = _list_references(whole)
         whole["$defs"] = {name: it for name, it in whole["$defs"].items() if name in needed}
         if not needed:
@@ -417,7 +417,7 @@ def _simplify(document: JsonObject, schema: JsonObject) -> JsonObject:
 
 
 def _list_references(schema: JsonObject) -> set[str]:
-    """Return the names of the definitions that a schema refers to, and so on."""
+    """Return the names of definitions that a schema refers to, directly or indirectly."""
     needed: set[str] = set()
     ahead: list[Any] = [{name: value for name, value in schema.items() if name != "$defs"}]
     while ahead:
@@ -435,7 +435,7 @@ def _list_references(schema: JsonObject) -> set[str]:
 
 
 def _convert(document: JsonObject, node: Any, depth: int = 0) -> Any:
-    """Return a schema of OpenAPI 3.0 or 3.1 as JSON schema, without what models do not need."""
+    """Return a schema of OpenAPI 3.0 or 3.1 as JSON schema, reduced to keywords for models."""
     if depth > _DEEPEST:
         return {}
     if isinstance(node, list):
@@ -450,7 +450,7 @@ def _convert(document: JsonObject, node: Any, depth: int = 0) -> Any:
         return {"$ref": f"#/$defs/{name}"} if is_there else {}
     result: JsonObject = {}
     for key, value in fields.items():
-        if key == "properties":  # whose keys are names, and no words of JSON schema
+        if key == "properties":  # keys are property names, not JSON schema keywords
             members = as_object(value).items()
             result[key] = {name: _convert(document, it, depth + 1) for name, it in members}
         elif key not in _NOISE:
@@ -468,7 +468,7 @@ def _convert(document: JsonObject, node: Any, depth: int = 0) -> Any:
 
 
 def _spread_body(schema: JsonObject) -> frozenset[str] | None:
-    """Put the members of a required body among the other arguments, if no name is there twice."""
+    """Merge the members of a required body into the other arguments, unless names collide."""
     properties = schema["properties"]
     body = as_object(properties.get(_BODY))
     members = as_object(body.get("properties"))
@@ -487,7 +487,7 @@ def _spread_body(schema: JsonObject) -> frozenset[str] | None:
 
 
 def _encode(parameter: _Parameter, value: Any) -> list[tuple[str, str]]:
-    """Return the pairs of names and texts that an argument becomes: RFC 6570, as OpenAPI has it."""
+    """Return the name-value pairs of an argument, by RFC 6570 as OpenAPI applies it."""
     name = parameter.name
     if isinstance(value, list):
         texts = [encode_text(item) for item in cast("list[Any]", value)]
@@ -505,7 +505,10 @@ def _encode(parameter: _Parameter, value: Any) -> list[tuple[str, str]]:
 
 
 def _fill_path(path: str, pairs: Sequence[tuple[str, str]]) -> str:
-    """Return the path with its arguments. Raises `InvalidArguments` for one that would leave it."""
+    """Return the path with its arguments.
+
+    Raises `InvalidArguments` if an argument changes the path.
+    """
     for name, text in pairs:
         if text in ("", ".", ".."):
             raise InvalidArguments(f"Invalid arguments: {name}: {text!r} is no part of a path.")

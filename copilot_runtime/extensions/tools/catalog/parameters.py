@@ -1,4 +1,4 @@
-"""What the model reads of a tool: its description, and the schema of what it may fill in."""
+"""Builds the schema of a tool's parameters for the model."""
 
 import json
 import re
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.tools.catalog.definition import ToolDefinition
 
 MAX_SCHEMA = 64 * 1024
-"""Bytes of the largest schema: it is sent with each request to the model."""
+"""Maximum size of a schema, in bytes: it is sent with each model request."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""The names of parameters that every provider takes."""
+"""Parameter names that all model providers accept."""
 
 _NULLABLE = {"default", "const"}
 """Keywords of JSON schema that may be null."""
 
 
 def build_parameters(tool: "ToolDefinition", operation: Operation) -> JsonObject:
-    """Return the schema for the model: the endpoint's with the words of the file.
+    """Return the schema for the model: the endpoint's, with the descriptions of the file.
 
-    Fixed and hidden parameters are not in it. Raises `ConfigurationFailed` for one that is too
-    large to be sent.
+    Fixed and hidden parameters are removed. Raises `ConfigurationFailed` if the schema is too
+    large.
     """
     schema = merge_parameters(operation.parameters, tool.parameters)
     unseen = {*tool.arguments, *tool.hidden}
@@ -41,7 +41,7 @@ def build_parameters(tool: "ToolDefinition", operation: Operation) -> JsonObject
     schema |= {"properties": properties, **({"required": required} if required else {})}
     try:
         size = len(orjson.dumps(schema))
-    except TypeError as error:  # a number of more than 64 bits, or nesting without end
+    except TypeError as error:  # integers above 64 bits, or too deep nesting
         raise ConfigurationFailed("The schema of its parameters cannot be sent.") from error
     if size > MAX_SCHEMA:
         raise ConfigurationFailed(
@@ -51,9 +51,9 @@ def build_parameters(tool: "ToolDefinition", operation: Operation) -> JsonObject
 
 
 def merge_parameters(schema: Mapping[str, Any], parameters: Mapping[str, Any]) -> JsonObject:
-    """Return the schema of an endpoint with the parameters of a file, which count more.
+    """Return an endpoint's schema, overridden by the parameters of a file.
 
-    A text is the description of a parameter that the endpoint has.
+    A string is the description of an existing parameter.
     """
     if is_whole_schema(parameters):
         return {**parameters}
@@ -70,7 +70,7 @@ def merge_parameters(schema: Mapping[str, Any], parameters: Mapping[str, Any]) -
 
 
 def read_parameters(parameters: Mapping[str, Any]) -> JsonObject:
-    """Return the schema that a file alone describes, for an endpoint that has none of its own.
+    """Return the schema defined by a file, for an endpoint without its own.
 
     A parameter is required unless it has a default or says `required: false`.
     """
@@ -91,9 +91,9 @@ def read_parameters(parameters: Mapping[str, Any]) -> JsonObject:
 
 
 def find_mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
-    """Yield what is wrong with the parameters of a file, each with its path below them.
+    """Yield errors in the parameters of a file, each with its path.
 
-    YAML reads a text with a comma in braces and without quotes as several keys without a value.
+    YAML parses an unquoted text with a comma in braces as several keys without values.
     """
     is_whole = is_whole_schema(parameters)
     named = as_object(parameters["properties"]) if is_whole else parameters
@@ -124,7 +124,7 @@ def _find_fault(name: Any, value: Any) -> str | None:
 
 
 def _suggest_quotes(members: Mapping[str, Any], name: str) -> str:
-    """Return the way out if the key of a mapping may be the rest of the text before it."""
+    """Return a hint if a mapping's key may be the remainder of an unquoted text."""
     names = [*members]
     rest: list[str] = []
     for each in reversed(names[: names.index(name) + 1]):
@@ -141,5 +141,5 @@ def _suggest_quotes(members: Mapping[str, Any], name: str) -> str:
 
 
 def is_whole_schema(parameters: Mapping[str, Any]) -> bool:
-    """Return whether a mapping is the schema of an object, and not parameters by name."""
+    """Return whether a mapping is an object schema, rather than parameters by name."""
     return parameters.get("type") == "object" and isinstance(parameters.get("properties"), Mapping)

@@ -1,4 +1,4 @@
-"""Puts values in the place of references such as `${secret:API_KEY}` in what an operator wrote."""
+"""Resolves references such as `${secret:API_KEY}` in an operator's configuration."""
 
 import os
 import re
@@ -11,16 +11,16 @@ from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.base.jsontext import dumps
 
 SECRETS = Path("/run/secrets")
-"""Where Docker and Kubernetes put secrets, a file for each."""
+"""The folder in which Docker and Kubernetes mount secrets, as a file each."""
 
 _REFERENCE = re.compile(
     r"\$(?P<escape>\$)?\{(?:(?P<kind>[a-z]+):)?(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)"
     r"(?::-(?P<default>[^}]*))?\}"
 )
-"""`${NAME}`, `${secret:NAME}`, `${NAME:-default}`, and `$${NAME}` for the text itself."""
+"""`${NAME}`, `${secret:NAME}`, `${NAME:-default}`, and `$${NAME}` as an escape."""
 
 _SHORTEST = 6
-"""Characters of a secret that is recognized where it should not be; a shorter one may be chance."""
+"""Minimum length of a secret that is redacted; a shorter one may occur by chance."""
 
 _OF_REQUEST: Mapping[str, Callable[[ActionContext, str], Any]] = {
     "header": lambda context, name: context.headers.get(name.lower()),
@@ -31,15 +31,15 @@ _OF_REQUEST: Mapping[str, Callable[[ActionContext, str], Any]] = {
         "agent": context.agent,
     }.get(name),
 }
-"""What a request has, by the kind of the reference to it."""
+"""Resolvers of values of the request, by the kind of reference."""
 
 
 class References:
-    """The environment and the secrets of this server, by reference.
+    """The environment variables and secrets of this server, by reference.
 
-    `${NAME}` is a variable of the environment, and `${secret:NAME}` one that no log and no model
-    sees, or else a file of that name in `folder`. `${header:NAME}`, `${property:NAME}` and
-    `${caller:user}` are of the request for which a value is needed.
+    `${NAME}` is an environment variable. `${secret:NAME}` is a variable that is hidden from logs
+    and models, or else a file of that name in `folder`. `${header:NAME}`, `${property:NAME}` and
+    `${caller:user}` are values of the current request.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class References:
         self._folder = Path(folder)
 
     def check(self, value: Any) -> None:
-        """Raise `ConfigurationFailed` for a reference to what is not there or cannot be."""
+        """Raise `ConfigurationFailed` if a reference is invalid or undefined."""
         for match in _find_references(value):
             kind, name = match["kind"], match["name"]
             if kind in _OF_REQUEST:
@@ -69,9 +69,9 @@ class References:
                 )
 
     def resolve(self, value: Any, context: ActionContext | None = None) -> Any:
-        """Return a value with what its references stand for, also in the lists and mappings in it.
+        """Return a value with its references resolved, also in nested lists and mappings.
 
-        Raises `CopilotError` for what the request does not have.
+        Raises `CopilotError` if the request lacks a value.
         """
         if isinstance(value, Mapping):
             items = cast("Mapping[Any, Any]", value).items()
@@ -83,11 +83,11 @@ class References:
         return _REFERENCE.sub(lambda match: self._substitute(match, context), value)
 
     def redact(self, text: str, value: Any) -> str:
-        """Return a text without the secrets to which a value refers."""
+        """Return a text without the secrets that a value refers to."""
         for match in _find_references(value):
             secret = self._read("secret", match["name"]) if match["kind"] == "secret" else None
             if secret is not None and len(secret) >= _SHORTEST:
-                escaped = dumps(secret).decode()[1:-1]  # as it stands in a text of JSON
+                escaped = dumps(secret).decode()[1:-1]  # as escaped in JSON
                 text = text.replace(secret, "***").replace(escaped, "***")
         return text
 
@@ -120,7 +120,7 @@ class References:
 
 
 def _find_references(value: Any) -> Iterator[re.Match[str]]:
-    """Yield the references in a value, those that stand for their own text left out."""
+    """Yield the references in a value, except escaped ones."""
     if isinstance(value, Mapping):
         for inner in cast("Mapping[Any, Any]", value).values():
             yield from _find_references(inner)

@@ -1,4 +1,4 @@
-"""What a tool gave, as the model reads it: content, or the texts of resources that it names."""
+"""Converts a tool's result for the model: its content, or the texts of resources that it names."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from copilot_runtime.extensions.tools.catalog.definition import ToolDefinition
 NOTHING = "No results found."
 
 ReadResources = Callable[[Sequence[str], ActionContext], Awaitable[Sequence[str]]]
-"""Takes URIs of resources, and returns the texts of those that the caller may read."""
+"""Returns the texts of the resources, by URI, that the caller may read."""
 
 
 async def read_result(
@@ -19,9 +19,9 @@ async def read_result(
 ) -> Any:
     """Return the result of a tool.
 
-    A tool in Copilot-LD's form gives a `content` that is not empty, or else `identifiers`, or a
-    message that has neither field, such as that of its own example `sha256_hash`. Raises
-    `CopilotError` for an empty content alone.
+    A tool in Copilot-LD's form returns a non-empty `content`, or else `identifiers`, or a message
+    with neither field, such as its own example `sha256_hash`. Raises `CopilotError` if it has only
+    an empty content.
     """
     fields = as_object(value)
     if tool.result_form == "identifiers":
@@ -41,7 +41,7 @@ async def read_result(
 
 
 def _list_uris(identifiers: Any) -> Sequence[str]:
-    """Return the URIs of identifiers. Raises `CopilotError` for what is no list of them."""
+    """Return the URIs of identifiers. Raises `CopilotError` if the value is no list of them."""
     uris = [_read_uri(identifier) for identifier in as_list(identifiers)]
     if not isinstance(identifiers, list) or not all(uris):
         raise CopilotError(
@@ -52,7 +52,7 @@ def _list_uris(identifiers: Any) -> Sequence[str]:
 
 
 def _read_uri(identifier: Any) -> str:
-    """Return the URI of an identifier: a text, or an object with type, name and parent."""
+    """Return the URI of an identifier: a string, or an object with type, name and parent."""
     fields = as_object(identifier)
     if not fields:
         return as_text(identifier)

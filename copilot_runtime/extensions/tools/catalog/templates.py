@@ -1,4 +1,4 @@
-"""Puts arguments in the place of `{name}` in addresses, queries, headers and bodies."""
+"""Fills arguments into `{name}` placeholders of URLs, queries, headers and bodies."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,24 +15,24 @@ _NOTHING: Any = object()
 
 
 def list_placeholders(template: Any) -> list[str]:
-    """Return the names in a template, each once."""
+    """Return the distinct names in a template."""
     return [*dict.fromkeys(_find(template))]
 
 
 def fill(template: Any, arguments: Mapping[str, Any], names: frozenset[str]) -> Any:
-    """Return a template with arguments for those of its placeholders that are in `names`.
+    """Return a template with the placeholders in `names` replaced by arguments.
 
-    A text that is nothing but a placeholder becomes the argument with its type; without an
-    argument, the member that it is of is left out.
+    A string that consists of one placeholder becomes the argument itself, with its type. If the
+    argument is missing, the member is omitted.
     """
     filled = _fill(template, arguments, names)
     return None if filled is _NOTHING else filled
 
 
 def fill_url(template: str, arguments: Mapping[str, Any], names: frozenset[str]) -> str:
-    """Return an address, in which no argument can be more than a part of a path or a query.
+    """Return a URL in which each argument fills one part of a path or query only.
 
-    Raises `InvalidArguments` for one that would change the path.
+    Raises `InvalidArguments` if an argument would change the path.
     """
 
     def substitute(match: re.Match[str]) -> str:
@@ -52,7 +52,7 @@ def fill_url(template: str, arguments: Mapping[str, Any], names: frozenset[str])
 
 
 def encode_query(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the fields of a query: a list is a field for each item, and null is none."""
+    """Return query fields: a list becomes a field per item, and null is omitted."""
     pairs: list[tuple[str, str]] = []
     for name, value in fields.items():
         values = cast("list[Any]", value) if isinstance(value, list) else [value]
@@ -61,7 +61,7 @@ def encode_query(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def encode_text(value: Any) -> str:
-    """Return an argument as a text: a text as it is, nothing for null, and else JSON."""
+    """Return an argument as text: a string unchanged, null as empty, other values as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else dumps(value).decode()

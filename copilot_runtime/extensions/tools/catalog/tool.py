@@ -1,4 +1,4 @@
-"""A tool: its definition, its endpoint, and what is done around each call of it."""
+"""A tool: its definition, its endpoint, and the checks around each call."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ from copilot_runtime.extensions.tools.catalog.results import ReadResources, read
 from copilot_runtime.http.retries import backoff
 
 MAX_DESCRIPTION = 8000
-"""Characters of the longest description that a model is sent."""
+"""Maximum length of a description for a model, in characters."""
 
 _LONGEST_WAIT = 30.0
 _MOST_NAMES = 20
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class Tool:
-    """One entry of a file: an action, or several where its endpoint has several operations."""
+    """A tool of a file: one action, or several if its endpoint has several operations."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Tool:
         surroundings: Surroundings,
         read_resources: ReadResources | None = None,
     ) -> None:
-        """Make the endpoint. Raises `ConfigurationFailed` for what can never work."""
+        """Create the endpoint. Raises `ConfigurationFailed` if the options are invalid."""
         self.definition = definition
         self.surroundings = surroundings
         self.calls_under_way = 0
@@ -67,13 +67,13 @@ class Tool:
             ) from error
 
     async def build_actions(self, run: RunInput) -> Sequence[Action]:
-        """Return what models may call. Raises `CopilotError` if the endpoint cannot be reached."""
+        """Return the actions. Raises `CopilotError` if the endpoint is unreachable."""
         return [self._build_action(each) for each in await self.endpoint.load(run)]
 
     def describe_purpose(self) -> str:
-        """Return a line of what it is for, as far as that is known without reaching its endpoint.
+        """Return a one-line purpose, as far as it is known without contacting the endpoint.
 
-        That is the file's, or else the endpoint's, such as the names of its operations.
+        It comes from the file, or else from the endpoint, such as the names of its operations.
         """
         if self.definition.sections:
             return self.definition.sections.partition("\n")[0].removeprefix("PURPOSE: ")
@@ -84,7 +84,7 @@ class Tool:
         return list_names(names)
 
     async def retire(self) -> None:
-        """Close the endpoint when the calls that are under way have ended."""
+        """Close the endpoint when the current calls have ended."""
         self._is_retired = True
         if not self.calls_under_way:
             await self.endpoint.aclose()
@@ -120,7 +120,7 @@ class Tool:
         operation: Operation,
         context: ActionContext,
     ) -> JsonObject:
-        """Return the model's arguments with the fixed ones over them. Raises `InvalidArguments`."""
+        """Return the model's arguments, overridden by fixed ones. Raises `InvalidArguments`."""
         unseen = {*self.definition.arguments, *self.definition.hidden}
         own = {name: value for name, value in values.items() if name not in unseen}
         if not operation.checks_arguments and (misfits := list_misfits(own, schema)):
@@ -136,7 +136,7 @@ class Tool:
         *,
         is_idempotent: bool,
     ) -> Any:
-        """Return the result of a call, checked, bounded and without secrets."""
+        """Return the result of a call, validated, of a bounded size, and without secrets."""
         self.calls_under_way += 1
         try:
             value = await self._repeat(call, is_idempotent=is_idempotent)
@@ -154,13 +154,13 @@ class Tool:
                 await self.endpoint.aclose()
 
     async def _repeat(self, call: Callable[[], Awaitable[Any]], *, is_idempotent: bool) -> Any:
-        """Make a call, and again what failed on the way, where that does no harm."""
+        """Call the endpoint, with retries after temporary failures if the call is idempotent."""
         attempt = 0
         while True:
             try:
                 return await call()
             except NetworkError as error:
-                # a silence has cost the person enough already
+                # no retry after a timeout: the user has waited long enough
                 is_last = attempt >= self.definition.retries or isinstance(error, RunStalled)
                 if is_last or not is_idempotent:
                     raise
@@ -205,7 +205,7 @@ class Tool:
 
 
 def list_names(names: Sequence[str]) -> str:
-    """Return the names of actions as one text, of which a table has room for some."""
+    """Return the names of actions as one text, shortened for a table."""
     more = len(names) - _MOST_NAMES
     rest = f" and {more} more" if more > 0 else ""
     return ", ".join(names[:_MOST_NAMES]) + rest

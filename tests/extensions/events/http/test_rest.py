@@ -19,7 +19,7 @@ from copilot_runtime.api import RunInput
 from copilot_runtime.api.events import RunFailed, RunFinished
 from copilot_runtime.base.errors import ErrorReport, StoreFailed
 from copilot_runtime.extensions.events import MemoryEventLog, ResourceEvent, ResourceEvents
-from copilot_runtime.extensions.events.http.quota import PublishQuota, TooManyEvents
+from copilot_runtime.extensions.events.http.access import PublishQuota, TooManyEvents
 from copilot_runtime.extensions.events.publisher import EventPublisher
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.identifiers import Identifier

@@ -6,7 +6,7 @@ import pytest
 from mcp_types import CallToolResult, ReadResourceResult
 
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.extensions.mcp.client.results import parse_resource, parse_tool_result
+from copilot_runtime.extensions.mcp.client.tools import parse_resource, parse_tool_result
 
 
 def text(words: str) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from copilot_runtime.api import RunInput
 from copilot_runtime.base.errors import CopilotError, LimitExceeded, NetworkError, RunStalled
 from copilot_runtime.extensions.mcp.client import McpServer, slow_servers, source
 from copilot_runtime.extensions.mcp.client.pool import SessionPool
-from copilot_runtime.extensions.mcp.client.results import parse_tool_result
 from copilot_runtime.extensions.mcp.client.session import Session
+from copilot_runtime.extensions.mcp.client.tools import parse_tool_result
 from tests.extensions.mcp.client.conftest import CONTEXT, Ask, Pipes
 from tests.extensions.mcp.client.servers import COMMAND, Served, serve
 

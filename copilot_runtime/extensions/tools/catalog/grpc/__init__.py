@@ -1,1 +1,0 @@
-"""Methods of gRPC services as tools: https://grpc.io. Needs the extra `grpc`."""

@@ -1,4 +1,4 @@
-"""Calls methods of one gRPC server, with limits of time and size."""
+"""A client of one gRPC server, with timeouts and size limits."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ class Client:
         self._channel: Channel | None = None
 
     async def call(self, path: str, data: bytes, *, metadata: Metadata, timeout: float) -> bytes:
-        """Return the answer of a method. Raises `CopilotError` for every status but OK."""
+        """Return the response of a unary method. Raises `CopilotError` for any status but OK."""
         try:
             return await self._open().unary_unary(path)(data, timeout=timeout, metadata=metadata)
         except AioRpcError as error:
@@ -60,7 +60,7 @@ class Client:
     async def collect(
         self, path: str, data: bytes, *, metadata: Metadata, timeout: float, max_messages: int
     ) -> list[bytes]:
-        """Return all messages of a stream. Raises `LimitExceeded` for one that is too long."""
+        """Return all messages of a stream. Raises `LimitExceeded` if it is too long."""
         stream = self._open().unary_stream(path)(data, timeout=timeout, metadata=metadata)
         messages: list[bytes] = []
         size = 0
@@ -83,7 +83,7 @@ class Client:
         return messages
 
     async def connect(self, timeout: float) -> None:
-        """Wait until the server is reached. Raises `NetworkError` if it is not."""
+        """Wait until the server is connected. Raises `NetworkError` on failure."""
         channel, cause = self._open(), ""
         try:
             async with asyncio.timeout(timeout):
@@ -98,7 +98,7 @@ class Client:
         raise NetworkError(f"{self._name} cannot be reached.", hint=cause)
 
     async def aclose(self) -> None:
-        """Close the connection; calls under way fail."""
+        """Close the connection; current calls fail."""
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()
@@ -113,7 +113,7 @@ class Client:
         return self._channel
 
     async def _find_cause(self, timeout: float) -> str:
-        """Return why the server is not reached: a call says so, and the state of a channel not."""
+        """Return why the connection failed, from a test call. Channels do not report it."""
         try:
             await self._open().unary_unary(_HEALTH)(b"", timeout=timeout)
         except AioRpcError as error:
@@ -130,7 +130,7 @@ class Client:
 
 
 def build_metadata(headers: Mapping[str, str]) -> Metadata:
-    """Return headers as gRPC wants them: names in lower case, bytes for those that end so."""
+    """Return headers as gRPC metadata: lower-case names, and bytes for names that end in `-bin`."""
     return [
         (name.lower(), value.encode() if name.lower().endswith("-bin") else value)
         for name, value in headers.items()
@@ -140,5 +140,5 @@ def build_metadata(headers: Mapping[str, str]) -> Metadata:
 def build_credentials(
     ca: bytes | None, key: bytes | None, certificate: bytes | None
 ) -> grpc.ChannelCredentials:
-    """Return what TLS needs, from files in PEM; without an authority, gRPC's own are trusted."""
+    """Return TLS credentials from PEM files; without an authority, gRPC's roots are trusted."""
     return grpc.ssl_channel_credentials(ca, key, certificate)

@@ -1,4 +1,4 @@
-"""A method of a gRPC service as what a tool calls."""
+"""Endpoints that are methods of a gRPC server."""
 
 import asyncio
 import logging
@@ -22,19 +22,17 @@ from copilot_runtime.extensions.access.service_tokens import ServiceTokenSigner
 from copilot_runtime.extensions.grpc.names import build_user_metadata, name_operation
 from copilot_runtime.extensions.tools.catalog.endpoints import Endpoint, Operation, Surroundings
 from copilot_runtime.extensions.tools.catalog.grpc.options import (
+    FILE,
     Address,
     GrpcOptions,
     ServiceOptions,
     TlsOptions,
     build_address,
     check_request,
-    find_service,
-    split_method,
-)
-from copilot_runtime.extensions.tools.catalog.grpc.service_config import (
-    FILE,
     find_section,
+    find_service,
     load_service_config,
+    split_method,
 )
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.propagation import inject_context
@@ -49,17 +47,18 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.tools.catalog.grpc.protos import Protos
 
 REFLECTION_TTL = 300.0
-"""Seconds after which a server is asked again to describe itself."""
+"""Seconds for which a server's reflection is cached."""
 
 FILES_TTL = 1.0
-"""Seconds after which files are looked at again."""
+"""Minimum seconds between two checks for changed files."""
 
 FAILURE_TTL = 10.0
-"""Seconds in which a description that could not be read is not read again."""
+"""Seconds for which a failure to read the description is cached."""
 
 _CONNECT_TIMEOUT = 10.0
 _LARGE = 64 * 1024
-"""Bytes of an answer that is read in a thread, so that nobody else waits for it."""
+"""Response size in bytes above which decoding runs in a thread, to keep the event loop responsive.
+"""
 
 _SOURCES = ("proto", "descriptors", "reflection")
 _PLACES = ("address", "host", "port", "protocol")
@@ -68,7 +67,7 @@ logger = logging.getLogger(__name__)
 
 
 class GrpcEndpoint(Endpoint[GrpcOptions]):
-    """A method, unary or with a stream of answers. Its request message says what it takes."""
+    """A unary or server-streaming method. Its request message defines the parameters."""
 
     Options = GrpcOptions
     is_fixed = False
@@ -92,7 +91,7 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
         self._lock = asyncio.Lock()
         self._operation: Operation | None = None
         self._failure: CopilotError | None = None
-        """Why the last description could not be read."""
+        """The error of the last attempt to read the description."""
         self._last_stamp: Sequence[object] = ()
         self._fresh_until = 0.0
 
@@ -113,7 +112,7 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
             await self._client.aclose()
 
     async def _describe(self) -> Operation:
-        """Return the method as an operation, from what was read before if that is not too old."""
+        """Return the method as an operation, from a cached description if it is fresh."""
         if monotonic() >= self._fresh_until:
             async with self._lock:
                 if monotonic() >= self._fresh_until:
@@ -124,7 +123,7 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
         return self._operation
 
     async def _refresh(self) -> None:
-        """Read the description if it may have changed. If that fails, the last one counts."""
+        """Reload the description if it may have changed. On failure, the last one stays in use."""
         stamp = await asyncio.to_thread(_stamp, self._files)
         if self._operation is None or stamp != self._last_stamp or not stamp:
             self._last_stamp, self._failure = stamp, None
@@ -166,7 +165,7 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
         return await reflection.reflect(self._connect(), self._service)
 
     def _find_method(self, protos: "Protos") -> "MethodDescriptor":
-        """Return the method. Raises `ConfigurationFailed` for one that cannot be a tool."""
+        """Return the method. Raises `ConfigurationFailed` if it cannot be a tool."""
         method = protos.find_method(self._service, self._method)
         if method.client_streaming:
             raise ConfigurationFailed(
@@ -202,7 +201,7 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
         values: Mapping[str, Any],
         context: ActionContext,
     ) -> Any:
-        from copilot_runtime.extensions.tools.catalog.grpc.messages import (
+        from copilot_runtime.extensions.tools.catalog.grpc.schema import (
             decode_message,
             encode_message,
         )
@@ -221,7 +220,7 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
     async def _send(
         self, method: "MethodDescriptor", data: bytes, context: ActionContext
     ) -> Sequence[bytes]:
-        """Return the answers of the service. Its span is below that of the tool."""
+        """Send a request, and return the responses. Its span is a child of the tool's."""
         client = self._connect()
         address = client.address
         name = f"{method.containing_service.full_name}/{method.name}"
@@ -242,7 +241,7 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
                     max_messages=self._options.max_messages,
                 )
             except CopilotError as error:
-                if error.kind.isupper():  # a status of gRPC
+                if error.kind.isupper():  # a gRPC status
                     span.set_attributes({semconv.RPC_RESPONSE_STATUS_CODE: error.kind})
                 if error.kind == "UNAUTHENTICATED" and "authorization" not in dict(metadata):
                     error.hint = (
@@ -254,9 +253,8 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
     def _build_request(
         self, method: "MethodDescriptor", values: Mapping[str, Any], context: ActionContext
     ) -> Mapping[str, Any]:
-        """Return the model's arguments with what goes to the service beside them."""
-        from copilot_runtime.extensions.tools.catalog.grpc.messages import fit_values
-        from copilot_runtime.extensions.tools.catalog.grpc.schema import HIDDEN
+        """Return the model's arguments with the fields that the operator configured."""
+        from copilot_runtime.extensions.tools.catalog.grpc.schema import HIDDEN, fit_values
 
         resolve = self.surroundings.references.resolve
         defaults = {
@@ -282,7 +280,7 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
         return build_metadata({**resolve(self._options.metadata, context), **sent})
 
     def _sign(self, path: str, data: bytes, context: ActionContext) -> Mapping[str, str]:
-        """Return who asks, and for whom, if the service wants to know that."""
+        """Return the metadata with a service token and the user, if the service requires them."""
         if (token := self._options.token) is None:
             return {}
         secret = self.surroundings.references.resolve(token.secret, context)
@@ -322,7 +320,7 @@ class GrpcEndpoint(Endpoint[GrpcOptions]):
 
 
 def _merge(service: Any, options: GrpcOptions, where: str) -> GrpcOptions:
-    """Return the options of a method on top of those of its service."""
+    """Return the options of a method merged over those of its service."""
     entry: Any = {"address": service} if isinstance(service, str) else service
     try:
         defaults = ServiceOptions.model_validate(entry).model_dump(exclude_unset=True)
@@ -334,7 +332,7 @@ def _merge(service: Any, options: GrpcOptions, where: str) -> GrpcOptions:
         raise ConfigurationFailed(f"{problems}.") from None
     own = options.model_dump(exclude_unset=True)
     for group in (_SOURCES, _PLACES):
-        if own.keys() & set(group):  # of what excludes each other, the method's counts
+        if own.keys() & set(group):  # of exclusive options, the method's apply
             defaults = {name: value for name, value in defaults.items() if name not in group}
     return GrpcOptions.model_validate({**defaults, **own})
 
@@ -342,7 +340,7 @@ def _merge(service: Any, options: GrpcOptions, where: str) -> GrpcOptions:
 def _parse_address(
     options: ServiceOptions, name: str, surroundings: Surroundings
 ) -> Address | None:
-    """Return where the service is: as the options say, a variable, or else `config.json`."""
+    """Return the service's address, from the options, a variable, or `config.json`."""
     text = build_address(options, name) or f"${{{_name_variable(name)}:-}}"
     surroundings.references.check(text)
     address = surroundings.references.resolve(text) or _find_address(name, surroundings)
@@ -350,7 +348,7 @@ def _parse_address(
 
 
 def _find_address(name: str, surroundings: Surroundings) -> str:
-    """Return the address that Copilot-LD's file has, or nothing."""
+    """Return the address in Copilot-LD's file, or an empty string."""
     section = find_section(surroundings.folder, name)
     if section is None:
         return ""
@@ -366,14 +364,14 @@ def _find_address(name: str, surroundings: Surroundings) -> str:
 
 
 def _name_variable(name: str) -> str:
-    """Return the variable in which Copilot-LD has the address of a service."""
+    """Return the environment variable in which Copilot-LD has a service's address."""
     return f"SERVICE_{re.sub(r'[^A-Z0-9]', '_', name.upper())}_URL"
 
 
 def _read_tls(
     options: ServiceOptions, folder: Path
 ) -> tuple[bytes | None, bytes | None, bytes | None]:
-    """Return the authority, the key and the certificate that options name."""
+    """Return the authority, the key and the certificate of the options."""
     tls = options.tls
     if not isinstance(tls, TlsOptions):
         return (None, None, None)
@@ -388,10 +386,10 @@ def _read_tls(
 
 
 def _find_files(options: ServiceOptions, service: str, folder: Path) -> Sequence[Path]:
-    """Return the files that describe a service, none for a server that does so itself.
+    """Return the files that describe a service, or none for server reflection.
 
-    Where nothing is said, it is `tools/<package>.proto` or `proto/<package>.proto`, as in
-    Copilot-LD, if there is one.
+    The default is `tools/<package>.proto` or `proto/<package>.proto`, as in Copilot-LD, if such a
+    file exists.
     """
     if options.descriptors:
         return [folder / options.descriptors]
@@ -413,7 +411,7 @@ def _find_files(options: ServiceOptions, service: str, folder: Path) -> Sequence
 
 
 def _list_folders(folder: Path) -> Iterator[Path]:
-    """Yield the folders in which Copilot-LD has its `.proto` files, where they are."""
+    """Yield the existing folders in which Copilot-LD has its `.proto` files."""
     for base in (folder, folder.parent):  # tools.yml is in config/, and they are beside that
         for name in ("tools", "proto"):
             if (base / name).is_dir():
@@ -421,7 +419,7 @@ def _list_folders(folder: Path) -> Iterator[Path]:
 
 
 def _stamp(files: Sequence[Path]) -> Sequence[object]:
-    """Return what changes with the files."""
+    """Return a value that changes when the files change."""
     stamps: list[object] = []
     for path in files:
         try:

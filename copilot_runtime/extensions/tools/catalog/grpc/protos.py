@@ -1,4 +1,4 @@
-"""Descriptions of services and messages: from `.proto` files, a descriptor set, or a server."""
+"""Protobuf descriptors: from `.proto` files, a descriptor set, or server reflection."""
 
 import asyncio
 import subprocess
@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 
 MAX_SIZE = 8 * 1024 * 1024
-"""Bytes of the largest descriptor set."""
+"""Maximum size of a descriptor set, in bytes."""
 
 _COMPILE_TIMEOUT = 30.0
 _MAX_WORDS = 2000
@@ -29,13 +29,13 @@ _GOOGLE_FOLDER = "google/protobuf/"
 
 
 class Protos:
-    """Services and messages that belong together, in a pool of their own."""
+    """A self-contained set of services and messages, in its own descriptor pool."""
 
     def __init__(self, files: Iterable[FileDescriptorProto]) -> None:
-        """Raises `ConfigurationFailed` for files that do not fit together."""
+        """Raises `ConfigurationFailed` if the files are inconsistent."""
         self.pool = DescriptorPool()
         self.comments: dict[str, str] = {}
-        """What is written beside services, methods, messages and fields, by full name."""
+        """Comments of services, methods, messages and fields, by full name."""
         for file in _sort(files):
             try:
                 self.pool.AddSerializedFile(file.SerializeToString())
@@ -44,7 +44,7 @@ class Protos:
             _read_comments(file, self.comments)
 
     def find_method(self, service: str, method: str) -> MethodDescriptor:
-        """Return a method. Raises `ConfigurationFailed` in the words of Copilot-LD."""
+        """Return a method. Raises `ConfigurationFailed` with Copilot-LD's message."""
         for name in (service, service.replace("-", "_")):  # no package can have a hyphen
             try:
                 found = self.pool.FindServiceByName(name)
@@ -59,7 +59,7 @@ class Protos:
         raise build_absence(service, f"What was read of {service!r} does not describe it.")
 
     def find_message(self, name: str) -> Descriptor:
-        """Return a type. Raises `ConfigurationFailed` in the words of Copilot-LD."""
+        """Return a message type. Raises `ConfigurationFailed` with Copilot-LD's message."""
         for spelling in (name, name.replace("-", "_")):
             try:
                 return self.pool.FindMessageTypeByName(spelling)
@@ -69,17 +69,17 @@ class Protos:
 
 
 def build_absence(service: str, hint: str) -> ConfigurationFailed:
-    """Return the error for a service that nothing describes, in the words of Copilot-LD."""
+    """Return the error for a service without a description, with Copilot-LD's message."""
     name = service.rpartition(".")[2]
     return ConfigurationFailed(f"Client class not found: {name}Client", hint=hint)
 
 
 async def compile_files(paths: Sequence[Path], imports: Sequence[Path]) -> Protos:
-    """Compile `.proto` files, with what they import from these folders and from their own.
+    """Compile `.proto` files, with imports from these folders and from their own.
 
-    Raises `ConfigurationFailed` with the file and line of each mistake.
+    Raises `ConfigurationFailed` with the file and line of each error.
     """
-    # the compiler ends in any case, so nobody need wait for its thread
+    # the compiler always ends, so its thread can be abandoned
     return await asyncio.to_thread(_compile, paths, imports)
 
 
@@ -115,7 +115,7 @@ def _compile(paths: Sequence[Path], imports: Sequence[Path]) -> Protos:
 
 
 def read_descriptor_set(path: Path) -> Protos:
-    """Read what `protoc --include_imports --descriptor_set_out` writes."""
+    """Read a file written by `protoc --include_imports --descriptor_set_out`."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_SIZE + 1)
@@ -125,7 +125,7 @@ def read_descriptor_set(path: Path) -> Protos:
 
 
 def parse_descriptor_set(data: bytes, source: str) -> Protos:
-    """Return what a serialized `FileDescriptorSet` describes."""
+    """Return the services and messages of a serialized `FileDescriptorSet`."""
     if len(data) > MAX_SIZE:
         raise ConfigurationFailed(
             f"The descriptors of {source} are larger than {MAX_SIZE // 1024**2} MB."
@@ -143,7 +143,7 @@ def parse_descriptor_set(data: bytes, source: str) -> Protos:
 
 
 def _sort(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """Return files after those that they import, with Google's own where they are missing."""
+    """Return files in dependency order, with Google's own files added if missing."""
     by_name = {file.name: file for file in files}
     order: dict[str, FileDescriptorProto] = {}
     waiting = [*reversed(by_name)]
@@ -157,7 +157,7 @@ def _sort(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]:
             waiting += missing
             continue
         waiting.pop()
-        if file is not None:  # else the pool says which one is missing
+        if file is not None:  # otherwise the pool's error names the missing file
             order.setdefault(name, file)
     return [*order.values()]
 
@@ -167,7 +167,7 @@ def _find_google_file(name: str) -> FileDescriptorProto | None:
         return None
     module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
     try:
-        import_module(module)  # which adds it to the default pool
+        import_module(module)  # the import adds it to the default pool
         found = Default().FindFileByName(name)
     except (ImportError, KeyError):
         return None
@@ -177,7 +177,7 @@ def _find_google_file(name: str) -> FileDescriptorProto | None:
 
 
 def _read_comments(file: FileDescriptorProto, comments: dict[str, str]) -> None:
-    """Add the comments of a file, by the full names of what they are about."""
+    """Add the comments of a file, by the full names of the commented elements."""
     locations = {
         tuple(one.path): text
         for one in file.source_code_info.location

@@ -1,4 +1,4 @@
-"""What a server says of its own services.
+"""A client of gRPC server reflection.
 
 https://grpc.io/docs/guides/reflection
 """
@@ -27,9 +27,9 @@ _TIMEOUT = 10.0
 
 
 async def reflect(client: "Client", service: str) -> Protos:
-    """Return what a server says of a service and of all that it needs.
+    """Return a server's description of a service, with all dependencies.
 
-    Raises `CopilotError` if it says nothing, or nothing that makes sense.
+    Raises `CopilotError` if the server has no reflection, or its response is invalid.
     """
     for method in _METHODS:
         files = await _collect_files(client, method, service)
@@ -44,7 +44,7 @@ async def reflect(client: "Client", service: str) -> Protos:
 async def _collect_files(
     client: "Client", method: str, service: str
 ) -> Iterable[FileDescriptorProto] | None:
-    """Return the files that define a service; None from a server without this method."""
+    """Return the files that define a service, or None if the server lacks this method."""
     files: dict[str, FileDescriptorProto] = {}
     requests = [ServerReflectionRequest(file_containing_symbol=service)]
     opened: set[str] = set()
@@ -74,7 +74,10 @@ async def _collect_files(
 async def _ask(
     client: "Client", method: str, request: ServerReflectionRequest
 ) -> ServerReflectionResponse:
-    """Return the answer to a request: one to a stream, since some servers end after the first."""
+    """Return the response to a request.
+
+    It has its own stream, because some servers end after the first.
+    """
     data = request.SerializeToString()
     answers = await client.collect(method, data, metadata=(), timeout=_TIMEOUT, max_messages=1)
     if not answers:
@@ -88,7 +91,7 @@ async def _ask(
 def _read_files(answer: ServerReflectionResponse, service: str) -> list[FileDescriptorProto]:
     if answer.HasField("error_response"):
         if answer.original_request.file_by_filename:
-            return []  # it may be one of Google's own, which we have
+            return []  # it may be one of Google's own files, which we have
         words = answer.error_response.error_message[:500]
         raise build_absence(service, f"The server says: {words}")
     try:

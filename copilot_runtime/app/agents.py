@@ -68,9 +68,9 @@ def build_agents(
 def publish_plans(agent: Any, publisher: "EventPublisher | None") -> None:
     """Have the plans of an agent told to those who follow events, if it plans."""
     if publisher is not None and has_plans(agent):
-        from copilot_runtime.extensions.planner.publish import PlanEvents
+        from copilot_runtime.extensions.planner.publish import PlanEventPublisher
 
-        agent.engine.listen(PlanEvents(publisher).feed)
+        agent.engine.listen(PlanEventPublisher(publisher).on_entry)
 
 
 def build_assistants(
@@ -211,12 +211,12 @@ def limit_plans(agents: AgentRegistry, limiter: "Limiter | None") -> None:
         load_prices_now()  # plans count what they know the price of when they use it
     for agent in filter(has_plans, agents.lasting.values()):
         from copilot_runtime.extensions.planner.budget import PlanUsage
-        from copilot_runtime.extensions.planner.places import PlanPlaces
+        from copilot_runtime.extensions.planner.slots import PlanSlots
 
         engine: Any = getattr(agent, "engine", None)
-        engine.places = PlanPlaces(limiter.hold_place)
+        engine.slots = PlanSlots(limiter.hold_place)
         if limiter.counts_tokens:
-            engine.listen(PlanUsage(limiter.count_soon).feed)
+            engine.listen(PlanUsage(limiter.count_soon).on_entry)
 
 
 def build_plan_access(

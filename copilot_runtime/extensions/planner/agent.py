@@ -1,4 +1,4 @@
-"""An agent that plans: it breaks a request into tasks, and shows how they are carried out."""
+"""The planner agent: has a model break a request into tasks, and streams the plan's progress."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -73,7 +73,7 @@ FOLLOW_PLAN = "follow_plan"
 RETRY_PLAN = "retry_plan"
 
 ACTIVITY = "plan"
-"""The type of the activity that shows a plan."""
+"""The activity type of plans."""
 
 _INSTRUCTIONS = (
     f"You plan. Break the request into tasks and call {CREATE_PLAN} once with all of them. Each "
@@ -87,35 +87,35 @@ _LAST_PLAN = (
     "for this request:\n\n{request}\n\n{tools}"
 )
 _ATTEMPTS = 3
-"""How often the model may write a plan until one is accepted."""
+"""Attempts of the model to write a valid plan."""
 
 _MAX_PLAN = 1_000_000
-"""Characters of a plan as the model writes it."""
+"""Maximum characters of the tool arguments of a plan."""
 
 _INTERVAL = 0.1
-"""Seconds between two pictures of a plan that changes."""
+"""Minimum seconds between snapshots of a plan that changes."""
 
 _INTERVAL_PER_TASK = 0.002
-"""The same for each task: AG-UI clients get changes, but stores and pages of v1 whole pictures."""
+"""Additional seconds per task: stores and v1 clients get whole snapshots, not only changes."""
 
 _STOP = 3.0
-"""Seconds in which a plan that is stopped should end, to be shown as it is then."""
+"""Maximum seconds to wait for the end of a stopped plan, for its last snapshot."""
 
 
 class PlannerAgent(Agent):
-    """Plans, has the plan carried out, and ends with its outcome.
+    """Creates a plan, follows its execution, and ends with its output.
 
     Args:
-        adapter: Requests the model that writes plans.
-        engine: Carries plans out, also when nobody watches any more.
-        requests: Keeps what the tasks of a plan may use of the request.
-        limits: How large plans may be.
-        instructions: What the operator tells the model beside.
-        needs_approval: Whether a person is asked before a plan is carried out.
-        evaluation: What a good outcome of any plan looks like; empty for no check of the whole.
-        patience: Seconds after which a run ends although its plan goes on; None, never.
-        description: What the agent is for.
-        resources: Keeps tasks as resources, if anything does.
+    adapter: The adapter of the model that writes plans.
+    engine: Runs plans, independently of the run that created them.
+    requests: The requests of running plans.
+    limits: Limits on the size of plans.
+    instructions: Additional system instructions of the operator.
+    needs_approval: `True` if a person must approve each plan first.
+    evaluation: Criteria for the output of each plan; if empty, it is not evaluated.
+    max_seconds: Seconds after which a run ends while its plan continues; `None` for never.
+    description: The description of the agent.
+    resources: Stores tasks as resources of the knowledge extension, if given.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class PlannerAgent(Agent):
         instructions: Instructions | None = None,
         needs_approval: bool = False,
         evaluation: str = "",
-        patience: float | None = None,
+        max_seconds: float | None = None,
         description: str = "Breaks a request into tasks and has assistants do them.",
         resources: "TaskResources | None" = None,
     ) -> None:
@@ -140,25 +140,25 @@ class PlannerAgent(Agent):
         self.instructions = instructions
         self.needs_approval = needs_approval
         self.evaluation = evaluation
-        self.patience = patience
+        self.max_seconds = max_seconds
         self.description = description
         self._resources = resources
 
     has_plans = True
 
     async def run(self, run: RunInput) -> Events:
-        """Yield the model's words, then pictures of the plan, and its outcome.
+        """Yield the model's text, then snapshots of the plan, and its output.
 
-        Who stops the run stops the plan. Otherwise the plan goes on without the run, also when the
-        server starts again; the next run of its thread finds it. Raises `Misuse` for a task of a
-        plan, and `PlanRejected` for a model that writes no plan within the limits.
+        Stopping the run stops the plan. If the run ends otherwise, the plan continues, even after a
+        restart of the server, and the next run of the thread finds it. Raises `Misuse` within a
+        task of a plan, and `PlanRejected` if the model does not write a valid plan.
         """
         if IN_TASK.get():
             raise Misuse(
                 "A planner was given a task of a plan: its plan would be one below the other, "
                 "without end. Give a task to an agent that does it, or plan it as subtasks."
             )
-        deadline = None if self.patience is None else monotonic() + self.patience
+        deadline = None if self.max_seconds is None else monotonic() + self.max_seconds
         if run.resume:
             plan_id, answer = await self._answer_questions(run)
             stream = self._follow(plan_id, run, deadline, answer)
@@ -196,7 +196,7 @@ class PlannerAgent(Agent):
     async def _take_call(
         self, run: RunInput, calls: Sequence[ActionExecutionMessage], last_plan: Plan | None
     ) -> str:
-        """Do what the model calls for, and return the id of the plan. Raises `PlanRejected`."""
+        """Carry out the model's tool call, and return the id of the plan. Raises `PlanRejected`."""
         call = calls[0]
         if len(calls) > 1:
             raise PlanRejected(f"Make one call: {CREATE_PLAN} takes all tasks.")
@@ -216,7 +216,7 @@ class PlannerAgent(Agent):
         return plan_id
 
     async def _find_plan(self, run: RunInput) -> Plan | None:
-        """Return the last plan of a thread, unless it has finished and the person knows that."""
+        """Return the thread's last plan, or `None` if it finished and the thread has its output."""
         found = await self.engine.log.list_plans(
             PlanQuery(user=run.user, thread_id=run.thread_id, limit=1)
         )
@@ -231,7 +231,7 @@ class PlannerAgent(Agent):
     async def _write_plan(
         self, request: ChatRequest, run: RunInput, calls: list[ActionExecutionMessage]
     ) -> Events:
-        """Yield what the model writes beside its plan, which `calls` gets."""
+        """Yield the model's events, and append its tool calls to `calls`."""
         span = start_plan_span(run.span, run.agent_name)
         stream = stream_chat(self.adapter, request, span, agent=run.span)
         try:
@@ -245,7 +245,7 @@ class PlannerAgent(Agent):
             span.end()
 
     def _create(self, run: RunInput, call: ActionExecutionMessage) -> PlanCreated:
-        """Return the plan that a call has in its arguments. Raises `PlanRejected`."""
+        """Parse the plan in the arguments of a tool call. Raises `PlanRejected`."""
         if call.name != CREATE_PLAN:
             raise PlanRejected(f"There is no {call.name[:100]!r} here. Call {CREATE_PLAN}.")
         fields = parse_text(call.arguments or "{}")
@@ -270,12 +270,12 @@ class PlannerAgent(Agent):
     async def _follow(
         self, plan_id: str, run: RunInput, deadline: float | None, answer: int | None = None
     ) -> Events:
-        """Yield pictures of a plan until it is over or waits for people, or the run is too long.
+        """Yield snapshots of a plan until it ends, waits for people, or the deadline has passed.
 
-        `answer` is the number of the event by which a person has set something going.
+        `answer` is the number of the event by which a person has just resumed the plan.
         """
         try:
-            with self.engine.places.cover(plan_id, run.identity, run.user):
+            with self.engine.slots.share(plan_id, run.identity, run.user):
                 plan = await self.engine.get(plan_id)
                 link_plan(run.span, plan.id, plan.created.traceparent)
                 number = plan.number
@@ -296,11 +296,11 @@ class PlannerAgent(Agent):
     async def _watch(
         self, plan: Plan, number: int, deadline: float | None, answer: int | None
     ) -> AsyncGenerator[None, None]:
-        """Yield when a picture of a plan is due: not too often, and never later than it must.
+        """Yield whenever a snapshot of a changed plan is due.
 
-        `number` is the event at which it was drawn before. Ends with the plan, when it waits for
-        people, or at a moment of the clock. What an answer has set going happens soon, or has
-        happened where the plan is carried out, also if the plan still waits for another one.
+        `number` is the last event of the previous snapshot. Ends when the plan ends or waits for
+        people, or at the deadline. After an answer, it waits for at least one change, as the plan
+        may still have the status `waiting` when the answer is stored.
         """
         if plan.is_over or (plan.status == "waiting" and answer is None):
             if plan.number != number:
@@ -326,7 +326,7 @@ class PlannerAgent(Agent):
                     drawn, is_stale = monotonic(), False
                     continue
                 while entry is not None:
-                    plan.apply(entry)  # one that is carried out here knows it already
+                    plan.apply(entry)  # no effect for a plan that runs here: it has applied it
                     is_stale = True
                     if entries.empty():
                         break
@@ -342,7 +342,7 @@ class PlannerAgent(Agent):
     async def _read_entries(
         self, plan_id: str, after: int, entries: "asyncio.Queue[PlanEntry | None]"
     ) -> None:
-        """Put what happens to a plan behind a number into a queue, and None behind its end."""
+        """Put the entries of a plan after a number into a queue, followed by `None`."""
         try:
             async with aclosing(self.engine.follow(plan_id, after)) as items:
                 async for item in items:
@@ -352,7 +352,7 @@ class PlannerAgent(Agent):
             entries.put_nowait(None)
 
     async def _stop(self, plan_id: str, run: RunInput) -> Sequence[Event]:
-        """Stop a plan, and return its last picture."""
+        """Stop a plan, and return its last snapshot."""
         await self.engine.stop(plan_id)
         plan = await self.engine.get(plan_id)
         with suppress(TimeoutError):
@@ -378,7 +378,7 @@ class PlannerAgent(Agent):
         )
 
     async def open(self) -> None:
-        """Go on with the plans of servers that are not there any more."""
+        """Open the engine, which takes over the plans of dead servers."""
         await self.engine.open()
         if self._resources is not None:
             await self._resources.open()
@@ -387,17 +387,16 @@ class PlannerAgent(Agent):
         return ("plans",) if self.engine.failures else ()
 
     async def aclose(self) -> None:
-        """Leave the plans as they are."""
+        """Close the engine, which suspends its plans."""
         await self.engine.aclose()
         if self._resources is not None:
             await self._resources.aclose()
 
     async def _answer_questions(self, run: RunInput) -> tuple[str, int | None]:
-        """Give the answers of a person; return the id of their plan.
+        """Apply a person's answers; return the plan's id and the number of the resuming answer.
 
-        And the number of the answer by which something of it goes on, or None.
-
-        Raises `Misuse` or `NotFound` for an answer to no open question, or one of a wrong form.
+        The number is `None` if all tasks concerned still wait for other answers. Raises `Misuse` or
+        `NotFound` if a question is not open or an answer does not fit.
         """
         found, number = "", None
         for resume in run.resume:
@@ -412,7 +411,9 @@ class PlannerAgent(Agent):
         return found, number
 
     async def _find_answer(self, plan_id: str, after: int, question_id: str) -> int:
-        """Return the number of an answer; `after` if the server of the plan has not taken it."""
+        """Return the number of an answer, or `after` if the plan's server has not
+        applied it yet.
+        """
         for entry in await self.engine.log.read(plan_id, after):
             if isinstance(entry.event, QuestionAnswered) and entry.event.question_id == question_id:
                 return entry.number
@@ -450,7 +451,7 @@ class PlannerAgent(Agent):
 
 
 async def _read_plan(stream: Events, calls: list[ActionExecutionMessage]) -> Events:
-    """Yield what a model writes beside its plan; the calls themselves are no page's business."""
+    """Yield all events except tool calls, which are appended to `calls`."""
     names: dict[str, str] = {}
     arguments: dict[str, list[str]] = {}
     size = 0
@@ -478,7 +479,7 @@ async def _read_plan(stream: Events, calls: list[ActionExecutionMessage]) -> Eve
 def _reject(
     request: ChatRequest, calls: Sequence[ActionExecutionMessage], error: CopilotError
 ) -> ChatRequest:
-    """Return the request in which a model is told what is wrong with its plan."""
+    """Return the request for another attempt, with the error as the result of the call."""
     messages: list[Message] = [*request.messages]
     for call in calls:
         messages += [
@@ -497,7 +498,7 @@ def _show(plan: Plan) -> Activity:
 
 
 def _is_at_rest(plan: Plan) -> bool:
-    """Return whether nothing happens before a person does something."""
+    """Return `True` if the plan has ended or waits for people."""
     return plan.is_over or plan.status == "waiting"
 
 
@@ -515,20 +516,20 @@ def _describe_last_plan(plan: Plan | None) -> str:
 
 
 def _list_tools(plan: Plan | None) -> Sequence[Action]:
-    """Return what a model may do with the last plan of a conversation."""
+    """Return the tools of the model for the conversation's last plan."""
     if plan is None:
         return ()
     return (_FOLLOW, _RETRY) if plan.status in ("failed", "stopped") else (_FOLLOW,)
 
 
 def _name_outcome(plan: Plan) -> str:
-    """Return the id of the message that has the outcome of a plan: another one after a retry."""
+    """Return the id of the message with the plan's output; a retry changes it."""
     return f"outcome-{plan.id}-{plan.number}"
 
 
 def _conclude(plan: Plan) -> Sequence[Event]:
-    """Return the outcome of a plan that is over, the questions of one that waits, or that another
-    goes on.
+    """Return the last events of a run: the output of an ended plan, the interrupts of one that
+    waits for people, or a message that the plan continues.
     """
     if plan.status == "waiting":
         return [build_interrupt(plan, question) for question in plan.questions.values()]
@@ -574,7 +575,7 @@ _UNDONE = {
 
 
 def _find_question(messages: Sequence[Message]) -> str:
-    """Return the last text of the person."""
+    """Return the text of the user's last message."""
     return next(
         (
             message.content

@@ -1,4 +1,4 @@
-"""What a plan and its tasks may use: tokens, dollars and time."""
+"""Budgets of plans: limits on tokens, dollars and time, and counting of model usage."""
 
 import asyncio
 import logging
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 
 class BudgetExceeded(LimitExceeded):
-    """A plan or a task has used up what it may use."""
+    """A plan or a task has exhausted its budget."""
 
 
 class Budget:
-    """What is left for a plan; `clock` returns seconds since 1970."""
+    """Checks the budget of one plan; `clock` returns seconds since 1970."""
 
     def __init__(self, plan: Plan, clock: Callable[[], float]) -> None:
         self._plan = plan
@@ -33,7 +33,7 @@ class Budget:
         self._has_warned = False
 
     def check(self, state: TaskState) -> None:
-        """Raise `BudgetExceeded` if a task, or what it is a part of, has nothing left."""
+        """Raise `BudgetExceeded` if the task, one of its parents or the plan has no budget left."""
         limits = self._plan.limits
         for one in state.path():
             name = "The plan" if one.parent is None else f"The task {one.task.name!r}"
@@ -52,7 +52,10 @@ class Budget:
             raise self._build_time_error()
 
     async def limit_time(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what some work returns. Raises `BudgetExceeded` if the plan's time is over."""
+        """Await a coroutine within the plan's remaining time, and return its result.
+
+        Raises `BudgetExceeded` if the time runs out.
+        """
         limit = asyncio.timeout(self._get_remaining_seconds())
         try:
             async with limit:
@@ -63,7 +66,9 @@ class Budget:
             raise
 
     def warn_of_price(self) -> None:
-        """Log, once, that the plan has a limit of dollars that cannot be held."""
+        """Log once that the plan's dollar limit cannot be enforced, as a model has no
+        known price.
+        """
         if self._plan.limits.dollars is not None and not self._has_warned:
             self._has_warned = True
             logger.warning(
@@ -86,9 +91,9 @@ class Budget:
 
 
 async def count_usage(usage: Usage, context: TaskContext) -> None:
-    """Count a request to a model for a task, also one that has failed.
+    """Add the tokens and the price of a model request to a task; failed requests count, too.
 
-    Where dollars are limited, prices are read before the first of them is counted.
+    If the plan has a dollar limit, the price list is loaded before the first request is counted.
     """
     dollars = price_usage(usage)
     if dollars is None and context.plan.limits.dollars is not None and find_spec("genai_prices"):
@@ -99,7 +104,10 @@ async def count_usage(usage: Usage, context: TaskContext) -> None:
 
 @asynccontextmanager
 async def count_estimates(context: TaskContext) -> AsyncGenerator[Callable[[Usage], None]]:
-    """Yield what takes usage that no event says; all of it is counted for a task at the end."""
+    """Yield a callback for usage that is estimated, not reported by an event.
+
+    All of it is counted for the task when the block ends.
+    """
     usages: list[Usage] = []
     try:
         yield usages.append
@@ -109,12 +117,12 @@ async def count_estimates(context: TaskContext) -> AsyncGenerator[Callable[[Usag
 
 
 class PlanUsage:
-    """Follows plans, and tells what they use of models: `count` gets user, tokens and dollars."""
+    """Plan listener that reports model usage: `count` gets the user, tokens and dollars."""
 
     def __init__(self, count: Callable[[str | None, int, float], None]) -> None:
         self._count = count
 
-    def feed(self, plan: Plan, entry: PlanEntry) -> None:
-        """Take what happened to a plan."""
+    def on_entry(self, plan: Plan, entry: PlanEntry) -> None:
+        """Report the usage of an entry, if it has any."""
         if isinstance(entry.event, UsageAdded):
             self._count(plan.created.user, entry.event.tokens, entry.event.dollars)

@@ -1,4 +1,4 @@
-"""Puts a planner together as the settings say."""
+"""Builds the planner from its settings."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge import Knowledge
     from copilot_runtime.extensions.planner.resources import TaskResources
 
-_MARGIN, _MOST = 0.1, 10.0
-"""How much earlier than it must a run ends whose plan goes on: a part of its time, in seconds."""
+_MARGIN, _MAX_MARGIN_SECONDS = 0.1, 10.0
+"""How much earlier than the run timeout a run ends: a fraction of it, and at most these seconds."""
 
 
 def build_planner(
@@ -47,20 +47,20 @@ def build_planner(
     run_timeout: float,
     checkpoints: Checkpoints | None = None,
 ) -> PlannerAgent:
-    """Return the agent that plans.
+    """Return the planner agent.
 
     Args:
-        settings: How it plans, and its limits.
-        adapter: The model that writes plans, judges outcomes and puts them together.
-        find_workers: Returns the agents that do tasks, as far as a caller may use them.
-        knowledge: Its embedder compares tasks with agents, else their words do. It keeps tasks as
-            resources, where tasks of later plans find their outcomes.
-        sources: The tools of a plan that another server goes on with.
-        max_turns: How often an agent that leaves its tools to us may call them in a task.
-        action_timeout: Seconds that a tool may take.
-        telemetry: Takes note of plans.
-        run_timeout: Seconds that a run may take; its plan may take longer.
-        checkpoints: Where agents store what they wait with, in a plan of another server.
+    settings: The settings section of the planner.
+    adapter: The adapter of the model that plans, evaluates and summarizes.
+    find_workers: Lists the agents that a caller may use for tasks.
+    knowledge: Its embedder compares tasks with agents; without it, a hashing embedder does. It
+    stores tasks as resources, from which later plans recall outputs.
+    sources: The actions for plans taken over from another server.
+    max_turns: Maximum rounds of tool calls in a task.
+    action_timeout: Maximum seconds of a tool call.
+    telemetry: Traces and counts plans.
+    run_timeout: Maximum seconds of a run; its plan may take longer.
+    checkpoints: Where agents store interrupted runs, in plans taken over from another server.
     """
 
     async def list_actions(run: RunInput) -> Sequence[Action]:
@@ -105,7 +105,7 @@ def build_planner(
         telemetry=telemetry,
     )
     if resources is not None:
-        engine.listen(resources.feed)
+        engine.listen(resources.on_entry)
     count_plans_from_zero(telemetry, settings.name)
     return PlannerAgent(
         adapter,
@@ -123,7 +123,7 @@ def build_planner(
         ),
         needs_approval=settings.needs_approval,
         evaluation=settings.evaluation,
-        patience=run_timeout - min(run_timeout * _MARGIN, _MOST),
+        max_seconds=run_timeout - min(run_timeout * _MARGIN, _MAX_MARGIN_SECONDS),
         resources=resources,
     )
 
@@ -135,7 +135,7 @@ def _build_resources(knowledge: "Knowledge", log: PlanLog) -> "TaskResources":
 
 
 def build_log(address: str) -> PlanLog:
-    """Return the log of an address, as in the setting `planner.store`, without opening it."""
+    """Return the plan log for a store URL as in `planner.store`, without opening it."""
     kind, _, path = address.partition(":")
     match kind:
         case "memory":

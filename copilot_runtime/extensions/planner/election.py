@@ -1,4 +1,4 @@
-"""Elects an assistant for each task, by how alike their descriptions are."""
+"""Elects an assistant for each task by the similarity of their descriptions."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from copilot_runtime.extensions.planner.roles import Assignment
 from copilot_runtime.extensions.planner.tasks import PROPERTIES, Task
 
 _TIE = 1e-4
-"""Scores that differ by less are equal: then the first name in the alphabet wins."""
+"""Scores that differ by less are a tie; the alphabetically first name wins."""
 
 
-class NobodyFits(CopilotError):
-    """No assistant is for a task."""
+class NoMatchingAssistant(CopilotError):
+    """No assistant fits a task."""
 
     code = "NOT_FOUND"
     status_code = 422
@@ -27,27 +27,27 @@ class NobodyFits(CopilotError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """An assistant that tasks can be given to."""
+    """An assistant that may be elected."""
 
     name: str
     description: str
-    """What it is for: purpose, instructions, applicability and evaluation, as a task has them,
-    without titles: two texts are alike for what they say, not for having the same headings."""
+    """Purpose, instructions, applicability and evaluation, as in a task. Without headings, which
+    would raise the similarity of all texts."""
     is_opaque: bool = False
-    """Whether its calls of tools cannot be seen."""
+    """`True` if its tool calls are not visible."""
 
 
 class SimilarityElector:
-    """Elects the candidate whose description is most like that of the task.
+    """Elects the candidate whose description is most similar to that of the task.
+
+    A task that names its assistant gets that one. Similarity is the cosine of the embeddings.
 
     Args:
-        candidates: Returns those that there are now for a plan.
-        embedder: Compares descriptions.
-        floor: Similarity below which nobody fits, from -1 to 1.
-        fallback: Who does what nobody fits; empty, the task fails.
-        only_one_fits: Whether a candidate that is the only one fits every task.
-
-    A task that names its assistant gets it. Similarity is the cosine of the vectors.
+    candidates: Lists the candidates that a plan has now.
+    embedder: Embeds descriptions.
+    floor: Minimum similarity, from -1 to 1.
+    fallback: Assistant for tasks that no candidate fits; if empty, such a task fails.
+    only_one_fits: Elect a sole candidate regardless of the similarity.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class SimilarityElector:
         self._floor = floor
         self._fallback = fallback
         self._vectors: dict[str, NDArray[np.float32]] = {}
-        """Of descriptions."""
+        """Embeddings by description."""
 
     async def elect(self, state: TaskState, plan: Plan) -> Assignment:
-        """Return who does a task. Raises `NobodyFits`."""
+        """Return the assistant for a task. Raises `NoMatchingAssistant` if no candidate fits."""
         candidates = {one.name: one for one in await self._candidates(plan)}
         if (name := state.task.assistant) != "":
             if name not in candidates:
-                raise NobodyFits(
+                raise NoMatchingAssistant(
                     f"There is no assistant {name[:100]!r} for the task {state.task.name!r}. "
                     f"There are: {', '.join(candidates) or 'none'}."
                 )
@@ -87,7 +87,7 @@ class SimilarityElector:
             score = scores[self._fallback]
             return Assignment(self._fallback, score, candidates[self._fallback].is_opaque)
         best = ", ".join(f"{name} {score:.2f}" for name, score in ranked[:3])
-        raise NobodyFits(
+        raise NoMatchingAssistant(
             f"No assistant fits the task {state.task.name!r}: "
             + (f"the nearest are {best}, and {self._floor:g} is needed." if best else "none exist.")
         )
@@ -95,7 +95,7 @@ class SimilarityElector:
     async def _score(
         self, description: str, candidates: Mapping[str, Candidate]
     ) -> dict[str, float]:
-        """Return how alike a task and each candidate are."""
+        """Return the similarity of the task to each candidate, by name."""
         new = [
             one.description for one in candidates.values() if one.description not in self._vectors
         ]
@@ -114,7 +114,7 @@ class SimilarityElector:
 
 
 def describe_task(task: Task) -> str:
-    """Return the four properties of a task as one text."""
+    """Return the four descriptive properties of a task as Markdown."""
     sections = (
         ("Purpose", task.purpose),
         ("Instructions", task.instructions),
@@ -125,5 +125,5 @@ def describe_task(task: Task) -> str:
 
 
 def _write_profile(task: Task) -> str:
-    """Return what a task says of itself, as `Candidate.description` has it."""
+    """Return the description of a task in the form of `Candidate.description`."""
     return "\n\n".join(text for name in PROPERTIES if (text := getattr(task, name)))

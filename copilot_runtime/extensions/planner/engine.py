@@ -1,4 +1,4 @@
-"""Carries out plans: each step is stored before it is taken, so that a crash loses none."""
+"""The engine that runs plans. Each step is stored before it is taken, so a crash loses none."""
 
 import asyncio
 import logging
@@ -18,12 +18,12 @@ from copilot_runtime.extensions.planner.events import (
     PlanCreated,
     PlanEntry,
     QuestionAnswered,
-    StopAsked,
+    StopRequested,
     TaskReopened,
 )
 from copilot_runtime.extensions.planner.feed import Queue, TaskText
 from copilot_runtime.extensions.planner.log import (
-    MOST_DELETIONS,
+    MAX_DELETIONS,
     Lease,
     LeaseLost,
     PlanCommand,
@@ -32,7 +32,6 @@ from copilot_runtime.extensions.planner.log import (
     PlanSummary,
     build_lost_error,
 )
-from copilot_runtime.extensions.planner.places import PlanPlaces
 from copilot_runtime.extensions.planner.plan import Plan, TaskState
 from copilot_runtime.extensions.planner.roles import Elector, Supervisor, Worker
 from copilot_runtime.extensions.planner.run import (
@@ -40,46 +39,47 @@ from copilot_runtime.extensions.planner.run import (
     build_closed_error,
     ends_plan,
 )
+from copilot_runtime.extensions.planner.slots import PlanSlots
 from copilot_runtime.telemetry import NO_TELEMETRY, Telemetry, find_current_span, semconv
 from copilot_runtime.threads.store import ThreadKey
 
 logger = logging.getLogger(__name__)
 
 _RESTART = 5.0
-"""Seconds until a plan whose store failed is taken up again."""
+"""Seconds until a plan whose store failed is restarted."""
 
 _RECOVERY = 2.0
-"""Seconds between two looks for plans of servers that have died."""
+"""Seconds between scans for plans of dead servers."""
 
 _DELETION = 3600.0
-"""Seconds between two deletions of old plans."""
+"""Seconds between deletions of old plans."""
 
-_FAREWELL = 10.0
-"""Seconds that a server waits at its end for what a database may hold up."""
+_CLOSE_TIMEOUT = 10.0
+"""Maximum seconds to wait at shutdown for tasks that a database may block."""
 
 _POLL = 0.5
-"""Seconds between two looks at a plan that another server carries out."""
+"""Seconds between polls of a plan that runs on another server."""
 
-_PATIENCE = 10
-"""How often a plan of another server is looked at for what was asked of it."""
+_COMMAND_POLLS = 10
+"""Number of polls for the effect of a command that another server carries out."""
 
 EntryListener = Callable[[Plan, PlanEntry], None]
-"""Called on the event loop for each entry of a plan that this server carries out, once it is stored
-and the plan has taken it in. It must not block, and what it raises is logged."""
+"""Called on the event loop for each entry of a plan that runs on this server, after the entry was
+stored and applied. It must not block; an exception is logged."""
 
 
 class PlanEngine:
-    """Accepts plans, carries them out side by side, and takes over those of dead servers.
+    """Accepts plans, runs them concurrently, and takes over those of dead servers.
 
     Args:
-        log: Where plans are kept.
-        elector: Finds who does a task.
-        worker: Does tasks that have no subtasks.
-        supervisor: Judges outcomes, and puts those of subtasks together.
-        clock: Returns seconds since 1970.
-        on_end: Gets the id of each plan that is not carried out here any more.
-        retention: Seconds after which a plan that is over is deleted; 0 for never.
-        telemetry: Takes note of plans; those that are made under a span are noted where that is.
+    log: The store of plans.
+    elector: Elects the assistant of a task.
+    worker: Performs tasks that have no subtasks.
+    supervisor: Evaluates outputs, and aggregates those of subtasks.
+    clock: Returns seconds since 1970.
+    on_end: Called with the id of each plan that no longer runs here.
+    retention: Seconds after which an ended plan is deleted; 0 for never.
+    telemetry: Traces and counts plans. A plan submitted within a span uses the span's telemetry.
     """
 
     def __init__(
@@ -101,22 +101,23 @@ class PlanEngine:
         self.clock = clock
         self.telemetry = telemetry
         self.retention = retention
-        self.places = PlanPlaces()
+        self.slots = PlanSlots()
         self._on_end = on_end
         self._listeners: tuple[EntryListener, ...] = ()
         self._runs: dict[str, PlanRun] = {}
         self._replaced: set[asyncio.Task[None]] = set()
-        """Runs of plans that another server had meanwhile, and that begin here once more."""
+        """Ended runs of plans that another server took over and that have been restarted here."""
         self._restarts: dict[str, asyncio.Task[None]] = {}
         self.failures: dict[str, CopilotError] = {}
-        """Why plans do not go on until their store can be used again, by their ids; "" stands for
-        the store itself."""
+        """Errors that suspend plans until their store is available, by plan id; "" is the store."""
         self._watchers: list[asyncio.Task[None]] = []
         telemetry.observe(semconv.PLANS_OPEN, lambda: len(self._runs))
         telemetry.observe(semconv.PLAN_QUESTIONS_OPEN, self._count_questions)
 
     def listen(self, listener: EntryListener) -> Callable[[], None]:
-        """Call a function for every entry of the plans that go on here; return what ends that."""
+        """Add a listener for all entries of plans that run here; return a function that
+        removes it.
+        """
         self._listeners = (*self._listeners, listener)
 
         def end() -> None:
@@ -125,8 +126,8 @@ class PlanEngine:
         return end
 
     def notify(self, plan: Plan, entry: PlanEntry) -> None:
-        """Tell the listeners of an entry that a plan has taken in."""
-        self.places.update(plan)
+        """Pass an entry that the plan has applied to all listeners."""
+        self.slots.update(plan)
         for listener in self._listeners:
             try:
                 listener(plan, entry)
@@ -134,7 +135,7 @@ class PlanEngine:
                 logger.exception("A listener of plans failed")
 
     async def open(self) -> None:
-        """Open the log, and go on with the plans that nobody carries out. Raises `StoreFailed`."""
+        """Open the log, and resume the plans that no server runs. Raises `StoreFailed`."""
         await self.log.open()
         await self.recover()
         if not self._watchers:
@@ -147,11 +148,11 @@ class PlanEngine:
             ]
 
     async def recover(self) -> Sequence[str]:
-        """Take over the plans of servers that died; return their ids."""
+        """Take over the plans of dead servers; return their ids."""
         leases = await self.log.claim()
         for lease in leases:
             if (restart := self._restarts.pop(lease.plan_id, None)) is not None:
-                restart.cancel()  # another server had it meanwhile, and died
+                restart.cancel()  # another server took it over and has died
                 self.failures.pop(lease.plan_id, None)
             try:
                 self._launch(await self._load(lease.plan_id), lease)
@@ -159,12 +160,12 @@ class PlanEngine:
                 self._postpone(lease, error)
             except CopilotError as error:
                 logger.error("The plan %s cannot go on: %s", lease.plan_id, error.message)
-            except Exception:  # the others are claimed, too: nobody else would take them over
+            except Exception:  # the other plans are claimed as well and must be launched
                 logger.exception("The plan %s cannot go on.", lease.plan_id)
         return [lease.plan_id for lease in leases]
 
     async def submit(self, created: PlanCreated, *, plan_id: str | None = None) -> str:
-        """Store a plan, begin to carry it out, and return its id."""
+        """Store a plan, start it, and return its id."""
         plan = Plan(plan_id or new_id())
         span = find_current_span()
         if span.telemetry is not None and not created.traceparent:
@@ -184,14 +185,14 @@ class PlanEngine:
         return plan.id
 
     async def get(self, plan_id: str) -> Plan:
-        """Return a plan as it is now. Raises `NotFound`."""
+        """Return the current state of a plan. Raises `NotFound`."""
         run = self._runs.get(plan_id)
         return run.plan if run is not None else await self._load(plan_id)
 
     async def follow(
         self, plan_id: str, after: int = 0
     ) -> AsyncGenerator[PlanEntry | TaskText, None]:
-        """Yield what happened behind a number and what happens, to the end of the plan.
+        """Yield all entries after a number, then live entries and text, until the plan ends.
 
         Raises `NotFound`.
         """
@@ -205,16 +206,16 @@ class PlanEngine:
                 entries = await self.log.read(plan_id, after)
                 for entry in entries:
                     if queue is not None and run is not None and entry.number > run.plan.number:
-                        break  # it is on its way through the queue
+                        break  # the queue will have it
                     after = entry.number
                     yield entry
-                    if ends_plan(entry) and entry is entries[-1]:  # it was not done again
+                    if ends_plan(entry) and entry is entries[-1]:  # it was not retried
                         return
                 if queue is None and is_over and not entries:
                     return
                 if queue is None:
                     await asyncio.sleep(_POLL)
-                    if (run := self._runs.get(plan_id)) is not None:  # it goes on here now
+                    if (run := self._runs.get(plan_id)) is not None:  # it runs here now
                         queue = run.feed.subscribe()
                     continue
                 while (item := await queue.get()) is not None:
@@ -225,7 +226,7 @@ class PlanEngine:
                     yield item
                     if isinstance(item, PlanEntry) and ends_plan(item):
                         return
-                queue = None  # this server does not carry it out any more
+                queue = None  # it no longer runs on this server
         finally:
             if run is not None and queue is not None:
                 run.feed.unsubscribe(queue)
@@ -240,9 +241,9 @@ class PlanEngine:
         user: str | None = None,
         payload: JsonValue = None,
     ) -> None:
-        """Give a person's answer. Raises `NotFound`, or `Misuse` for one that does not fit.
+        """Answer an open question. Raises `NotFound`, or `Misuse` if the answer does not fit.
 
-        `payload` is for the assistant, if it was its question.
+        `payload` is the response to the assistant, if it asked the question.
         """
         plan = await self.get(plan_id)
         question = plan.questions.get(question_id)
@@ -262,24 +263,24 @@ class PlanEngine:
         outcome = await self._command(
             plan_id, plan.number, event, lambda entry: _answers(entry, event)
         )
-        if outcome is not None and outcome.event != event:  # somebody else was faster
+        if outcome is not None and outcome.event != event:  # it was answered concurrently
             raise build_closed_error(question_id)
 
     async def stop(self, plan_id: str, task_id: str = ROOT) -> None:
-        """Stop a task, or the whole plan; one that is over stays as it is. Raises `NotFound`."""
+        """Stop a task or the whole plan; no effect if it has ended. Raises `NotFound`."""
         plan = await self.get(plan_id)
         state = _find_task(plan, task_id)
         if (run := self._runs.get(plan_id)) is not None:
             await run.stop(task_id)
         elif not (state.is_over or plan.is_over):
-            event = StopAsked(task_id=task_id)
+            event = StopRequested(task_id=task_id)
             await self._command(plan_id, plan.number, event, lambda entry: entry.event == event)
 
     async def retry(self, plan_id: str, task_id: str = ROOT) -> None:
-        """Have a task done again that did not finish, and what was skipped for it.
+        """Retry a task that did not finish, and the tasks that were skipped for it.
 
-        For the plan itself, that is all its tasks that did not finish. Raises `NotFound`, or
-        `Misuse` for a plan that is not over and for a task that has finished.
+        For the plan itself, retry all unfinished tasks. Raises `NotFound`, or `Misuse` if the plan
+        has not ended or the task has finished.
         """
         if (run := self._runs.get(plan_id)) is not None and run.plan.is_over:
             await asyncio.wait([run.ended])
@@ -291,20 +292,20 @@ class PlanEngine:
         self._begin(plan, lease, entries)
 
     async def forget_thread(self, thread: ThreadKey) -> None:
-        """Stop the plans of a thread that go on, and delete all that are over then."""
-        query = PlanQuery(user=thread.owner or None, thread_id=thread.id, limit=MOST_DELETIONS)
+        """Stop the running plans of a thread, and delete all its ended plans."""
+        query = PlanQuery(user=thread.owner or None, thread_id=thread.id, limit=MAX_DELETIONS)
         while plans := await self.log.list_plans(query):
             for summary in plans:
                 if not summary.is_over:
                     await self.stop(summary.id)
                     if (run := self._runs.get(summary.id)) is not None:
-                        await asyncio.wait([run.ended], timeout=_PATIENCE * _POLL)
-            query = replace(query, before=plans[-1].place)
+                        await asyncio.wait([run.ended], timeout=_COMMAND_POLLS * _POLL)
+            query = replace(query, before=plans[-1].sort_key)
         while await self.log.delete_plans(thread=thread):
             pass
 
     async def aclose(self) -> None:
-        """Leave all plans as they are: whoever opens the log next goes on with them."""
+        """Suspend all plans: the next server that opens the log resumes them."""
         runs = [*self._runs.values()]
         for run in runs:
             run.cancel()
@@ -314,16 +315,16 @@ class PlanEngine:
             restart.cancel()
         tasks = [*(run.ended for run in runs), *self._replaced, *restarts]
         if tasks:
-            done, _ = await asyncio.wait(tasks, timeout=_FAREWELL)
-            await asyncio.gather(*done, return_exceptions=True)  # nobody else asks for those
+            done, _ = await asyncio.wait(tasks, timeout=_CLOSE_TIMEOUT)
+            await asyncio.gather(*done, return_exceptions=True)  # retrieve their exceptions
         await self.log.aclose()
 
     def forget(self, run: PlanRun, failure: LeaseLost | StoreFailed | None) -> None:
-        """Drop a run that has ended. One whose store failed is taken up again."""
-        if self._runs.get(run.plan.id) is not run:  # it has begun here once more meanwhile
+        """Remove a run that has ended here; restart it later if its store failed."""
+        if self._runs.get(run.plan.id) is not run:  # the plan was restarted here meanwhile
             return
         del self._runs[run.plan.id]
-        self.places.drop(run.plan.id)
+        self.slots.drop(run.plan.id)
         if self._on_end is not None:
             self._on_end(run.plan.id)
         match failure:
@@ -338,7 +339,7 @@ class PlanEngine:
         return sum(len(run.plan.questions) for run in self._runs.values())
 
     async def _watch(self) -> None:
-        """Take over, while this server runs, what others leave behind."""
+        """Take over plans of servers that die while this one runs."""
         while True:
             await asyncio.sleep(_RECOVERY)
             try:
@@ -349,11 +350,11 @@ class PlanEngine:
                 if "" not in self.failures:
                     logger.warning("Plans of other servers cannot be looked for: %s", error.message)
                 self.failures[""] = error
-            except Exception:  # or no plan of another server would ever be taken over
+            except Exception:  # the loop must survive, or it would never take over a plan again
                 logger.exception("Plans of other servers cannot be looked for.")
 
     async def _delete_old(self) -> None:
-        """Delete, once an hour, what is over for longer than plans are kept."""
+        """Delete plans past their retention, once an hour."""
         while self.retention:
             count = 0
             try:
@@ -370,7 +371,7 @@ class PlanEngine:
             await asyncio.sleep(min(self.retention, _DELETION))
 
     async def _watch_commands(self) -> None:
-        """Do what people want of the plans here, who asked other servers for it."""
+        """Carry out commands for plans of this server that other servers accepted."""
         while True:
             await asyncio.sleep(_POLL)
             if not self._runs:
@@ -386,13 +387,13 @@ class PlanEngine:
     async def _carry_out(self, command: PlanCommand) -> None:
         run = self._runs.get(command.plan_id)
         if run is None and not (await self.log.find(command.plan_id)).is_over:
-            return  # it is taken up again soon
+            return  # it is restarted soon
         if run is not None:
-            with suppress(NotFound):  # what was answered or has ended meanwhile
+            with suppress(NotFound):  # it was answered or has ended meanwhile
                 match command.event:
                     case QuestionAnswered():
                         await run.answer(command.event)
-                    case StopAsked():
+                    case StopRequested():
                         await run.stop(command.event.task_id)
         await self.log.remove_command(command.id)
 
@@ -400,15 +401,16 @@ class PlanEngine:
         self,
         plan_id: str,
         after: int,
-        event: StopAsked | QuestionAnswered,
+        event: StopRequested | QuestionAnswered,
         is_done: Callable[[PlanEntry], bool],
     ) -> PlanEntry | None:
-        """Have the server that carries a plan out take in an event; return what became of it.
+        """Store a command for the server that runs the plan, and wait for its effect.
 
-        The command is stored: if that server is slow to take it, or dies, it is done later.
+        Returns the entry for which `is_done` is true or that ended the plan, or `None` if there was
+        none in time: the command stays stored, and is carried out later.
         """
         await self.log.add_command(plan_id, event)
-        for _ in range(_PATIENCE):
+        for _ in range(_COMMAND_POLLS):
             for entry in await self.log.read(plan_id, after):
                 if is_done(entry) or ends_plan(entry):
                     return entry
@@ -417,13 +419,13 @@ class PlanEngine:
         return None
 
     async def _drop_stale(self) -> None:
-        """End the runs of plans that another server has taken over: it took this one for dead."""
+        """End runs of plans that another server took over because it considered this one dead."""
         runs = {run.lease: run for run in self._runs.values()}
         for lease in await self.log.find_stale([*runs]) if runs else ():
             runs[lease].fail(build_lost_error(lease.plan_id))
 
     def _postpone(self, lease: Lease, failure: StoreFailed) -> None:
-        """Go on with a plan when its store can be used again."""
+        """Restart a plan when its store is available again."""
         logger.error("The plan %s cannot go on: %s", lease.plan_id, failure.message)
         self.failures[lease.plan_id] = failure
         self._restarts[lease.plan_id] = asyncio.create_task(
@@ -435,7 +437,8 @@ class PlanEngine:
         while plan is None:
             await asyncio.sleep(_RESTART)
             try:
-                # what was not stored yet is not stored any more: its number is free
+                # the new lease refuses pending writes of the old one, so that their numbers are
+                # free
                 lease = await self.log.renew(lease)
                 plan = await self._load(lease.plan_id)
             except StoreFailed as error:
@@ -452,7 +455,7 @@ class PlanEngine:
         for entry in await self.log.read(plan_id):
             try:
                 plan.apply(entry)
-            except Exception as error:  # of a newer version, or written by somebody else
+            except Exception as error:  # written by a newer version, or corrupted
                 raise CopilotError(
                     f"The plan {plan_id} cannot be read at its event {entry.number}.",
                     hint="A newer version may have written it, or its store was changed.",
@@ -466,7 +469,7 @@ class PlanEngine:
         self._launch(plan, lease)
 
     def _launch(self, plan: Plan, lease: Lease) -> None:
-        self.places.update(plan)
+        self.slots.update(plan)
         run = PlanRun(self, plan, lease)
         before, self._runs[plan.id] = self._runs.get(plan.id), run
         if before is not None:
@@ -477,7 +480,7 @@ class PlanEngine:
 
 
 def check_retry(plan: Plan, task_id: str) -> None:
-    """Raise `NotFound` or `Misuse` for a task that cannot be done again."""
+    """Raise `NotFound` or `Misuse` if a task cannot be retried."""
     state = _find_task(plan, task_id)
     if not plan.is_over:
         raise Misuse("The plan is not over yet.", hint="Stop it first, or wait for its end.")
@@ -493,7 +496,7 @@ def _find_task(plan: Plan, task_id: str) -> TaskState:
 
 
 def _answers(entry: PlanEntry, event: QuestionAnswered) -> bool:
-    """Return whether an entry is an answer to the same question."""
+    """Return `True` if an entry is an answer to the same question."""
     return (
         isinstance(entry.event, QuestionAnswered) and entry.event.question_id == event.question_id
     )

@@ -1,6 +1,6 @@
-"""What happens to a plan, in the order in which it happened: from these, a plan can be rebuilt.
+"""The events of a plan, in order: its state is rebuilt from them (event sourcing).
 
-Each is stored before anybody acts on it, or sees it.
+Each event is stored before it takes effect or is shown.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,8 +16,8 @@ Outcome = Literal["finished", "failed", "skipped", "stopped"]
 """How a task or a plan ended."""
 
 Answer = Literal["approve", "reject", "retry", "done", "fail", "resolve", "cancel"]
-"""What a person may answer: the first two to a task that asks for approval, the next three to a
-call of which nobody knows whether it was done, the last two to what an assistant itself asks."""
+"""A person's answer: `approve` or `reject` a task; `retry`, `done` or `fail` for a call or task
+that a crash interrupted; `resolve` or `cancel` an assistant's own question."""
 
 QuestionKind = Literal["approval", "interrupted_call", "interrupted_task", "interrupt"]
 
@@ -27,46 +27,50 @@ ANSWERS: Mapping[QuestionKind, tuple[Answer, ...]] = {
     "interrupted_task": ("retry", "done", "fail"),
     "interrupt": ("resolve", "cancel"),
 }
-"""What may be answered to each kind of question."""
+"""The possible answers to each kind of question."""
 
 ROOT = "0"
-"""The id of the plan as a task: those at the top are below it."""
+"""The task id of the plan itself, the parent of the top-level tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCreated:
-    """A plan was accepted. `request` is what the person asked for."""
+    """A plan was accepted. `request` is the text of the user's request."""
 
     request: str
     tasks: tuple[Task, ...]
     limits: PlanLimits
     evaluation: str = ""
-    """What a good outcome of the whole looks like."""
+    """Criteria for the output of the whole plan."""
     needs_approval: bool = False
     thread_id: str = ""
     run_id: str = ""
     user: str | None = None
     agent: str = ""
     traceparent: str = ""
-    """The span under which it was made, as W3C Trace Context has it: all of it is traced there."""
+    """The span in which the plan was created, as W3C Trace Context; all of the plan is traced
+    there.
+    """
     type: Literal["plan_created"] = "plan_created"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAssigned:
-    """An assistant was elected. `score` is how well it fits, 1 at best; None if it was named."""
+    """An assistant was elected. `score` is its similarity, 1 at most; `None` if the
+    task named it.
+    """
 
     task_id: str
     assistant: str
     score: float | None = None
     is_opaque: bool = False
-    """Whether its calls of tools cannot be seen, so that it cannot go on where it was."""
+    """`True` if its tool calls are not visible, so that it cannot resume after a crash."""
     type: Literal["task_assigned"] = "task_assigned"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStarted:
-    """A task begins to work, or again."""
+    """An attempt at a task has started."""
 
     task_id: str
     type: Literal["task_started"] = "task_started"
@@ -74,21 +78,21 @@ class TaskStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallStarted:
-    """A task calls a tool, right after this."""
+    """A task is about to call a tool."""
 
     task_id: str
     call_id: str
     tool: str
     arguments: str
-    """JSON."""
+    """The arguments, as JSON."""
     is_idempotent: bool = False
-    """Whether the call may be made twice."""
+    """`True` if the call may be repeated after a crash."""
     type: Literal["call_started"] = "call_started"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFinished:
-    """A call has a result: it is never made again."""
+    """A tool call has returned; it is never repeated."""
 
     task_id: str
     call_id: str
@@ -98,7 +102,7 @@ class CallFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageAdded:
-    """Requests to models were made for a task."""
+    """A model was requested for a task."""
 
     task_id: str
     tokens: int
@@ -108,13 +112,13 @@ class UsageAdded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskEvaluated:
-    """The outcome of a task was compared with what it should be."""
+    """The output of a task was evaluated."""
 
     task_id: str
     round: int
     passed: bool
     missing: str = ""
-    """What is missing, in words."""
+    """What the output lacks, in a sentence or two."""
     type: Literal["task_evaluated"] = "task_evaluated"
 
 
@@ -129,7 +133,7 @@ class TasksAdded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutput:
-    """A task has an output, which is not evaluated yet."""
+    """A task has an output that is not evaluated yet."""
 
     task_id: str
     output: str
@@ -139,18 +143,18 @@ class TaskOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskEnded:
-    """A task will do nothing more. The end of the root is the end of the plan."""
+    """A task has ended; with the root task, the plan has ended."""
 
     task_id: str
     outcome: Outcome
     reason: str = ""
-    """Why, in a sentence, if it did not finish."""
+    """The reason in one sentence, if the task did not finish."""
     type: Literal["task_ended"] = "task_ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReopened:
-    """A person has a task done once more that did not finish, and what it kept from happening."""
+    """A person retries a task that did not finish, and the tasks that were skipped for it."""
 
     task_id: str
     type: Literal["task_reopened"] = "task_reopened"
@@ -158,17 +162,17 @@ class TaskReopened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPaused:
-    """The assistant of a task has stopped until people have answered what it asks, right after."""
+    """The assistant of a task has paused; its questions to people follow as events."""
 
     task_id: str
     messages: JsonValue
-    """Its conversation so far, as AG-UI writes messages."""
+    """The assistant's conversation so far, as AG-UI messages."""
     type: Literal["task_paused"] = "task_paused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionAsked:
-    """A task waits for a person."""
+    """A task waits for the answer of a person."""
 
     question_id: str
     task_id: str
@@ -176,26 +180,26 @@ class QuestionAsked:
     text: str
     call_id: str = ""
     interrupt: JsonValue = None
-    """What the assistant of the task asks, of the kind `interrupt`: the fields of its event."""
+    """For questions of the kind `interrupt`: the fields of the assistant's interrupt event."""
     type: Literal["question_asked"] = "question_asked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionAnswered:
-    """A person has answered. `note` is what they wrote, or the result of a call that was done."""
+    """A person has answered. `note` is a comment, or for `done` the result of the call or task."""
 
     question_id: str
     answer: Answer
     note: str = ""
     user: str | None = None
     payload: JsonValue = None
-    """What the assistant gets that asked."""
+    """The response that the assistant gets."""
     type: Literal["question_answered"] = "question_answered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopAsked:
-    """A person stops a task, or the plan: its root."""
+class StopRequested:
+    """A person has requested to stop a task, or the whole plan by its root."""
 
     task_id: str
     type: Literal["stop_asked"] = "stop_asked"
@@ -216,13 +220,13 @@ PlanEvent = (
     | TaskPaused
     | QuestionAsked
     | QuestionAnswered
-    | StopAsked
+    | StopRequested
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
-    """An event in the log of its plan. Numbers begin at 1 and have no gaps."""
+    """An event in the log of its plan. Numbers start at 1 and have no gaps."""
 
     number: int
     time: float
@@ -236,12 +240,12 @@ _KINDS: Mapping[str, type[Any]] = {
 
 
 def encode_event(event: PlanEvent) -> bytes:
-    """Return an event as JSON."""
+    """Encode an event as JSON."""
     return dumps(_encode_fields(event))
 
 
 def decode_event(data: bytes) -> PlanEvent:
-    """Return the event that `encode_event` was given. Raises `Misuse` for anything else."""
+    """Decode the output of `encode_event`. Raises `Misuse` if it is malformed or unknown."""
     try:
         fields = loads(data)
         kind = _KINDS[fields["type"]]

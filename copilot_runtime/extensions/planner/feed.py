@@ -1,4 +1,4 @@
-"""What happens to a plan at this moment, for any number of readers."""
+"""Live entries and text of a running plan, for any number of subscribers."""
 
 import asyncio
 from collections import deque
@@ -7,36 +7,36 @@ from dataclasses import dataclass
 from copilot_runtime.extensions.planner.events import PlanEntry, TaskEnded, TaskStarted
 
 _MAX_PIECES = 10_000
-"""Pieces of text of a task that are kept while it works."""
+"""Chunks of a task's text that are buffered for late subscribers while it runs."""
 
 _MAX_QUEUE = 10_000
-"""Entries that a reader may lag behind before it misses pieces of text."""
+"""Entries that a subscriber may lag behind before it misses chunks of text."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskText:
-    """A piece of what an assistant writes at this moment; it is not stored."""
+    """A chunk of text that an assistant is writing; it is not stored."""
 
     task_id: str
     delta: str
     is_whole: bool = False
-    """Whether it is all that was written so far: what somebody gets who comes later."""
+    """`True` if `delta` is all text so far, as a late subscriber gets it first."""
 
 
 Queue = asyncio.Queue[PlanEntry | TaskText | None]
-"""What happens from now on; None is the end."""
+"""Entries and text of one subscriber; `None` marks the end."""
 
 
 class PlanFeed:
-    """The readers of a plan that is carried out here, and what its tasks are writing."""
+    """Subscribers of a plan that runs on this server, and the text that its tasks are writing."""
 
     def __init__(self) -> None:
         self._queues: set[Queue] = set()
         self._texts: dict[str, deque[str]] = {}
-        """What tasks write at this moment."""
+        """Text of running tasks, by task id."""
 
     def subscribe(self) -> Queue:
-        """Return a queue of what happens from now on."""
+        """Return a new queue, which starts with the text of the running tasks so far."""
         queue = Queue()
         for task_id, pieces in self._texts.items():
             queue.put_nowait(TaskText(task_id, "".join(pieces), is_whole=True))
@@ -44,11 +44,11 @@ class PlanFeed:
         return queue
 
     def unsubscribe(self, queue: Queue) -> None:
-        """Put nothing more into a queue."""
+        """Remove a queue; it gets no further items."""
         self._queues.discard(queue)
 
     def emit_text(self, task_id: str, delta: str) -> None:
-        """Show a piece of text to those who read quickly enough, and to those who come later."""
+        """Send a chunk of text to all subscribers that do not lag, and buffer it for later ones."""
         pieces = self._texts.setdefault(task_id, deque(maxlen=_MAX_PIECES))
         pieces.append(delta)
         for queue in self._queues:
@@ -56,13 +56,13 @@ class PlanFeed:
                 queue.put_nowait(TaskText(task_id, delta))
 
     def emit(self, entry: PlanEntry) -> None:
-        """Show an entry that is stored to all readers."""
+        """Send a stored entry to all subscribers."""
         if isinstance(entry.event, TaskStarted | TaskEnded):
             self._texts.pop(entry.event.task_id, None)
         for queue in self._queues:
             queue.put_nowait(entry)
 
     def close(self) -> None:
-        """Tell all readers that nothing more happens here."""
+        """Send the end marker to all subscribers."""
         for queue in self._queues:
             queue.put_nowait(None)

@@ -1,6 +1,6 @@
-"""Plans in GraphQL, for the person they are for, and for operators, by the rule of REST.
+"""The GraphQL fields of plans, with the same authorization as REST.
 
-A runtime without an agent that plans has none of these fields, and nothing here is imported.
+They exist only in a runtime that has a planner; otherwise this module is not imported.
 """
 
 import strawberry
@@ -16,8 +16,8 @@ from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.schema import CopilotInfo
 from copilot_runtime.transports.graphql.types import JSON, JSONObject
 
-_MOST_FIELDS = 10
-"""Fields of plans in one request: each reads a plan from its log."""
+_MAX_FIELDS = 10
+"""Maximum plan fields in one request, as each reads a plan from its log."""
 
 
 @strawberry.type(description="A plan in short. Times are seconds since 1970")
@@ -128,7 +128,7 @@ class PlanQuery:
         before: str = "",
         limit: int = 50,
     ) -> PlanPage:
-        access, viewer = _ask(info.context)
+        access, viewer = _get_access(info.context)
         page = await access.list_plans(
             viewer, thread_id=thread_id, status=status, before=before, limit=limit
         )
@@ -136,7 +136,7 @@ class PlanQuery:
 
     @strawberry.field(description="One plan; null without one")
     async def plan(self, info: CopilotInfo, id: str) -> PlanWithTasks | None:
-        access, viewer = _ask(info.context)
+        access, viewer = _get_access(info.context)
         try:
             return _build_plan(await access.get_plan(viewer, id))
         except NotFound:
@@ -147,14 +147,14 @@ class PlanQuery:
 class PlanMutation:
     @strawberry.mutation(description="Stop a plan, or one task of it with all its parts")
     async def stop_plan(self, info: CopilotInfo, id: str, task_id: str = ROOT) -> PlanWithTasks:
-        access, viewer = _ask(info.context)
+        access, viewer = _get_access(info.context)
         return _build_plan(await access.stop(viewer, id, task_id))
 
     @strawberry.mutation(
         description="Have a task of a plan that is over done again, or all that did not finish"
     )
     async def retry_plan(self, info: CopilotInfo, id: str, task_id: str = ROOT) -> PlanWithTasks:
-        access, viewer = _ask(info.context)
+        access, viewer = _get_access(info.context)
         return _build_plan(await access.retry(viewer, id, task_id))
 
     @strawberry.mutation(
@@ -170,16 +170,16 @@ class PlanMutation:
         note: str = "",
         payload: JSON | None = None,
     ) -> PlanWithTasks:
-        access, viewer = _ask(info.context)
+        access, viewer = _get_access(info.context)
         return _build_plan(await access.answer(viewer, id, question_id, answer, note, payload))
 
 
 ROOTS = {"Query": PlanQuery, "Mutation": PlanMutation}
 
 
-def _ask(context: Context) -> tuple[PlanAccess, PlanViewer]:
-    """Return the plans, and who asks for them. Raises `LimitExceeded` for too many fields."""
-    context.count_field("plans", _MOST_FIELDS)
+def _get_access(context: Context) -> tuple[PlanAccess, PlanViewer]:
+    """Return the access to plans and the viewer. Raises `LimitExceeded` for too many fields."""
+    context.count_field("plans", _MAX_FIELDS)
     request, plans = context.request, context.services.plans
     assert plans is not None
     return plans, plans.identify(request.scope, request.headers, request.caller)

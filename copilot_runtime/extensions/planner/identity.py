@@ -1,4 +1,4 @@
-"""Names plans and their tasks as resources, below the message that asked for them."""
+"""Resource identifiers of plans and tasks, below the message that requested the plan."""
 
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.policies.ownership import (
@@ -13,7 +13,7 @@ MESSAGE = "common.Message"
 
 
 def identify_task(plan: Plan, task_id: str) -> Identifier:
-    """Return the resource that a task is; that of `ROOT` is the plan."""
+    """Return the identifier of a task; `ROOT` stands for the plan itself."""
     identifier = Identifier(TASK, plan.id, str(identify_message(plan)))
     for place in task_id.split(".") if task_id != ROOT else ():
         identifier = Identifier(TASK, place, str(identifier))
@@ -21,7 +21,7 @@ def identify_task(plan: Plan, task_id: str) -> Identifier:
 
 
 def identify_message(plan: Plan) -> Identifier:
-    """Return the message that asked for a plan."""
+    """Return the identifier of the message that requested a plan."""
     created = plan.created
     conversation = conversation_identifier(created.user, created.thread_id)
     return Identifier(MESSAGE, shorten_name(created.run_id or plan.id), str(conversation))

@@ -1,4 +1,4 @@
-"""Where plans are kept: their events, and which server carries each plan out."""
+"""The store of plans: their events, and the lease of the server that runs each plan."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -13,17 +13,17 @@ from copilot_runtime.extensions.planner.events import (
     PlanEntry,
     PlanEvent,
     QuestionAnswered,
-    StopAsked,
+    StopRequested,
 )
-from copilot_runtime.extensions.planner.plan import OVER, Status
+from copilot_runtime.extensions.planner.plan import FINAL_STATUSES, Status
 from copilot_runtime.threads.store import ThreadKey
 
-MOST_DELETIONS = 100
-"""Plans that are deleted in one transaction."""
+MAX_DELETIONS = 100
+"""Maximum plans that are deleted in one transaction."""
 
 
 class LeaseLost(CopilotError):
-    """Another server carries the plan out: this one was taken for dead."""
+    """Another server has taken the plan over, as it considered this one dead."""
 
     code = "CONFLICT"
     status_code = 409
@@ -33,7 +33,7 @@ class LeaseLost(CopilotError):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to carry out a plan. The number rises with each server that takes it over."""
+    """The exclusive right to run a plan. The epoch increases with each takeover (fencing token)."""
 
     plan_id: str
     epoch: int
@@ -41,7 +41,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSummary:
-    """A plan in a list. Times are seconds since 1970."""
+    """The summary of a plan in lists. Times are seconds since 1970."""
 
     id: str
     user: str | None
@@ -53,63 +53,63 @@ class PlanSummary:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more happens to it, unless it is done again."""
-        return self.status in OVER
+        """`True` if the plan has ended; a retry reopens it."""
+        return self.status in FINAL_STATUSES
 
     @property
-    def place(self) -> tuple[float, str]:
-        """Where it stands in a list."""
+    def sort_key(self) -> tuple[float, str]:
+        """The position in lists."""
         return self.created_at, self.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanQuery:
-    """Which plans are listed."""
+    """The filter, position and size of a page of plans."""
 
     user: str | None = None
-    """Whose plans; None, those of nobody."""
-    is_everybody: bool = False
-    """Whether `user` does not matter."""
+    """Only plans of this user; `None` means plans without a user."""
+    all_users: bool = False
+    """`True` if `user` is ignored."""
     thread_id: str | None = None
     status: Status | None = None
     before: tuple[float, str] | None = None
-    """Only plans behind this place of the list."""
+    """Only plans after this `sort_key` in the list, which is descending."""
     limit: int = 50
 
     def matches(self, summary: PlanSummary) -> bool:
-        """Return whether a plan is meant."""
+        """Return `True` if a plan matches the filter."""
         return (
-            (self.is_everybody or summary.user == self.user)
+            (self.all_users or summary.user == self.user)
             and self.thread_id in (None, summary.thread_id)
             and self.status in (None, summary.status)
-            and (self.before is None or summary.place < self.before)
+            and (self.before is None or summary.sort_key < self.before)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class PlanCommand:
-    """What somebody wants of a plan that another server carries out."""
+    """A command for a plan, to be carried out by the server that runs it."""
 
     id: int
     plan_id: str
-    event: StopAsked | QuestionAnswered
+    event: StopRequested | QuestionAnswered
 
 
 class PlanLog(ABC):
-    """The events of plans, in order. What `append` returned from survives a crash.
+    """The events of plans, in order. Once the future of `append` is done, they survive a crash.
 
-    All methods raise `StoreFailed` if the store cannot be used.
+    All methods raise `StoreFailed` if the store is not available.
     """
 
     @abstractmethod
     async def open(self) -> None:
-        """Make it ready for use, once."""
+        """Open the store; no effect if it is open."""
 
     @abstractmethod
     async def create(
         self, summary: PlanSummary, events: Sequence[PlanEvent]
     ) -> tuple[Lease, Sequence[PlanEntry]]:
-        """Store a new plan with its first events; this server carries it out."""
+        """Store a new plan with its first events; this server gets its lease."""
 
     @abstractmethod
     def append(
@@ -120,83 +120,83 @@ class PlanLog(ABC):
         *,
         status: Status | None = None,
     ) -> "asyncio.Future[Sequence[PlanEntry]]":
-        """Store the next events, the first of which gets a number, and a new status of the plan.
+        """Store the next events, numbered from `number`, and the plan's new status if given.
 
-        The future has their entries. It raises `LeaseLost`.
+        The future has their entries, or raises `LeaseLost`.
         """
 
     @abstractmethod
     async def read(self, plan_id: str, after: int = 0) -> Sequence[PlanEntry]:
-        """Return the events of a plan behind a number. Raises `NotFound`."""
+        """Return the entries of a plan after a number. Raises `NotFound`."""
 
     @abstractmethod
     async def list_plans(self, query: PlanQuery) -> Sequence[PlanSummary]:
-        """Return plans, the newest first: by when they were made, then by id."""
+        """Return plans in descending order of creation time, then id."""
 
     @abstractmethod
     async def find(self, plan_id: str) -> PlanSummary:
-        """Return a plan's summary. Raises `NotFound`."""
+        """Return the summary of a plan. Raises `NotFound`."""
 
     @abstractmethod
     async def claim(self) -> Sequence[Lease]:
-        """Take over all plans that are not over and whose server is dead."""
+        """Take over all running plans whose server is dead."""
 
     @abstractmethod
     async def claim_plan(
         self, plan_id: str, number: int, events: Sequence[PlanEvent]
     ) -> tuple[Lease, Sequence[PlanEntry]]:
-        """Take over a plan that is over, and store the events with which it goes on.
+        """Take the lease of an ended plan, and store the events that reopen it.
 
-        Commands for it that nobody has carried out are dropped. Raises `NotFound`, or `LeaseLost`
-        if somebody else was faster.
+        Pending commands for it are dropped. Raises `NotFound`, or `LeaseLost` if another server
+        was faster.
         """
 
     @abstractmethod
     async def renew(self, lease: Lease) -> Lease:
-        """Return a new lease for a plan of this server; writes of the old one are refused.
+        """Return a new lease of a plan of this server; writes with the old one are refused.
 
         Raises `LeaseLost`.
         """
 
     async def find_stale(self, leases: Sequence[Lease]) -> Sequence[Lease]:
-        """Return those leases whose plans another server has taken over."""
+        """Return the leases whose plans another server has taken over."""
         del leases
         return ()
 
     async def check_lease(self, lease: Lease) -> None:
-        """Raise `LeaseLost` if another server has taken the plan over, as it is now."""
+        """Raise `LeaseLost` if another server has taken the plan over by now."""
         if await self.find_stale([lease]):
             raise build_lost_error(lease.plan_id)
 
     async def delete_plans(self, *, before: float = inf, thread: ThreadKey | None = None) -> int:
-        """Delete some plans that are over, and return how many: 0 if none of them is left.
+        """Delete a batch of ended plans, and return its size; 0 if none is left.
 
-        They are those with no event since `before`; with a thread, only those of it.
+        Only plans without an event since `before`, and of `thread` if given, are deleted.
         """
         del before, thread
         return 0
 
     @abstractmethod
-    async def add_command(self, plan_id: str, event: StopAsked | QuestionAnswered) -> None:
-        """Keep a command for whoever carries the plan out."""
+    async def add_command(self, plan_id: str, event: StopRequested | QuestionAnswered) -> None:
+        """Store a command for the server that runs the plan."""
 
     @abstractmethod
     async def read_commands(self) -> Sequence[PlanCommand]:
-        """Return the commands for the plans of this server, the oldest first."""
+        """Return the commands for plans of this server, oldest first."""
 
     @abstractmethod
     async def remove_command(self, id: int) -> None:
-        """Drop a command that was carried out."""
+        """Delete a command that was carried out."""
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Release this server's plans, so that another one may take them over at once."""
+        """Close the store; other servers may take over this server's plans at once."""
 
 
 class MemoryPlanLog(PlanLog):
-    """Plans in memory: they end with the process.
+    """Plans in memory, which are lost when the process ends.
 
-    There are at most `max_plans`, not counting those that go on: the oldest go first.
+    Beyond `max_plans`, the oldest ended plans are deleted.
     """
 
     def __init__(self, clock: Callable[[], float] = time, *, max_plans: int = 1000) -> None:
@@ -245,7 +245,7 @@ class MemoryPlanLog(PlanLog):
 
     async def list_plans(self, query: PlanQuery) -> Sequence[PlanSummary]:
         found = filter(query.matches, self._summaries.values())
-        return sorted(found, key=lambda summary: summary.place, reverse=True)[: query.limit]
+        return sorted(found, key=lambda summary: summary.sort_key, reverse=True)[: query.limit]
 
     async def find(self, plan_id: str) -> PlanSummary:
         if plan_id not in self._summaries:
@@ -288,7 +288,7 @@ class MemoryPlanLog(PlanLog):
         del self._summaries[plan_id], self._entries[plan_id]
         self._drop_commands(plan_id)
 
-    async def add_command(self, plan_id: str, event: StopAsked | QuestionAnswered) -> None:
+    async def add_command(self, plan_id: str, event: StopRequested | QuestionAnswered) -> None:
         id = next(self._command_ids)
         self._commands[id] = PlanCommand(id, plan_id, event)
 
@@ -303,31 +303,31 @@ class MemoryPlanLog(PlanLog):
 
 
 def number_events(events: Sequence[PlanEvent], first: int, now: float) -> list[PlanEntry]:
-    """Return events as entries of a log, all at one time."""
+    """Return consecutive entries for events, all with the same time."""
     return [PlanEntry(number, now, event) for number, event in enumerate(events, first)]
 
 
 def build_missing_error(plan_id: str) -> NotFound:
-    """Return the error for a plan that is not there."""
+    """Return the error for a plan that does not exist."""
     return NotFound(f"There is no plan {plan_id[:100]!r}.")
 
 
 def build_lost_error(plan_id: str) -> LeaseLost:
-    """Return the error for a plan that another server carries out."""
+    """Return the error for a plan that another server runs."""
     return LeaseLost(f"Another server carries out the plan {plan_id[:100]!r}.")
 
 
 def build_gap_error(plan_id: str) -> StoreFailed:
-    """Return the error for an event whose predecessor is not stored."""
+    """Return the error for an event whose predecessor could not be stored."""
     return StoreFailed(
         f"An earlier event of the plan {plan_id[:100]!r} could not be stored.", public=PUBLIC
     )
 
 
 def build_closed_error() -> StoreFailed:
-    """Return the error for what is stored after the log was closed."""
+    """Return the error for a write after the log was closed."""
     return StoreFailed("The plans are closed: the server ends.", public=PUBLIC)
 
 
 PUBLIC = "The plans cannot be used."
-"""What clients get in place of a message with an address."""
+"""The message for clients, instead of one with the store's address."""

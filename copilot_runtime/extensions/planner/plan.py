@@ -1,4 +1,4 @@
-"""A plan as it is: rebuilt from its events, and shown to whoever may see it."""
+"""The current state of a plan, rebuilt from its events."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from copilot_runtime.extensions.planner.events import (
     PlanEvent,
     QuestionAnswered,
     QuestionAsked,
-    StopAsked,
+    StopRequested,
     TaskAssigned,
     TaskEnded,
     TaskEvaluated,
@@ -29,15 +29,15 @@ from copilot_runtime.extensions.planner.events import (
 from copilot_runtime.extensions.planner.tasks import PlanLimits, Task
 
 Status = Literal["pending", "running", "waiting", Outcome]
-"""Where a task is. A waiting one waits for a person."""
+"""The status of a task or plan; `waiting` means for a person."""
 
-OVER: frozenset[Status] = frozenset(get_args(Outcome))
-"""Where a task or a plan is that will do nothing more."""
+FINAL_STATUSES: frozenset[Status] = frozenset(get_args(Outcome))
+"""The final statuses of a task or plan."""
 
 
 @dataclass(slots=True)
 class Call:
-    """A call of a tool. Without a result, nobody knows what became of it."""
+    """A tool call. Without a result, it is unknown whether the call took effect."""
 
     id: str
     tool: str
@@ -48,7 +48,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A person's answer to what the assistant of a task asked."""
+    """A person's answer to a question of a task's assistant."""
 
     question: QuestionAsked
     answer: QuestionAnswered
@@ -56,16 +56,16 @@ class Reply:
 
 @dataclass(slots=True)
 class TaskState:
-    """A task, and how far it is."""
+    """A task and its current state."""
 
     id: str
     task: Task
     parent: "TaskState | None"
     level: int
-    """1 at the top, 0 for the plan itself."""
+    """Depth in the tree: 0 is the plan itself, 1 the top-level tasks."""
     children: "list[TaskState]" = field(default_factory=list["TaskState"])
     round: int = 0
-    """The round of corrections that made it; 0 for what was planned."""
+    """The round of corrections that added it; 0 if it was planned."""
     status: Status = "pending"
     assistant: str = ""
     score: float | None = None
@@ -78,36 +78,36 @@ class TaskState:
     sources: tuple[str, ...] = ()
     evaluations: list[TaskEvaluated] = field(default_factory=list[TaskEvaluated])
     verdict: TaskEvaluated | None = None
-    """The last evaluation, if nothing has followed from it yet."""
+    """The last evaluation, as long as it has had no consequence."""
     rounds: int = 0
-    """How many rounds of corrections it had, since a person last had it done again."""
+    """Rounds of corrections since the last retry by a person."""
     reason: str = ""
     questions: dict[str, QuestionAsked] = field(default_factory=dict[str, QuestionAsked])
-    """Those that nobody has answered yet."""
+    """Open questions by id."""
     is_approved: bool = False
     refusal: str | None = None
-    """What a person wrote who will not have it done."""
+    """The comment of the person who rejected or gave up the task, else `None`."""
     may_repeat: bool = False
-    """Whether a person lets an opaque assistant do once more what it may have done already."""
-    beginnings: int = 0
-    """How often its assistant has begun anew, in a thread of its own each time."""
+    """`True` if a person allowed an opaque assistant to repeat an interrupted task."""
+    fresh_starts: int = 0
+    """How often its assistant started from scratch, each time in a thread of its own."""
     is_paused: bool = False
-    """Whether its assistant has stopped to ask people, and does nothing meanwhile."""
+    """`True` while its assistant waits for people to answer its questions."""
     messages: JsonValue = None
-    """What its assistant has said and done until then."""
+    """The conversation of the paused assistant, as AG-UI messages."""
     replies: list[Reply] = field(default_factory=list[Reply])
-    """What people have answered, for its assistant to go on with."""
+    """Answers for the paused assistant."""
     is_stopping: bool = False
     started_at: float | None = None
     ended_at: float | None = None
 
     @property
     def is_over(self) -> bool:
-        """Whether it will do nothing more."""
-        return self.status in OVER
+        """`True` if its status is final."""
+        return self.status in FINAL_STATUSES
 
     def walk(self) -> "Iterator[TaskState]":
-        """Yield it and all below it, each parent before its children."""
+        """Yield the task and all its descendants, each parent before its children."""
         stack: list[TaskState] = [self]
         while stack:
             state = stack.pop()
@@ -115,16 +115,14 @@ class TaskState:
             stack.extend(reversed(state.children))
 
     def path(self) -> "Iterator[TaskState]":
-        """Yield it, its parent, and so on up to the plan."""
+        """Yield the task, its parent, and so on up to the plan."""
         state: TaskState | None = self
         while state is not None:
             yield state
             state = state.parent
 
     def list_dependencies(self) -> "Sequence[TaskState]":
-        """Return the tasks that it depends on, and before them those that what it is a part of
-        depends on.
-        """
+        """Return the tasks that its ancestors depend on, then those that it depends on itself."""
         return [
             other
             for one in reversed([*self.path()])
@@ -134,26 +132,26 @@ class TaskState:
 
 
 class Plan:
-    """All that is known of a plan. `apply` is the only way to change it."""
+    """The state of a plan. Only `apply` changes it."""
 
     def __init__(self, id: str) -> None:
         self.id = id
         self.number = 0
-        """Of the last event."""
+        """Number of the last event."""
         self.created: PlanCreated
         self.created_at = 0.0
         self.tasks: dict[str, TaskState] = {}
-        """All tasks by id, the plan itself among them."""
+        """All tasks by id, including the plan itself as `ROOT`."""
         self.waiting_seconds = 0.0
-        """How long it has waited for people while nothing else was done."""
+        """Seconds in which the plan waited for people and no task could run."""
         self._waiting_since: float | None = None
         self._questions: dict[str, TaskState] = {}
         self._working = 0
-        """How many tasks without subtasks are running."""
+        """Number of running tasks that have no subtasks."""
 
     @property
     def root(self) -> TaskState:
-        """The plan as a task."""
+        """The plan itself as a task."""
         return self.tasks[ROOT]
 
     @property
@@ -166,23 +164,23 @@ class Plan:
 
     @property
     def questions(self) -> Mapping[str, QuestionAsked]:
-        """What people have not answered yet, by id."""
+        """Open questions by id."""
         return {id: state.questions[id] for id, state in self._questions.items()}
 
     @property
     def status(self) -> Status:
-        """Where it is: it waits if nothing can be done before a person has answered."""
+        """The status; `waiting` if no task can continue before a person answers."""
         if self.root.is_over or not self._questions:
             return self.root.status
-        return "running" if self._working or _can_move(self.root) else "waiting"
+        return "running" if self._working or _can_progress(self.root) else "waiting"
 
     def get_seconds(self, now: float) -> float:
-        """Return for how long it has worked."""
+        """Return the seconds for which the plan has run, without those of waiting for people."""
         waiting = now - self._waiting_since if self._waiting_since is not None else 0.0
         return max(0.0, now - self.created_at - self.waiting_seconds - waiting)
 
     def apply(self, entry: PlanEntry) -> None:
-        """Take in the next event. An entry that is known already changes nothing."""
+        """Apply the next event. An entry that was applied before changes nothing."""
         if entry.number <= self.number:
             return
         self.number = entry.number
@@ -218,7 +216,7 @@ class Plan:
                 state.attempts += 1
                 state.may_repeat = False
                 if not state.is_paused:
-                    state.beginnings += 1
+                    state.fresh_starts += 1
                     state.messages = None
                     state.replies.clear()
                 state.is_paused = False
@@ -270,7 +268,7 @@ class Plan:
                 self._questions[event.question_id] = state
             case QuestionAnswered():
                 self._answer(event)
-            case StopAsked():
+            case StopRequested():
                 self.tasks[event.task_id].is_stopping = True
             case _:
                 assert_never(event)
@@ -286,7 +284,7 @@ class Plan:
 
     def _answer(self, event: QuestionAnswered) -> None:
         state = self._questions.pop(event.question_id, None)
-        if state is None:  # its task was ended while the answer was on its way to the log
+        if state is None:  # its task ended before the answer was stored
             return
         question = state.questions.pop(event.question_id)
         if not state.questions:
@@ -304,7 +302,7 @@ class Plan:
                 del state.calls[question.call_id]
             case "retry":
                 state.may_repeat = True
-                state.calls = {  # the others are made by whoever does it again
+                state.calls = {  # the next attempt makes the others again
                     id: call
                     for id, call in state.calls.items()
                     if call.result is not None or call.is_idempotent
@@ -315,15 +313,15 @@ class Plan:
                 assert_never(event.answer)
 
     def _skip_rest(self, state: TaskState) -> None:
-        """Mark what had not begun below a task that ended without it."""
+        """Mark all descendants that have not ended as skipped."""
         for one in state.walk():
             if not one.is_over:
                 self._set_status(one, "skipped")
 
     def _reopen(self, state: TaskState) -> None:
-        """Make a task pending again, with what was skipped for it; what it is a part of, running.
+        """Reset a task and the tasks skipped for it to pending, and its ancestors to running.
 
-        Its calls stay: what was done is not done again.
+        Stored calls stay, so they are not repeated.
         """
         for ancestor in state.path():
             self._renew(
@@ -343,7 +341,7 @@ class Plan:
         state.is_stopping = state.is_paused = False
         state.rounds = 0
         state.refusal = None
-        if not state.children or not state.children[0].round:  # else it is work of its own
+        if not state.children or not state.children[0].round:  # else the output is its own
             state.output = None
 
     def _set_status(self, state: TaskState, status: Status) -> None:
@@ -352,18 +350,18 @@ class Plan:
         state.status = status
 
 
-def _can_move(state: TaskState) -> bool:
-    """Return whether a task that is not over can do something before a person has answered."""
+def _can_progress(state: TaskState) -> bool:
+    """Return `True` if a task that has not ended can continue before a person answers."""
     if state.questions:
         return False
     left = [child for child in state.children if not child.is_over]
     if not left:
-        return True  # it works, or is to be judged
-    return any(_can_move(child) and not _needs_other(child, left) for child in left)
+        return True  # it runs, or is about to be evaluated
+    return any(_can_progress(child) and not _needs_other(child, left) for child in left)
 
 
 def _needs_other(state: TaskState, left: Sequence[TaskState]) -> bool:
-    """Return whether a task waits for one of those beside it that are not over."""
+    """Return `True` if a task depends on one of the given siblings, which have not ended."""
     return any(
         other.task.name in state.task.depends_on and other.round == state.round for other in left
     )

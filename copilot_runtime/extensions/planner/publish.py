@@ -1,4 +1,4 @@
-"""Publishes what happens to plans and their tasks, as events of the resources that they are."""
+"""Publishes the entries of plans as resource events."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -21,25 +21,25 @@ SOURCE = "plans"
 
 _CONTENT = {"request", "arguments", "result", "output", "note", "missing", "reason", "text"}
 _PRIVATE = frozenset({*_CONTENT, "type", "traceparent"})
-"""What people, models and tools have written stays in the log of the plan."""
+"""Fields that are never published: text of people, models and tools stays in the plan's log."""
 
-_LONGEST = 300
+_MAX_LENGTH = 300
 
 
-class PlanEvents:
-    """Follows plans, and publishes each of their entries but what they use of models."""
+class PlanEventPublisher:
+    """Plan listener that publishes all entries except model usage."""
 
     def __init__(self, publisher: EventPublisher) -> None:
         self._publisher = publisher
 
-    def feed(self, plan: Plan, entry: PlanEntry) -> None:
-        """Take what happened to a plan; it is published soon."""
+    def on_entry(self, plan: Plan, entry: PlanEntry) -> None:
+        """Queue an entry for publication."""
         if plan.created.thread_id and not isinstance(entry.event, UsageAdded):
             self._publisher.publish_soon(build_plan_event(plan, entry))
 
 
 def build_plan_event(plan: Plan, entry: PlanEntry) -> ResourceEvent:
-    """Return an entry of a plan as an event of its task; the same entry is the same event."""
+    """Return the resource event of an entry; its id is the same each time."""
     task_id = ROOT if isinstance(entry.event, QuestionAnswered) else _get_task_id(entry.event)
     state = plan.tasks[task_id]
     detail: JsonObject = {"plan_id": plan.id, "number": entry.number, "task_id": task_id}
@@ -58,10 +58,10 @@ def _get_task_id(event: PlanEvent) -> str:
 
 
 def _pick(event: PlanEvent) -> Mapping[str, JsonValue]:
-    """Return the short values of an event: numbers, flags, and texts that are no content."""
+    """Return the numbers, flags and short strings of an event that are not content."""
     values = {field.name: getattr(event, field.name) for field in fields(event)}
     return {
-        name: value[:_LONGEST] if isinstance(value, str) else value
+        name: value[:_MAX_LENGTH] if isinstance(value, str) else value
         for name, value in values.items()
         if name not in _PRIVATE and isinstance(value, str | int | float) and value not in ("", 0)
     }

@@ -1,4 +1,4 @@
-"""Questions of plans as pages get them, and answers as pages give them."""
+"""Questions of plans as AG-UI interrupts, and decoding of the answers that resume a run."""
 
 from collections.abc import Mapping
 from typing import cast, get_args
@@ -41,7 +41,7 @@ _ANSWER_SCHEMAS: Mapping[str, JsonObject] = {
 
 
 def build_interrupt(plan: Plan, question: QuestionAsked) -> Interrupt:
-    """Return a question as pages get it; that of an assistant as it asks it."""
+    """Return the interrupt for a question; an assistant's own interrupt keeps its fields."""
     id = f"{plan.id}/{question.question_id}"
     place = {"plan_id": plan.id, "task_id": question.task_id}
     if question.kind != "interrupt":
@@ -70,9 +70,10 @@ def build_interrupt(plan: Plan, question: QuestionAsked) -> Interrupt:
 async def find_question(
     engine: PlanEngine, resume: Resume, run: RunInput
 ) -> tuple[Plan, QuestionAsked]:
-    """Return the open question of an answer, and its plan. Raises `NotFound` or `Misuse`.
+    """Return the plan and the open question that an answer belongs to.
 
-    A page of v1 names the question by its value.
+    A frontend of v1 sends no id; its question is found by the interrupt's value. Raises `NotFound`
+    if the plan does not exist for this user, or `Misuse` if the question is not open.
     """
     if resume.interrupt_id is not None:
         plan_id, _, question_id = resume.interrupt_id.partition("/")
@@ -98,7 +99,10 @@ async def find_question(
 
 
 def read_answer(resume: Resume, kind: QuestionKind) -> tuple[Answer, str, JsonValue]:
-    """Return a person's answer, what they wrote, and what an assistant gets. Raises `Misuse`."""
+    """Return the answer, the note and the payload for the assistant.
+
+    Raises `Misuse` if the response does not fit the question.
+    """
     is_cancelled = resume.status == "cancelled"
     payload = resume.payload
     if payload is None and resume.response is not None:

@@ -1,4 +1,4 @@
-"""What the tasks of a plan may use of the request that it was made for."""
+"""The request that a plan was created for, whose tools and properties its tasks use."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -8,32 +8,32 @@ from copilot_runtime.api.checkpoints import Checkpoints
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.extensions.planner.plan import Plan
 
-ActionsOf = Callable[[RunInput], Awaitable[Sequence[Action]]]
-"""Returns the server's actions for a run."""
+ListActions = Callable[[RunInput], Awaitable[Sequence[Action]]]
+"""Lists the server's actions for a run."""
 
 
 class PlanRequests:
-    """Keeps requests while their plans are carried out here.
+    """Requests of the plans that run on this server, by plan id.
 
-    Headers and properties are stored nowhere: a plan that another server goes on with has its
-    user and its thread alone. `checkpoints` is where its agents store what they wait with.
+    Headers and properties are never stored: if another server takes a plan over, the rebuilt
+    request has only the user and the thread. Its agents store interrupted runs in `checkpoints`.
     """
 
-    def __init__(self, actions_of: ActionsOf, checkpoints: Checkpoints | None = None) -> None:
+    def __init__(self, actions_of: ListActions, checkpoints: Checkpoints | None = None) -> None:
         self._actions_of = actions_of
         self._checkpoints = checkpoints
         self._requests: dict[str, RunInput] = {}
 
     def add(self, plan_id: str, run: RunInput) -> None:
-        """Keep the request of a plan that begins."""
+        """Add the request of a new plan."""
         self._requests[plan_id] = run
 
     def forget(self, plan_id: str) -> None:
-        """Drop the request of a plan that is not carried out any more."""
+        """Remove the request of a plan that no longer runs here."""
         self._requests.pop(plan_id, None)
 
     async def get(self, plan: Plan) -> RunInput:
-        """Return the request of a plan."""
+        """Return the request of a plan, rebuilt from its log if another server accepted it."""
         run = self._requests.get(plan.id)
         if run is None:
             created = plan.created

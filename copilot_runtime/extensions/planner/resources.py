@@ -1,10 +1,10 @@
-"""Keeps tasks as resources, below the message that asked for them, as the entries of plans tell.
+"""Stores tasks as resources of the knowledge extension, below the message that requested the plan.
 
-    common.User.ann/common.Conversation.t1/common.Message.r1/plan.Task.p1/plan.Task.2/plan.Task.1
+common.User.ann/common.Conversation.t1/common.Message.r1/plan.Task.p1/plan.Task.2/plan.Task.1
 
-is the first task of the second one of the plan p1, which the run r1 of the thread t1 has made. What
-came of a task is the message `output` below it. So tasks belong to whom the conversation belongs,
-and go with it.
+is the first subtask of the second task of the plan p1, which the run r1 of the thread t1 created.
+The output of a task is the message `output` below it. So tasks have the owner of their conversation
+and are deleted with it.
 """
 
 import asyncio
@@ -40,30 +40,29 @@ from copilot_runtime.extensions.planner.tasks import PROPERTIES
 from copilot_runtime.threads.store import ThreadKey
 
 OUTPUT = "output"
-"""What the message with the outcome of a task is called."""
+"""The name of the message with a task's output."""
 
 _RETRY = 5.0
-"""Seconds until resources are written again that could not be."""
-_PATIENCE = 5.0
-"""Seconds for which the end of the server waits for them."""
-_MOST_PLANS = 200
-"""So many of the latest plans are looked at when the server starts."""
-_MOST_OUTPUTS = 500
-"""So many outcomes of a conversation are compared with a task."""
-_MOST_PASSAGES = 3
-_LONGEST = 4000
-"""Characters of an outcome that are compared, and that a task is shown."""
-_LEAST_SCORE = 0.15
+"""Seconds before a failed write is retried."""
+_CLOSE_TIMEOUT = 5.0
+"""Maximum seconds to wait for pending writes at shutdown."""
+_MAX_PLANS = 200
+"""Number of recent plans that are checked at startup."""
+_MAX_OUTPUTS = 500
+"""Maximum outputs of a conversation that are compared with a task."""
+_MAX_PASSAGES = 3
+_MAX_LENGTH = 4000
+"""Maximum characters of an output that are compared and recalled."""
+_MIN_SCORE = 0.15
 
 logger = logging.getLogger(__name__)
 
 
 class TaskResources:
-    """Follows plans with resources, and finds outcomes of earlier plans.
+    """Plan listener that stores tasks as resources, and recalls outputs of earlier plans.
 
-    It may be behind, and harms no plan: what cannot be written is tried again, and what a server
-    that died had not written is written when the next one starts. A thread that was deleted gets
-    no resources any more.
+    Writes are asynchronous and never fail a plan: failed ones are retried, and those that a dead
+    server missed are made up when the next one starts. Nothing is written for deleted threads.
     """
 
     def __init__(self, knowledge: Knowledge, log: PlanLog) -> None:
@@ -71,15 +70,15 @@ class TaskResources:
         self._log = log
         self._embedder = HashingEmbedder()
         self._pending: dict[str, tuple[Plan, Collection[str]]] = {}
-        """Plans by id, with the tasks that are to be written."""
+        """Plans by id, with the ids of tasks that need a write."""
         self._plans: set[str] = set()
-        """Plans of which this server has written everything that came before."""
+        """Ids of running plans whose tasks this server has written completely once."""
         self._writer: asyncio.Task[None] | None = None
         self._starter: asyncio.Task[None] | None = None
         self._is_failing = False
 
-    def feed(self, plan: Plan, entry: PlanEntry) -> None:
-        """Take what happened to a plan; it is written soon."""
+    def on_entry(self, plan: Plan, entry: PlanEntry) -> None:
+        """Queue a write of the tasks that an entry has changed."""
         ids = _find_changes(plan, entry)
         if plan.id not in self._plans:
             ids = [*plan.tasks]
@@ -91,31 +90,31 @@ class TaskResources:
         self._add(plan, ids)
 
     async def open(self) -> None:
-        """Begin to write what a server before this one has not."""
+        """Start to write tasks that earlier servers have missed."""
         self._starter = asyncio.create_task(
             self._catch_up(), name="plans: resources", context=Context()
         )
         self._starter.add_done_callback(retrieve_exception)
 
     async def flush(self) -> None:
-        """Wait until all is written that was fed."""
+        """Wait for all queued writes."""
         for task in (self._starter, self._writer):
             if task is not None:
                 await asyncio.wait((task,))
 
     async def aclose(self) -> None:
-        """Write what is not written yet, as far as that is possible soon."""
+        """Finish queued writes within a time limit, and cancel the rest."""
         tasks = [task for task in (self._starter, self._writer) if task is not None]
         if tasks:
-            await asyncio.wait(tasks, timeout=_PATIENCE)
+            await asyncio.wait(tasks, timeout=_CLOSE_TIMEOUT)
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
 
     async def recall(self, state: TaskState, plan: Plan) -> Sequence[Passage]:
-        """Return what earlier plans of the conversation found and a task may need, the best first.
+        """Return the most relevant outputs of the conversation's earlier plans, best first.
 
-        Nothing is sent to a provider of embeddings.
+        They are compared by a local embedder; nothing is sent to a provider.
         """
         created = plan.created
         if not created.thread_id:
@@ -130,8 +129,8 @@ class TaskResources:
             for one in found
             if (one.type, one.name) == (MESSAGE, OUTPUT) and not contains(own, str(one))
         ]
-        resources = await self._knowledge.resources.get(outputs[-_MOST_OUTPUTS:])
-        texts = [one.content[:_LONGEST] for one in resources]
+        resources = await self._knowledge.resources.get(outputs[-_MAX_OUTPUTS:])
+        texts = [one.content[:_MAX_LENGTH] for one in resources]
         if not texts:
             return ()
         vectors = await self._embedder.embed(texts)
@@ -140,8 +139,8 @@ class TaskResources:
         ranked = sorted(zip(scores, texts, resources, strict=True), key=lambda row: -row[0])
         return [
             Passage(id=one.uri, title=str(one.fields.get("title") or ""), text=text, score=score)
-            for score, text, one in ranked[:_MOST_PASSAGES]
-            if score >= _LEAST_SCORE
+            for score, text, one in ranked[:_MAX_PASSAGES]
+            if score >= _MIN_SCORE
         ]
 
     def _add(self, plan: Plan, ids: Collection[str]) -> None:
@@ -166,11 +165,11 @@ class TaskResources:
                     logger.warning("Tasks are not kept as resources for now: %s", error.message)
                 self._is_failing = True
                 await asyncio.sleep(_RETRY)
-            except Exception:  # nobody awaits this task
+            except Exception:  # no caller awaits this task
                 logger.exception("The tasks of the plan %s are not kept as resources.", plan.id)
 
     async def _write(self, plan: Plan, ids: Collection[str]) -> None:
-        """Write tasks, the plan itself last: if that is there, all before it is."""
+        """Write tasks, and the plan itself last, so that its presence implies that of the tasks."""
         created, resources = plan.created, self._knowledge.resources
         thread = ThreadKey.of(created.user, created.thread_id)
         if not await self._has_thread(thread):
@@ -188,9 +187,9 @@ class TaskResources:
         return threads is None or await threads.get(thread) is not None
 
     async def _catch_up(self) -> None:
-        """Write the latest plans that are over, where that has not been done."""
+        """Write recent ended plans that are missing or outdated."""
         try:
-            query = PlanQuery(is_everybody=True, limit=_MOST_PLANS)
+            query = PlanQuery(all_users=True, limit=_MAX_PLANS)
             for summary in await self._log.list_plans(query):
                 if summary.is_over and summary.thread_id:
                     plan = Plan(summary.id)
@@ -207,7 +206,7 @@ class TaskResources:
 
 
 def _find_changes(plan: Plan, entry: PlanEntry) -> Sequence[str]:
-    """Return the tasks whose resources are others after an entry."""
+    """Return the ids of the tasks whose resources an entry changes."""
     match entry.event:
         case PlanCreated() | TaskReopened():
             return [*plan.tasks]
@@ -220,7 +219,7 @@ def _find_changes(plan: Plan, entry: PlanEntry) -> Sequence[str]:
 
 
 def _build_resources(plan: Plan, state: TaskState) -> Sequence[Resource]:
-    """Return a task as a resource, and what came of it."""
+    """Return the resources of a task and, if it has one, of its output."""
     task, identifier = state.task, identify_task(plan, state.id)
     fields: JsonObject = {
         "title": task.name,

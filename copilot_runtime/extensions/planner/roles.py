@@ -1,4 +1,4 @@
-"""Who does what for a plan: three small interfaces, so that the engine knows no model."""
+"""The interfaces between the engine and models: `Elector`, `Worker` and `Supervisor`."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -8,54 +8,54 @@ from copilot_runtime.extensions.planner.plan import Plan, TaskState
 
 
 class Assignment(NamedTuple):
-    """Who does a task."""
+    """The assistant that was elected for a task."""
 
     assistant: str
     score: float | None = None
     is_opaque: bool = False
-    """Whether its calls of tools cannot be seen, so that it cannot go on after a crash."""
+    """`True` if its tool calls are not visible, so that it cannot resume after a crash."""
 
 
 class TaskResult(NamedTuple):
-    """What came out of a task."""
+    """The output of a task."""
 
     output: str
     sources: tuple[str, ...] = ()
-    """URIs of the resources that it used."""
+    """URIs of the resources that the assistant used."""
 
 
 class AgentQuestion(NamedTuple):
-    """What an assistant asks a person in the middle of a task."""
+    """A question that an assistant asks a person during a task."""
 
     text: str
     interrupt: JsonObject
-    """The fields of its event."""
+    """The fields of its interrupt event."""
 
 
 class Pause(NamedTuple):
-    """An assistant can go on only when people have answered."""
+    """The result of an assistant that cannot continue before its questions are answered."""
 
     questions: Sequence[AgentQuestion]
     messages: JsonValue
-    """Its conversation so far, to go on with."""
+    """The assistant's conversation so far, from which it resumes."""
 
 
 class Verdict(NamedTuple):
-    """Whether the outcome of a task is what it should be."""
+    """The supervisor's judgement of a task's output."""
 
     passed: bool
     missing: str = ""
-    """What is missing, in a sentence."""
+    """One sentence about what is missing; empty if the task passed."""
     corrections: JsonValue = None
-    """Corrective tasks as a model writes them; nothing if none can help."""
+    """Corrective tasks as the model wrote them, or `None` if none can help."""
 
 
 class TaskContext(Protocol):
-    """What a worker may use while it does a task."""
+    """The operations of the engine that a worker or supervisor may use for one task."""
 
     @property
     def plan(self) -> Plan:
-        """The plan, with the outputs of the tasks before this one."""
+        """The plan with its current state, including the outputs of earlier tasks."""
         ...
 
     async def call_tool(
@@ -67,23 +67,23 @@ class TaskContext(Protocol):
         *,
         is_idempotent: bool,
     ) -> str:
-        """Make a call whose beginning and result are stored, and return its result."""
+        """Make a tool call, store its start and its result, and return the result."""
         ...
 
     async def check_lease(self) -> None:
-        """Raise `LeaseLost` or `StoreFailed` unless this server still carries the plan out."""
+        """Raise `LeaseLost` or `StoreFailed` unless this server still has the plan's lease."""
         ...
 
     async def add_usage(self, tokens: int, dollars: float | None = 0.0) -> None:
-        """Count a request to a model; `dollars` is None if its price is not known."""
+        """Count a model request; `dollars` is `None` if its price is unknown."""
         ...
 
     def check_budget(self) -> None:
-        """Raise `BudgetExceeded` if there is nothing left for another request."""
+        """Raise `BudgetExceeded` if no budget is left for another request."""
         ...
 
     def emit_text(self, delta: str) -> None:
-        """Show a piece of what the assistant writes to those who follow the task."""
+        """Send a chunk of the assistant's text to the plan's subscribers."""
         ...
 
 
@@ -91,28 +91,28 @@ class Elector(Protocol):
     """Finds an assistant for each task."""
 
     async def elect(self, state: TaskState, plan: Plan) -> Assignment:
-        """Return who does the task. Raises a `CopilotError` if nobody fits."""
+        """Return the assistant for a task. Raises `CopilotError` if none fits."""
         ...
 
 
 class Worker(Protocol):
-    """Does tasks that have no subtasks."""
+    """Performs tasks that have no subtasks."""
 
     async def work(self, state: TaskState, context: TaskContext) -> TaskResult | Pause:
-        """Do a task, from the calls on that it has made already. What it raises fails the task.
+        """Perform a task, resuming after the calls that it has already made.
 
-        After a pause, it is done with the `replies` of the task.
+        After a pause, the assistant resumes with the task's `replies`. An exception fails the task.
         """
         ...
 
 
 class Supervisor(Protocol):
-    """Judges outcomes, and puts the outputs of subtasks together."""
+    """Evaluates outputs, and aggregates the outputs of subtasks."""
 
     async def evaluate(self, state: TaskState, context: TaskContext) -> Verdict:
-        """Return whether the output of a task, or of its subtasks, is what it should be."""
+        """Return the verdict about the output of a task, or about those of its subtasks."""
         ...
 
     async def summarize(self, state: TaskState, context: TaskContext) -> TaskResult:
-        """Return the output of a task whose subtasks have ended."""
+        """Return the aggregated output of a task whose subtasks have ended."""
         ...

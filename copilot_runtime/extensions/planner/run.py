@@ -1,4 +1,4 @@
-"""One plan while it is carried out."""
+"""The execution of one plan on this server."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from copilot_runtime.extensions.planner.events import (
     QuestionAnswered,
     QuestionAsked,
     QuestionKind,
-    StopAsked,
+    StopRequested,
     TaskAssigned,
     TaskEnded,
     TaskEvaluated,
@@ -34,7 +34,7 @@ from copilot_runtime.extensions.planner.events import (
 )
 from copilot_runtime.extensions.planner.feed import PlanFeed
 from copilot_runtime.extensions.planner.log import Lease, LeaseLost, PlanLog
-from copilot_runtime.extensions.planner.plan import OVER, Call, Plan, Status, TaskState
+from copilot_runtime.extensions.planner.plan import FINAL_STATUSES, Call, Plan, Status, TaskState
 from copilot_runtime.extensions.planner.roles import Elector, Pause, Supervisor, Verdict, Worker
 from copilot_runtime.extensions.planner.tasks import PlanRejected, Task, parse_tasks
 from copilot_runtime.extensions.planner.tracing import PlanTracer
@@ -43,14 +43,14 @@ from copilot_runtime.telemetry import Span, Telemetry, work_under
 logger = logging.getLogger(__name__)
 
 _MAX_ARGUMENTS = 500
-"""Characters of the arguments of a call that a person is shown who is asked about it."""
+"""Maximum characters of a call's arguments in a question about it."""
 
 IN_TASK: ContextVar[bool] = ContextVar("in_task", default=False)
-"""Whether what runs is the work of a task."""
+"""`True` within the execution of a task."""
 
 
 class _Ended(Exception):
-    """A task ends now, and not well."""
+    """Raised to end a task with an outcome other than `finished`."""
 
     def __init__(self, outcome: Outcome, reason: str, *events: PlanEvent) -> None:
         super().__init__(reason)
@@ -77,11 +77,10 @@ class RunServices(Protocol):
 
 
 class PlanRun:
-    """Runs the tasks of a plan: those beside each other at the same time, as far as limits allow.
+    """Runs the tasks of a plan; siblings run concurrently, as far as limits and dependencies allow.
 
-    Each step is stored first. What a task does when the process dies is seen by whoever takes the
-    plan over: finished calls are not made again, and a person is asked about those of which nobody
-    knows, unless they may be made twice.
+    Each step is stored first. After a crash, the server that takes the plan over does not repeat
+    finished calls. For unfinished calls it asks a person, unless they are idempotent.
     """
 
     def __init__(self, engine: RunServices, plan: Plan, lease: Lease) -> None:
@@ -92,7 +91,7 @@ class PlanRun:
         self.budget = Budget(plan, engine.clock)
         self._number = plan.number
         self._status: Status | None = "running" if plan.number == 1 else None
-        """What lists show; None, whatever a server before this one has left there."""
+        """The stored status, or `None` if it is the unknown one that an earlier server stored."""
         self._is_ending = False
         self._slots = asyncio.Semaphore(plan.limits.concurrency)
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -100,51 +99,51 @@ class PlanRun:
         self._answers: dict[str, asyncio.Future[None]] = {}
         self._answering: set[str] = set()
         self._stops: set[str] = set()
-        """Tasks that are being stopped."""
+        """Ids of tasks that are being stopped."""
         self._is_closing = False
         self._failure: LeaseLost | StoreFailed | None = None
         self._tracer = PlanTracer(plan)
         self.ended: asyncio.Task[None]
 
     def start(self) -> None:
-        """Begin, or go on with what is not over."""
+        """Start the plan, or resume its unfinished tasks."""
         self._tracer.open(self._engine.telemetry, self.lease.epoch)
         self.ended = asyncio.create_task(
             self._carry_out(),
             name=f"plan:{self.plan.id}",
-            context=Context(),  # it outlives the run that has made it
+            context=Context(),  # it outlives the run that created it
         )
-        self._note_status()
+        self._store_status()
 
     def cancel(self) -> None:
-        """Leave the plan as it is."""
+        """Suspend the plan in its current state."""
         self._is_closing = True
         self.ended.cancel()
 
     def fail(self, failure: LeaseLost | StoreFailed) -> None:
-        """End without an end of the plan: it cannot go on here."""
-        if self._failure is None:  # a second one would not wait for tasks that clean up
+        """End the run, but not the plan, as it cannot continue on this server."""
+        if self._failure is None:  # a second cancellation would interrupt the cleanup of tasks
             self._failure = failure
             self.ended.cancel()
 
     def append(self, *events: PlanEvent) -> "asyncio.Future[Sequence[PlanEntry]]":
-        """Store events. Whoever waits for it finds them in the plan.
+        """Store events; when the returned future is done, the plan has applied them.
 
         The future raises `LeaseLost` or `StoreFailed`.
         """
         number = self._number + 1
         self._number += len(events)
         status = _find_status(events)
-        self._is_ending |= status in OVER
+        self._is_ending |= status in FINAL_STATUSES
         future = self._engine.log.append(self.lease, number, events, status=status)
         if future.done():
             self._apply(future)
         else:
             future.add_done_callback(self._apply)
-        return asyncio.shield(future)  # whoever waits may be cancelled; the events are stored
+        return asyncio.shield(future)  # cancelling the caller does not cancel the write
 
     async def check_lease(self) -> None:
-        """Raise `LeaseLost` or `StoreFailed`, and end the run, if it cannot go on here."""
+        """Raise `LeaseLost` or `StoreFailed`, and end the run, if the lease is not valid."""
         try:
             await self._engine.log.check_lease(self.lease)
         except (LeaseLost, StoreFailed) as error:
@@ -152,7 +151,7 @@ class PlanRun:
             raise
 
     async def answer(self, event: QuestionAnswered) -> None:
-        """Give a person's answer to an open question. Raises `NotFound` for any other."""
+        """Answer an open question. Raises `NotFound` if it is not open."""
         id = event.question_id
         if id not in self.plan.questions or id in self._answering:
             raise build_closed_error(id)
@@ -163,13 +162,13 @@ class PlanRun:
             self._answering.discard(id)
 
     async def stop(self, task_id: str) -> None:
-        """Stop a task and all below it; the root is the whole plan."""
+        """Stop a task with all its descendants; the root stands for the whole plan."""
         state = self.plan.tasks[task_id]
         if state.is_over:
             return
-        await self.append(StopAsked(task_id=task_id))
+        await self.append(StopRequested(task_id=task_id))
         task = self._tasks.get(task_id)
-        if task is not None and task_id not in self._stops:  # a second one would break off its end
+        if task is not None and task_id not in self._stops:  # or it would interrupt its cleanup
             self._stops.add(task_id)
             task.cancel()
 
@@ -184,7 +183,7 @@ class PlanRun:
             self._engine.forget(self, None if self._is_closing else self._failure)
 
     async def _run_task(self, state: TaskState) -> None:
-        """Do a task to its end, however that is. Raises `LeaseLost` or `StoreFailed`."""
+        """Run a task until it ends with any outcome. Raises `LeaseLost` or `StoreFailed`."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks[state.id] = task
@@ -192,7 +191,7 @@ class PlanRun:
             if not state.is_over:
                 await self._try_task(state)
         except asyncio.CancelledError:
-            if not task.cancelling():  # nobody has asked for it
+            if not task.cancelling():  # the cancellation came from within
                 await self._end(state, "failed", "Something that it called was cancelled.")
             elif self._is_closing or not _is_stopping(state):
                 raise
@@ -248,7 +247,7 @@ class PlanRun:
             raise _Ended("stopped", reason or "A person refused it.")
 
     async def _run_children(self, state: TaskState) -> None:
-        """Run all children, each after those of its round that it depends on."""
+        """Run all children, each after the siblings that it depends on."""
         by_name = {(child.round, child.task.name): child for child in state.children}
         tasks = [
             asyncio.create_task(self._run_child(child, by_name), name=f"task:{child.id}")
@@ -278,14 +277,14 @@ class PlanRun:
         await self._run_task(state)
 
     async def _work(self, state: TaskState) -> None:
-        """Have an assistant do a task that has no subtasks, as often as it stops to ask people."""
+        """Perform a task without subtasks, resuming it after each pause for people's answers."""
         while True:
             await self._settle_interruption(state)
             if state.output is not None or not await self._work_once(state):
                 return
 
     async def _work_once(self, state: TaskState) -> bool:
-        """Have an assistant do a task. Returns whether it has paused."""
+        """Have an assistant perform a task. Returns `True` if it has paused."""
         async with self._slots:
             self.budget.check(state)
             events: list[PlanEvent] = []
@@ -298,7 +297,7 @@ class PlanRun:
                     )
                 )
             await self.append(*events, TaskStarted(task_id=state.id))
-            with self._work_under(state), _note_task():
+            with self._work_under(state), _mark_task():
                 result = await self.budget.limit_time(
                     self._engine.worker.work(state, _TaskContext(self, state))
                 )
@@ -313,7 +312,7 @@ class PlanRun:
             return False
 
     async def _pause(self, state: TaskState, pause: Pause) -> None:
-        """Ask people what an assistant asks; `_settle_interruption` waits for their answers."""
+        """Store the questions of a paused assistant; `_settle_interruption` awaits the answers."""
         questions = (
             QuestionAsked(
                 question_id=new_id(),
@@ -327,9 +326,9 @@ class PlanRun:
         await self.append(TaskPaused(task_id=state.id, messages=pause.messages), *questions)
 
     async def _settle_interruption(self, state: TaskState) -> None:
-        """Ask a person about all that was under way when the server before this one died.
+        """Ask a person about calls that were unfinished when the previous server died.
 
-        Nothing was, where an assistant waits for answers: those are waited for.
+        If the assistant was paused, only wait for the answers to its questions.
         """
         if state.is_paused:
             for id in [*state.questions]:
@@ -360,9 +359,9 @@ class PlanRun:
             raise _Ended("failed", state.refusal or "It was interrupted, and a person gave it up.")
 
     async def _is_good(self, state: TaskState) -> bool:
-        """Return whether the outcome is good; if not, there are corrective tasks now.
+        """Return `True` if the output passes; otherwise add corrective tasks and return `False`.
 
-        Raises `_Ended` if there can be none.
+        Raises `_Ended` if no correction is possible.
         """
         if state.verdict is not None and state.verdict.passed:
             return True
@@ -385,7 +384,9 @@ class PlanRun:
         return False
 
     def _correct(self, state: TaskState, verdict: Verdict, event: TaskEvaluated) -> TasksAdded:
-        """Return the corrective tasks of a verdict. Raises `_Ended` if there can be none."""
+        """Return the corrective tasks of a verdict. Raises `_Ended` if there are none
+        or too many.
+        """
         missing = verdict.missing or "The outcome is not what it should be."
         if not verdict.corrections:
             raise _Ended("failed", missing, event)
@@ -414,7 +415,7 @@ class PlanRun:
         return tasks
 
     async def _summarize(self, state: TaskState) -> Sequence[PlanEvent]:
-        """Return the output of a task that has subtasks, as an event."""
+        """Return the aggregated output of a task with subtasks as an event; else nothing."""
         if not state.children:
             return ()
         async with self._slots:
@@ -427,7 +428,7 @@ class PlanRun:
     async def _ask(
         self, state: TaskState, kind: QuestionKind, text: str, call_id: str = ""
     ) -> None:
-        """Wait until a person has answered; whoever had asked already is not asked again."""
+        """Ask a question unless it is already open, and wait for the answer."""
         for question in state.questions.values():
             if (question.kind, question.call_id) == (kind, call_id):
                 id = question.question_id
@@ -453,31 +454,31 @@ class PlanRun:
         await self.append(*events, ended)
 
     def _apply(self, stored: "asyncio.Future[Sequence[PlanEntry]]") -> None:
-        """Take in what was stored, and show it. It is called in the order of the numbers."""
+        """Apply stored entries and publish them. Called in the order of their numbers."""
         if (error := stored.exception()) is not None:
             if isinstance(error, LeaseLost | StoreFailed):
                 self.fail(error)
             return
         for entry in stored.result():
             self.plan.apply(entry)
-            self._tracer.feed(entry)
+            self._tracer.trace_entry(entry)
             self._engine.notify(self.plan, entry)
             self.feed.emit(entry)
             if isinstance(entry.event, QuestionAnswered):
                 answer = self._answers.pop(entry.event.question_id, None)
                 if answer is not None and not answer.done():
                     answer.set_result(None)
-        self._note_status()
+        self._store_status()
 
-    def _note_status(self) -> None:
-        """Have lists show whether the plan waits for people."""
+    def _store_status(self) -> None:
+        """Store the plan's status if it has changed, so that lists show it."""
         before, self._status = self._status, self.plan.status
         if self._status != before and not self._is_ending:
             future = self._engine.log.append(self.lease, self._number + 1, (), status=self._status)
             future.add_done_callback(_ignore_failure)
 
     def _work_under(self, state: TaskState) -> AbstractContextManager[Span]:
-        """Let what is done for a task have its spans below that of the task."""
+        """Return a context in which new spans are children of the task's span."""
         return work_under(self._tracer.find_span(state))
 
     def _get_end(self, state: TaskState) -> asyncio.Event:
@@ -485,7 +486,7 @@ class PlanRun:
 
 
 class _TaskContext:
-    """What a worker or a supervisor may use for one task."""
+    """Implements `roles.TaskContext` for one task."""
 
     def __init__(self, run: PlanRun, state: TaskState) -> None:
         self._run = run
@@ -539,7 +540,7 @@ class _TaskContext:
 
 
 @contextmanager
-def _note_task() -> Generator[None]:
+def _mark_task() -> Generator[None]:
     token = IN_TASK.set(True)
     try:
         yield
@@ -548,17 +549,17 @@ def _note_task() -> Generator[None]:
 
 
 def build_closed_error(question_id: str) -> NotFound:
-    """Return the error for a question that is not open, or not there."""
+    """Return the error for a question that is not open or does not exist."""
     return NotFound(f"The question {question_id[:100]!r} is not open.")
 
 
 def ends_plan(entry: PlanEntry) -> bool:
-    """Return whether an entry is the end of its plan."""
+    """Return `True` if an entry ends its plan."""
     return isinstance(entry.event, TaskEnded) and entry.event.task_id == ROOT
 
 
 def _find_status(events: Sequence[PlanEvent]) -> Status | None:
-    """Return where a plan is after some events, if they end it or take it up again."""
+    """Return the plan's status after events that end or reopen it, else `None`."""
     for event in events:
         if isinstance(event, TaskEnded) and event.task_id == ROOT:
             return event.outcome
@@ -568,7 +569,7 @@ def _find_status(events: Sequence[PlanEvent]) -> Status | None:
 
 
 def _ignore_failure(future: "asyncio.Future[Sequence[PlanEntry]]") -> None:
-    """Leave it to the next event to say that nothing can be stored."""
+    """Retrieve and drop an exception: the next event reports that the store fails."""
     if not future.cancelled():
         future.exception()
 
@@ -578,20 +579,20 @@ def _is_stopping(state: TaskState) -> bool:
 
 
 def _is_refused(state: TaskState) -> bool:
-    """Return whether a person refused a task, or what it could not do without."""
+    """Return `True` if a person rejected the task or one of its subtasks, and so stopped it."""
     return state.status == "stopped" and (
         state.refusal is not None or any(map(_is_refused, _get_last_round(state)))
     )
 
 
 def _get_last_round(state: TaskState) -> Sequence[TaskState]:
-    """Return the children of the last round: those that count."""
+    """Return the children of the last round of corrections, which determine the outcome."""
     last = max((child.round for child in state.children), default=0)
     return [child for child in state.children if child.round == last]
 
 
 def _describe_call(call: Call) -> str:
-    """Return a call as a person reads it who has to find out whether it was made."""
+    """Return the tool and the shortened arguments of a call for a question about it."""
     text = call.arguments
     if len(text) > _MAX_ARGUMENTS:
         text = f"{text[:_MAX_ARGUMENTS]}…"

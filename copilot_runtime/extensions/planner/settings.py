@@ -1,4 +1,4 @@
-"""The section of the settings for an agent that plans."""
+"""The settings section of the planner."""
 
 from typing import Annotated, Literal
 

@@ -1,7 +1,8 @@
-"""Spans of plans: how one is written, how it is carried out, and each of its tasks.
+"""Spans of planning, of a plan's execution, and of each task.
 
-By the conventions, `plan` is the planning alone: the request to the model is below it. What follows
-is a workflow beside it, and the conventions have no name for its tasks: `execute_task` is ours.
+In OpenTelemetry's GenAI conventions, `plan` covers the planning only, with the model request below
+it. The execution is an `invoke_workflow` span. The conventions have no name for a task of a plan;
+`execute_task` is our own.
 """
 
 from typing import Any
@@ -17,14 +18,16 @@ PLAN_OUTCOMES = ("finished", "failed", "stopped", "interrupted")
 
 
 def count_plans_from_zero(telemetry: Telemetry, agent: str) -> None:
-    """Let the counter of plans begin at 0: Prometheus sees no rise in what appears with a 1."""
+    """Initialise the plan counter with 0, as Prometheus sees no increase in a series that starts at
+    1.
+    """
     for outcome in PLAN_OUTCOMES:
         attributes = {semconv.WORKFLOW_NAME: agent, semconv.PLAN_OUTCOME: outcome}
         telemetry.record(semconv.PLAN_COUNT, 0, attributes)
 
 
 def start_plan_span(parent: Span, agent: str) -> Span:
-    """Begin the span of a plan that is being written: `plan {agent}`."""
+    """Start the span of the planning: `plan {agent}`."""
     if not parent.is_recording:
         return NO_SPAN
     agent = agent[:MAX_NAME]
@@ -48,9 +51,9 @@ def start_workflow_span(
     user: str | None,
     parent: Span | SpanContext | None,
 ) -> Span:
-    """Begin the span of a plan that this server carries out: `invoke_workflow {agent}`.
+    """Start the span of a plan's execution on this server: `invoke_workflow {agent}`.
 
-    Without a `parent`, a trace begins with it.
+    Without a `parent`, it starts a new trace.
     """
     agent = agent[:MAX_NAME]
     return telemetry.start_span(
@@ -68,7 +71,7 @@ def start_workflow_span(
 
 
 def start_task_span(parent: Span, task_id: str, *, round: int = 0) -> Span:
-    """Begin the span of a task: `execute_task`, and the name of its agent once there is one."""
+    """Start the span of a task: `execute_task`; the agent's name follows when it is elected."""
     if not parent.is_recording:
         return NO_SPAN
     of = parent.attributes
@@ -85,7 +88,7 @@ def start_task_span(parent: Span, task_id: str, *, round: int = 0) -> Span:
 
 
 def link_plan(span: Span, plan_id: str, traceparent: str) -> None:
-    """Let the span of a run that follows a plan name it, and lead to its trace if it is another."""
+    """Set the plan id on a run's span, and link to the plan's trace if it is a different one."""
     span.set_attributes({semconv.PLAN_ID: plan_id})
     context = parse_traceparent(traceparent)
     if context is not None and context.trace_id != span.trace_id:
@@ -93,7 +96,7 @@ def link_plan(span: Span, plan_id: str, traceparent: str) -> None:
 
 
 def name_assistant(span: Span, agent: str, score: float | None) -> None:
-    """Set which agent does a task, and how well it fits if it was elected."""
+    """Set the agent of a task's span, and the score of its election if there was one."""
     if not span.is_ended:
         span.name = f"{semconv.EXECUTE_TASK} {agent[:MAX_NAME]}"
         span.set_attributes(
@@ -104,8 +107,8 @@ def name_assistant(span: Span, agent: str, score: float | None) -> None:
         )
 
 
-def note_evaluation(span: Span, *, passed: bool, missing: str) -> None:
-    """Note that the outcome of a task, or of a plan, was judged."""
+def record_evaluation(span: Span, *, passed: bool, missing: str) -> None:
+    """Log an evaluation event for the output of a task or plan."""
     if span.telemetry is None:
         return
     span.telemetry.log_event(
@@ -120,21 +123,21 @@ def note_evaluation(span: Span, *, passed: bool, missing: str) -> None:
     )
 
 
-def note_question(span: Span, kind: str, text: str) -> None:
-    """Note that a person is asked."""
+def record_question(span: Span, kind: str, text: str) -> None:
+    """Add an event for a question to a person."""
     content = {semconv.QUESTION_TEXT: text} if span.keeps_content else {}
     span.add_event(semconv.EVENT_QUESTION, {semconv.QUESTION_KIND: kind, **content})
 
 
-def note_answer(span: Span, kind: str, answer: str, note: str) -> None:
-    """Note that a person has answered."""
+def record_answer(span: Span, kind: str, answer: str, note: str) -> None:
+    """Add an event for a person's answer."""
     content = {semconv.QUESTION_NOTE: note} if note and span.keeps_content else {}
     names = {semconv.QUESTION_KIND: kind, semconv.QUESTION_ANSWER: answer}
     span.add_event(semconv.EVENT_ANSWER, {**names, **content})
 
 
-def note_correction(span: Span, tasks: int, round: int) -> None:
-    """Note that corrective tasks were added below a task."""
+def record_correction(span: Span, tasks: int, round: int) -> None:
+    """Add an event for corrective tasks below a task."""
     attributes = {semconv.PLAN_TASKS: tasks, semconv.TASK_ROUND: round}
     span.add_event(semconv.EVENT_CORRECTION, attributes)
 
@@ -148,9 +151,8 @@ def end_task_span(
     error_type: str = "",
     attributes: dict[str, Any],
 ) -> None:
-    """End the span of a task or of a whole plan.
-
-    A failed one has the class of its `error`, or else its `error_type`.
+    """End the span of a task or plan; if it failed, with the class of `error` or with
+    `error_type`.
     """
     is_plan = span.operation == semconv.INVOKE_WORKFLOW
     name = semconv.PLAN_OUTCOME if is_plan else semconv.TASK_OUTCOME

@@ -1,4 +1,4 @@
-"""Plans in a file of SQLite: for one machine, with any number of servers."""
+"""The plan log in a SQLite file, for any number of servers on one machine."""
 
 import asyncio
 import sqlite3
@@ -18,12 +18,12 @@ from copilot_runtime.extensions.planner.events import (
     PlanEntry,
     PlanEvent,
     QuestionAnswered,
-    StopAsked,
+    StopRequested,
     decode_event,
     encode_event,
 )
 from copilot_runtime.extensions.planner.log import (
-    MOST_DELETIONS,
+    MAX_DELETIONS,
     PUBLIC,
     Lease,
     PlanCommand,
@@ -36,7 +36,7 @@ from copilot_runtime.extensions.planner.log import (
     build_missing_error,
     number_events,
 )
-from copilot_runtime.extensions.planner.plan import OVER, Status
+from copilot_runtime.extensions.planner.plan import FINAL_STATUSES, Status
 from copilot_runtime.threads.store import ThreadKey
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ APPLICATION = 0x436F7050
 SCHEMA_VERSION = 2
 
 OLDEST_VERSION = 2
-"""The first version of tables that is opened: a file of version 1 is refused."""
+"""The oldest schema version that can be opened: a file of version 1 is refused."""
 
 _SCHEMA = """
 CREATE TABLE plans (
@@ -80,15 +80,15 @@ CREATE TABLE commands (
 );
 """
 _COLUMNS = "id, user, thread, created, updated, status, title"
-_PATIENCE = 5.0
-"""Seconds to wait for another process that holds the file."""
+_BUSY_TIMEOUT = 5.0
+"""Seconds to wait for another process that locks the file."""
 
 
 class SqlitePlanLog(PlanLog):
-    """Plans in one file, which is made when it is first needed, with its folder.
+    """Plans in one SQLite file, which is created with its folder when it is first needed.
 
-    Several server processes of one machine may share the file. A server that dies loses its plans
-    at once to the next one that claims them.
+    Several server processes of one machine may share the file. The plans of a dead server are
+    available at once to the next server that claims them.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class SqlitePlanLog(PlanLog):
         self._writer: Writer | None = None
         self._server: Server | None = None
         self._identity: tuple[int, int] | None = None
-        """Of the file that is open: device and inode."""
+        """Device and inode of the open file."""
         self._opening = asyncio.Lock()
 
     async def open(self) -> None:
@@ -170,7 +170,7 @@ class SqlitePlanLog(PlanLog):
                 "UPDATE plans SET updated = ?, status = coalesce(?, status), "
                 "is_over = coalesce(?, is_over) WHERE id = ? AND epoch = ? "
                 "AND (SELECT max(number) FROM events WHERE plan = id) = ?",
-                (now, status, status and status in OVER, *key, number - 1),
+                (now, status, status and status in FINAL_STATUSES, *key, number - 1),
             ).rowcount
             if not changed:
                 _check_lease(connection, lease)
@@ -296,7 +296,7 @@ class SqlitePlanLog(PlanLog):
             rows = connection.execute(
                 "SELECT id FROM plans WHERE is_over = 1 AND updated < ? "
                 "AND (? IS NULL OR (thread = ? AND coalesce(user, '') = ?)) LIMIT ?",
-                (before, thread_id, thread_id, owner, MOST_DELETIONS),
+                (before, thread_id, thread_id, owner, MAX_DELETIONS),
             ).fetchall()
             for table, column in (("commands", "plan"), ("events", "plan"), ("plans", "id")):
                 statement = f"DELETE FROM {table} WHERE {column} = ?"  # noqa: S608  # constants
@@ -305,7 +305,7 @@ class SqlitePlanLog(PlanLog):
 
         return await self._do(delete)
 
-    async def add_command(self, plan_id: str, event: StopAsked | QuestionAnswered) -> None:
+    async def add_command(self, plan_id: str, event: StopRequested | QuestionAnswered) -> None:
         row = (plan_id, encode_event(event))
         await self._do(
             lambda db: db.execute("INSERT INTO commands (plan, data) VALUES (?, ?)", row)
@@ -345,9 +345,9 @@ class SqlitePlanLog(PlanLog):
             raise _build_failure(self.path, error) from error
 
     def _check_first(self, work: Callable[[sqlite3.Connection], T]) -> Work[T]:
-        """Return work that is refused once the file is not there any more.
+        """Wrap work so that it fails once the file was deleted or replaced.
 
-        SQLite would go on to write into a file that was deleted, and all of it would be lost.
+        SQLite would continue to write to the deleted file, and all of it would be lost.
         """
 
         def check_and_work(connection: sqlite3.Connection) -> T:
@@ -378,9 +378,9 @@ def _select_plan(connection: sqlite3.Connection, plan_id: str) -> tuple[Any, ...
 
 
 def _build_conditions(query: PlanQuery) -> tuple[str, Sequence[Any]]:
-    """Return the condition of a query in SQL, and its values."""
+    """Return the WHERE condition of a query, and its parameters."""
     parts: list[tuple[str, tuple[Any, ...]]] = []
-    if not query.is_everybody:
+    if not query.all_users:
         parts.append(("user IS ?", (query.user,)))
     if query.thread_id is not None:
         parts.append(("thread = ?", (query.thread_id,)))
@@ -393,7 +393,7 @@ def _build_conditions(query: PlanQuery) -> tuple[str, Sequence[Any]]:
 
 
 def _check_lease(connection: sqlite3.Connection, lease: Lease) -> None:
-    """Raise `LeaseLost` if another server carries the plan out."""
+    """Raise `LeaseLost` if another server has taken the plan over."""
     found = connection.execute("SELECT epoch FROM plans WHERE id = ?", (lease.plan_id,)).fetchone()
     if found != (lease.epoch,):
         raise build_lost_error(lease.plan_id)
@@ -402,7 +402,7 @@ def _check_lease(connection: sqlite3.Connection, lease: Lease) -> None:
 def _decode_command(row: tuple[Any, ...]) -> PlanCommand:
     id, plan_id, data = row
     event = decode_event(data)
-    assert isinstance(event, StopAsked | QuestionAnswered)
+    assert isinstance(event, StopRequested | QuestionAnswered)
     return PlanCommand(id, plan_id, event)
 
 
@@ -420,14 +420,15 @@ def _decode_summary(row: tuple[Any, ...]) -> PlanSummary:
 
 
 def open_plan_file(path: Path, durability: Durability) -> sqlite3.Connection:
-    """Open a file for writing, made if need be.
+    """Open a plan file for writing; create it if it does not exist.
 
-    Raises `ConfigurationFailed` for a file that is something else, or `sqlite3.Error` or `OSError`.
+    Raises `ConfigurationFailed` if it is not a plan file of this version, or `sqlite3.Error` or
+    `OSError`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    create_private_file(path)  # plans are nobody else's business
+    create_private_file(path)  # not readable by other users of the machine
     connection = sqlite3.connect(
-        path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+        path, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
     )
     try:
         connection.execute("PRAGMA journal_mode = WAL")

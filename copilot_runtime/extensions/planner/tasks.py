@@ -1,4 +1,4 @@
-"""Tasks as a planner writes them: a tree, nested as deep as it needs, within limits."""
+"""The tree of tasks that a planner writes: schema, parsing and limits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsonvalue import JsonList, JsonObject, JsonValue, drop_none
 
 PROPERTIES = ("purpose", "instructions", "applicability", "evaluation")
-"""What describes a task, as it describes an assistant: the two are compared by it."""
+"""The descriptive properties of a task and of an assistant, which the election compares."""
 
 MAX_TEXT = 20_000
-"""Characters of one property."""
+"""Maximum characters of one property."""
 
 MAX_NAME = 200
-"""Characters of the name of a task, or of an assistant."""
+"""Maximum characters of the name of a task or assistant."""
 
 
 class PlanRejected(CopilotError):
-    """A plan is not one, or is larger than the limits allow. The model may write a better one."""
+    """A plan is malformed or exceeds a limit. The model gets another attempt."""
 
     code = "LIMIT_EXCEEDED"
     status_code = 422
@@ -29,54 +29,54 @@ class PlanRejected(CopilotError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanLimits:
-    """How large a plan may become, its corrections included."""
+    """Limits on the size of a plan, including corrective tasks."""
 
     depth: int = 5
-    """Levels of tasks."""
+    """Maximum levels of tasks."""
     width: int = 20
-    """Tasks below one task, or at the top."""
+    """Maximum children of one task, and of top-level tasks."""
     tasks: int = 200
-    """Tasks in all."""
+    """Maximum tasks in total."""
     rounds: int = 2
-    """Rounds of corrective tasks below one task."""
+    """Maximum rounds of corrections of one task."""
     concurrency: int = 8
-    """Tasks that work at the same time."""
+    """Maximum tasks that run at the same time."""
     tokens: int | None = None
-    """Tokens that all its requests to models may use together."""
+    """Maximum tokens of all its model requests, or `None`."""
     dollars: float | None = None
-    """What they may cost."""
+    """Maximum cost of its model requests in US dollars, or `None`."""
     seconds: float | None = 3600.0
-    """How long it may work. Time in which it waits for a person does not count."""
+    """Maximum run time in seconds, or `None`. Waiting for people does not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What is to be done, and how one knows that it was."""
+    """A unit of work, and the criteria for its output."""
 
     name: str
-    """Unique among the tasks beside it, which may depend on it."""
+    """Unique among its siblings, which may depend on it."""
     purpose: str
     instructions: str = ""
     applicability: str = ""
     evaluation: str = ""
-    """What a good outcome looks like. A task with subtasks, or with this, is evaluated."""
+    """Criteria for the output, which is evaluated by them."""
     depends_on: tuple[str, ...] = ()
-    """Names of tasks beside it that come first."""
+    """Names of siblings that must finish first."""
     assistant: str = ""
-    """Who does it; empty, whoever is elected."""
+    """Name of its assistant; if empty, one is elected."""
     needs_approval: bool = False
-    """Whether a person is asked before it begins."""
+    """`True` if a person must approve it first."""
     tokens: int | None = None
-    """Tokens that it and its subtasks may use."""
+    """Maximum tokens of the task and its subtasks, or `None`."""
     subtasks: tuple["Task", ...] = ()
 
     def count(self) -> int:
-        """Return how many tasks there are: this one and all below it."""
+        """Return the number of tasks in this subtree, including itself."""
         return 1 + sum(task.count() for task in self.subtasks)
 
 
 def describe_task_schema(limits: PlanLimits) -> Mapping[str, Any]:
-    """Return the JSON schema of the arguments with which a model writes a plan."""
+    """Return the JSON schema of the tool arguments with which a model writes a plan."""
     task: JsonObject = {
         "type": "object",
         "properties": {
@@ -132,9 +132,9 @@ def describe_task_schema(limits: PlanLimits) -> Mapping[str, Any]:
 
 
 def parse_tasks(value: JsonValue, limits: PlanLimits, *, level: int = 1) -> tuple[Task, ...]:
-    """Read the tasks of a plan, or corrective ones that begin at a level of it.
+    """Parse the tasks of a plan, or corrective tasks at a deeper `level`.
 
-    Raises `PlanRejected`, which names the place of what is wrong.
+    Raises `PlanRejected`, whose message has the path of the invalid field.
     """
     total = _count_tasks(value)
     if total > limits.tasks:
@@ -150,7 +150,7 @@ def parse_tasks(value: JsonValue, limits: PlanLimits, *, level: int = 1) -> tupl
 
 
 def encode_task(task: Task) -> JsonObject:
-    """Return a task as JSON, without what it does not have."""
+    """Encode a task as JSON, without its empty fields."""
     encoded: JsonObject = {"name": task.name}
     encoded |= {name: text for name in PROPERTIES if (text := getattr(task, name))}
     if task.depends_on:
@@ -165,7 +165,7 @@ def encode_task(task: Task) -> JsonObject:
 
 
 def decode_task(fields: JsonObject) -> Task:
-    """Return the task that `encode_task` was given."""
+    """Decode the output of `encode_task`."""
     depends_on: JsonList = fields.get("depends_on", [])
     subtasks: JsonList = fields.get("subtasks", [])
     others = {name: fields[name] for name in fields.keys() - {"depends_on", "subtasks"}}
@@ -173,7 +173,7 @@ def decode_task(fields: JsonObject) -> Task:
 
 
 def _count_tasks(value: JsonValue) -> int:
-    """Return how many tasks a list seems to have, with those below them."""
+    """Return the number of tasks in an unvalidated list, including nested ones."""
     count, lists = 0, [value]
     while lists:
         tasks = lists.pop()
@@ -251,7 +251,7 @@ def _parse_tokens(fields: JsonObject, where: str) -> int | None:
 
 
 def _check_dependencies(tasks: Sequence[Task], where: str) -> None:
-    """Raise `PlanRejected` for names that are not unique or not there, and for circles."""
+    """Raise `PlanRejected` for duplicate names, unknown dependencies and cycles."""
     by_name = {task.name: task for task in tasks}
     if len(by_name) < len(tasks):
         names = [task.name for task in tasks]

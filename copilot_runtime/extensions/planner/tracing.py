@@ -1,4 +1,4 @@
-"""Traces a plan while this server carries it out: a span for it, and one for each of its tasks."""
+"""Traces a plan that runs on this server: one span for it, and one for each task."""
 
 from typing import Any
 
@@ -19,10 +19,10 @@ from copilot_runtime.extensions.planner.plan import Plan, TaskState
 from copilot_runtime.extensions.planner.spans import (
     end_task_span,
     name_assistant,
-    note_answer,
-    note_correction,
-    note_evaluation,
-    note_question,
+    record_answer,
+    record_correction,
+    record_evaluation,
+    record_question,
     start_task_span,
     start_workflow_span,
 )
@@ -35,26 +35,26 @@ _INTERRUPTED = "interrupted"
 
 
 class PlanTracer:
-    """Begins and ends spans by the entries of a plan, which it gets once they are stored.
+    """Starts and ends spans for the stored entries of a plan.
 
-    The span of a task begins with the first that is done for it on this server, be it a question,
-    and that of a task above it at the latest then. All are below the span under which the plan was
-    made, whichever server goes on with it.
+    The span of a task starts with the first operation for it on this server, which may be a
+    question; spans of its parents start at the same time at the latest. All are below the span in
+    which the plan was created, whichever server runs it.
     """
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._root: Span = NO_SPAN
         self._spans: dict[str, Span] = {}
-        """The open spans by the ids of their tasks, each parent before its children."""
+        """Open spans by task id, each parent before its children."""
         self._errors: dict[str, BaseException] = {}
         self._questions: dict[str, tuple[QuestionAsked, float]] = {}
-        """What people have been asked since this server carries the plan out, and when."""
+        """Open questions that were asked while this server ran the plan, with their times."""
         self._waiting: dict[str, float] = {}
-        """For how long tasks have waited for people."""
+        """Seconds that tasks have waited for people, by task id."""
 
     def open(self, telemetry: Telemetry, epoch: int) -> None:
-        """Begin the span of the plan: what is fed before has none."""
+        """Start the span of the plan; entries before that are not traced."""
         created = self._plan.created
         self._root = start_workflow_span(
             telemetry,
@@ -69,7 +69,7 @@ class PlanTracer:
             self._spans[ROOT] = self._root
 
     def find_span(self, state: TaskState) -> Span:
-        """Return the span of a task, which begins now if it has none."""
+        """Return the span of a task; start it if it has none."""
         if not self._root.is_recording:
             return NO_SPAN
         span = self._spans.get(state.id)
@@ -89,12 +89,12 @@ class PlanTracer:
         return span
 
     def fail(self, state: TaskState, error: BaseException) -> None:
-        """Take what a task has failed with; its end comes as an entry."""
+        """Remember the exception of a failed task for its span, which ends with its `TaskEnded`."""
         if self._root.is_recording:
             self._errors[state.id] = error
 
-    def feed(self, entry: PlanEntry) -> None:
-        """Take an entry that the plan has taken in."""
+    def trace_entry(self, entry: PlanEntry) -> None:
+        """Start, update or end spans for an entry that the plan has applied."""
         if not self._root.is_recording:
             return
         tasks, event = self._plan.tasks, entry.event
@@ -106,35 +106,35 @@ class PlanTracer:
                 name_assistant(self.find_span(tasks[id]), event.assistant, event.score)
             case TaskEvaluated(task_id=id):
                 span = self.find_span(tasks[id])
-                note_evaluation(span, passed=event.passed, missing=event.missing)
+                record_evaluation(span, passed=event.passed, missing=event.missing)
             case TasksAdded(task_id=id):
-                note_correction(self.find_span(tasks[id]), len(event.tasks), tasks[id].rounds)
+                record_correction(self.find_span(tasks[id]), len(event.tasks), tasks[id].rounds)
             case TaskOutput(task_id=id):
                 self.find_span(tasks[id]).set_content({semconv.TASK_OUTPUT: event.output})
             case QuestionAsked(task_id=id):
                 self._questions[event.question_id] = (event, entry.time)
-                note_question(self.find_span(tasks[id]), event.kind, event.text)
+                record_question(self.find_span(tasks[id]), event.kind, event.text)
             case QuestionAnswered():
-                self._note_answer(event, entry.time)
+                self._record_answer(event, entry.time)
             case TaskEnded(task_id=id):
                 self._end(tasks[id], event)
             case _:
                 pass
 
     def close(self) -> None:
-        """End what is open, the innermost first: this server does not go on with the plan."""
+        """End all open spans as interrupted, innermost first, when the plan no longer runs here."""
         for id, span in reversed([*self._spans.items()]):
             end_task_span(span, _INTERRUPTED, attributes=self._describe(self._plan.tasks[id]))
         self._spans.clear()
 
-    def _note_answer(self, event: QuestionAnswered, time: float) -> None:
+    def _record_answer(self, event: QuestionAnswered, time: float) -> None:
         question, began = self._questions.pop(event.question_id, (None, 0.0))
-        if question is None:  # an earlier server has asked
+        if question is None:  # it was asked while an earlier server ran the plan
             self._root.add_event(semconv.EVENT_ANSWER, {semconv.QUESTION_ANSWER: event.answer})
             return
         id = question.task_id
         self._waiting[id] = self._waiting.get(id, 0.0) + time - began
-        note_answer(self.find_span(self._plan.tasks[id]), question.kind, event.answer, event.note)
+        record_answer(self.find_span(self._plan.tasks[id]), question.kind, event.answer, event.note)
 
     def _end(self, state: TaskState, event: TaskEnded) -> None:
         span = self.find_span(state)
@@ -154,7 +154,7 @@ class PlanTracer:
         self._spans.pop(state.id, None)
 
     def _describe(self, state: TaskState) -> dict[str, Any]:
-        """Return what a task or the plan took."""
+        """Return usage and duration of a task or plan as span attributes."""
         attributes: dict[str, Any] = {
             semconv.TASK_TOKENS: state.tokens or None,
             semconv.TASK_COST: round(float(state.dollars), 6) or None,

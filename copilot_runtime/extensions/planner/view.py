@@ -1,15 +1,15 @@
-"""A plan as JSON: for the state of an agent, for pages, and for terminals."""
+"""A plan as JSON: for the agent's state, the console and the terminal."""
 
 from copilot_runtime.base.jsonvalue import JsonObject, drop_none
 from copilot_runtime.extensions.planner.events import ANSWERS, QuestionAsked
 from copilot_runtime.extensions.planner.plan import Plan, TaskState
 
 _MAX_OUTPUT = 2_000
-"""Characters of the output of a task in a tree; all of it is in the task itself."""
+"""Maximum characters of a task's output in the tree; the task's own view has all of it."""
 
 
 def describe_plan(plan: Plan) -> JsonObject:
-    """Return a plan with its tree of tasks: each has `id`, `name`, `status`, and what is known."""
+    """Return a plan with its tree of tasks; fields of a task without a value are left out."""
     states = [*plan.tasks.values()][1:]
     return {
         "id": plan.id,
@@ -37,7 +37,7 @@ def describe_plan(plan: Plan) -> JsonObject:
 
 
 def describe_state(state: TaskState) -> JsonObject:
-    """Return a task and those below it."""
+    """Return a task with its subtasks; fields without a value are left out."""
     task = state.task
     return drop_none(
         {
@@ -67,7 +67,7 @@ def describe_state(state: TaskState) -> JsonObject:
 
 
 def describe_task(state: TaskState) -> JsonObject:
-    """Return all that is known of a task, but not those below it."""
+    """Return all fields of a task, without its subtasks."""
     task = state.task
     described = describe_state(state)
     described.pop("tasks", None)
@@ -101,14 +101,14 @@ def describe_task(state: TaskState) -> JsonObject:
 
 
 def _describe_evaluation(state: TaskState) -> JsonObject | None:
-    """Return the last verdict about a task."""
+    """Return the last verdict about a task, or `None` if it was never evaluated."""
     if not state.evaluations:
         return None
     return {"passed": state.evaluations[-1].passed, "missing": state.evaluations[-1].missing}
 
 
 def describe_context(question: QuestionAsked, state: TaskState) -> list[JsonObject]:
-    """Return what a task is about to use that asks for approval: the outputs it depends on."""
+    """Return the outputs that a task depends on, as context for its approval; else nothing."""
     if question.kind != "approval":
         return []
     return [

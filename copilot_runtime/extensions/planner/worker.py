@@ -1,4 +1,4 @@
-"""Has agents do tasks, and sees to it that no call of a tool is lost or made twice."""
+"""Runs agents for tasks, with a journal so that no tool call is lost or repeated."""
 
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
@@ -52,37 +52,37 @@ from copilot_runtime.telemetry.genai import start_agent_span
 
 logger = logging.getLogger(__name__)
 
-RunOf = Callable[[Plan], Awaitable[RunInput]]
-"""Returns the request of a plan, with the actions that its tasks may call."""
+GetRequest = Callable[[Plan], Awaitable[RunInput]]
+"""Gets the request of a plan, with the actions that its tasks may call."""
 
-WorkersOf = Callable[[Plan], Awaitable[Mapping[str, Agent]]]
-"""Returns the agents that may do the tasks of a plan, by name."""
+ListWorkers = Callable[[Plan], Awaitable[Mapping[str, Agent]]]
+"""Lists the agents for the tasks of a plan, by name."""
 
 Recall = Callable[[TaskState, Plan], Awaitable[Sequence[Passage]]]
-"""Returns what earlier plans found that a task may need."""
+"""Finds outputs of earlier plans that are relevant to a task."""
 
 _MAX_CONTEXT = 20_000
-"""Characters of what one task before it left, that a task is shown."""
+"""Maximum characters of an earlier task's output in the prompt."""
 
 _MAX_OUTPUT = 1_000_000
-"""Characters that an assistant may write for one task, after its last call of a tool."""
+"""Maximum characters of an output, that is the text after the last tool call."""
 
 
 class AgentWorker:
-    """Has the agent that was elected do a task.
+    """Has the elected agent perform a task.
 
     Args:
-        agents: Returns the agents that may do the tasks of a plan, by name.
-        run_of: Returns the request of a plan.
-        max_turns: How often an agent may call tools in a task.
-        action_timeout: Seconds that a tool may take.
-        recall: Returns what earlier plans found that a task may need.
+    agents: Lists the agents for the tasks of a plan, by name.
+    run_of: Gets the request of a plan.
+    max_turns: Maximum rounds of tool calls in a task.
+    action_timeout: Maximum seconds of a tool call.
+    recall: Finds outputs of earlier plans that are relevant to a task.
     """
 
     def __init__(
         self,
-        agents: WorkersOf,
-        run_of: RunOf,
+        agents: ListWorkers,
+        run_of: GetRequest,
         *,
         max_turns: int = 20,
         action_timeout: float = 60.0,
@@ -95,12 +95,12 @@ class AgentWorker:
         self._action_timeout = action_timeout
 
     async def work(self, state: TaskState, context: TaskContext) -> TaskResult | Pause:
-        """Do a task, from the calls on that it has made already. Raises what the agent raises."""
+        """Perform a task, resuming after its stored calls. Exceptions of the agent propagate."""
         agent = (await self._agents(context.plan)).get(state.assistant)
         if agent is None:
             raise CopilotError(f"The assistant {state.assistant!r} is not there any more.")
         plan_run = await self._run_of(context.plan)
-        journal = _Journal(state, context)
+        journal = _CallJournal(state, context)
         span = start_agent_span(
             find_current_span(),
             state.assistant,
@@ -124,14 +124,14 @@ class AgentWorker:
             follow_up="server",
             persist=False,
             thread_ids=replace(
-                plan_run.thread_ids, task=f"{context.plan.id}/{state.id}/{state.beginnings}"
+                plan_run.thread_ids, task=f"{context.plan.id}/{state.id}/{state.fresh_starts}"
             ),
             span=span,
         )
-        # what is called beside the journal has to wait for the word that nobody else has the task
+        # calls that bypass the journal must first check that no other server has the plan
         wait = context.check_lease if state.is_opaque else None
         async with count_estimates(context) as count:
-            with trace_block(span), _act_in(run, wait, count):
+            with trace_block(span), _enter_run(run, wait, count):
                 if state.replies:
                     run = replace(run, messages=decode_messages(as_list(state.messages)))
                 else:
@@ -145,7 +145,7 @@ class AgentWorker:
                 )
 
     async def _write_prompt(self, state: TaskState, context: TaskContext) -> str:
-        """Return what an agent is told of a task: without earlier plans, where those fail."""
+        """Return the prompt of a task; if the recall fails, without outputs of earlier plans."""
         passages: Sequence[Passage] = ()
         try:
             if self._recall is not None:
@@ -157,7 +157,7 @@ class AgentWorker:
     async def _add_calls(
         self, run: RunInput, actions: Sequence[Action], state: TaskState, context: TaskContext
     ) -> RunInput:
-        """Return a run that goes on behind the calls that were made for its task before."""
+        """Return the run with the task's stored calls in its messages; repeat unfinished ones."""
         by_name = {action.name: action for action in actions}
         for one in [*state.calls.values()]:
             if one.result is None:
@@ -168,7 +168,7 @@ class AgentWorker:
     async def _repeat(
         self, call: Call, actions: Mapping[str, Action], run: RunInput, context: TaskContext
     ) -> None:
-        """Make a call again that was interrupted and may be made twice."""
+        """Repeat an interrupted call that is idempotent."""
 
         async def run_now() -> str:
             action = actions.get(call.tool)
@@ -182,7 +182,7 @@ class AgentWorker:
         await context.call_tool(call.id, call.tool, call.arguments, run_now, is_idempotent=True)
 
     async def _read(self, agent: Agent, run: RunInput, context: TaskContext) -> TaskResult | Pause:
-        """Return the text with which an agent ends, or what it asks people."""
+        """Return the agent's final text and sources, or a pause with its questions."""
         pieces: list[str] = []
         size = 0
         sources: dict[str, None] = {}
@@ -206,7 +206,7 @@ class AgentWorker:
                         await count_usage(event, context)
                     case ActionExecutionResult():
                         context.check_budget()
-                        pieces.clear()  # what was written before a call is no outcome
+                        pieces.clear()  # text before a tool call is not part of the output
                         size = 0
                     case Activity(activity_type="sources", content=content):
                         sources |= dict.fromkeys(_list_sources(content))
@@ -220,10 +220,10 @@ class AgentWorker:
 
 
 @contextmanager
-def _act_in(
+def _enter_run(
     run: RunInput, wait_for_storage: WaitForStorage | None, count: Callable[[Usage], None]
 ) -> Generator[None]:
-    """Let what an agent calls see its own run: that of the request may be over."""
+    """Set the task's run as the current run, as the run of the request may have ended."""
     token = CURRENT_RUN.set(RunSlot(run, wait_for_storage=wait_for_storage, count_usage=count))
     try:
         yield
@@ -231,15 +231,15 @@ def _act_in(
         CURRENT_RUN.reset(token)
 
 
-class _Journal:
-    """Wraps actions so that their calls are stored before and after they are made."""
+class _CallJournal:
+    """Wraps actions so that the start and the result of each call are stored."""
 
     def __init__(self, state: TaskState, context: TaskContext) -> None:
         self._context = context
         self._ids = {*state.calls}
 
     def wrap(self, action: Action) -> Action:
-        """Return an action that does the same."""
+        """Return the action with a journal around it."""
         run_action = action.run
         assert run_action is not None
 
@@ -270,7 +270,7 @@ class _Journal:
         return replace(action, run=run)
 
     def _take_free_id(self, call_id: str) -> str:
-        """Return an id that no earlier call of the task has: some models begin anew with each."""
+        """Return a call id that is unique in the task: some models restart their numbering."""
         id, number = call_id, 1
         while id in self._ids:
             number += 1
@@ -280,9 +280,9 @@ class _Journal:
 
 
 def build_prompt(state: TaskState, plan: Plan, passages: Sequence[Passage] = ()) -> str:
-    """Return what an assistant is told of its task, of what it is a part of, and of earlier ones.
+    """Return the prompt of a task: the request, its ancestors, relevant outputs, and the task.
 
-    It sees the outcomes that its task depends on, and those that the tasks above it depend on.
+    It contains the outputs that the task and its ancestors depend on.
     """
     parts = [f"# The request\n\n{plan.created.request}"]
     above = [one for one in state.path() if one.parent is not None and one is not state]
@@ -308,7 +308,7 @@ def build_prompt(state: TaskState, plan: Plan, passages: Sequence[Passage] = ())
 
 
 def _describe_call(call: Call) -> Sequence[Message]:
-    """Return a call that was made, and its result, as a model reads them."""
+    """Return the messages of a call and its result."""
     return (
         ActionExecutionMessage(id=call.id, name=call.tool, arguments=call.arguments),
         ResultMessage(
@@ -328,10 +328,10 @@ def _build_question(event: Interrupt) -> AgentQuestion:
 
 
 def _build_resume(reply: Reply) -> Resume:
-    """Return an answer as the agent gets it that asked."""
+    """Return an answer in the form in which it resumes an agent."""
     interrupt, answer = as_object(reply.question.interrupt), reply.answer
     payload = answer.payload
-    if payload is None and answer.note:  # whoever answers elsewhere than on a page, writes
+    if payload is None and answer.note:  # answers from the terminal have only a note
         payload = parse_text(answer.note)
     return Resume(
         to_text(interrupt.get("value", "")),

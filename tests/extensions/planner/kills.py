@@ -86,7 +86,7 @@ async def live(folder: Path, log: PlanLog, *, only_finish: bool) -> None:
                         plan_id, question.question_id, "done" if was_done else "retry"
                     )
         if only_finish:
-            plans = await log.list_plans(PlanQuery(is_everybody=True, limit=10_000))
+            plans = await log.list_plans(PlanQuery(all_users=True, limit=10_000))
             if all(plan.is_over for plan in plans):
                 break
             # a database takes a moment to notice that the life before has ended

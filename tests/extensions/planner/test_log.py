@@ -9,7 +9,7 @@ import pytest
 
 from copilot_runtime.base.errors import Misuse, NotFound
 from copilot_runtime.extensions.planner.engine import PlanEngine
-from copilot_runtime.extensions.planner.events import QuestionAnswered, QuestionAsked, StopAsked
+from copilot_runtime.extensions.planner.events import QuestionAnswered, QuestionAsked, StopRequested
 from copilot_runtime.extensions.planner.log import PlanLog, PlanQuery
 from copilot_runtime.extensions.planner.plan import TaskState
 from copilot_runtime.extensions.planner.roles import TaskContext, Verdict
@@ -69,13 +69,13 @@ async def test_plans_are_listed_by_user_thread_and_status_the_newest_first(log: 
 
         assert await ids() == ["p1"]
         assert await ids(user="ann") == ["p4", "p2", "p0"]
-        assert await ids(is_everybody=True, limit=3) == ["p4", "p3", "p2"]
-        assert await ids(is_everybody=True, thread_id="t1") == ["p3", "p1"]
-        assert await ids(is_everybody=True, status="waiting") == ["p4"]
-        assert await ids(is_everybody=True, status="failed") == ["p0"]
+        assert await ids(all_users=True, limit=3) == ["p4", "p3", "p2"]
+        assert await ids(all_users=True, thread_id="t1") == ["p3", "p1"]
+        assert await ids(all_users=True, status="waiting") == ["p4"]
+        assert await ids(all_users=True, status="failed") == ["p0"]
         assert await ids(user="ann", thread_id="t0", status="finished") == ["p2"]
-        page = await log.list_plans(PlanQuery(is_everybody=True, limit=2))
-        assert await ids(is_everybody=True, before=page[-1].place) == ["p2", "p1", "p0"]
+        page = await log.list_plans(PlanQuery(all_users=True, limit=2))
+        assert await ids(all_users=True, before=page[-1].sort_key) == ["p2", "p1", "p0"]
 
 
 async def test_a_list_says_that_a_plan_runs_again_after_an_answer_and_after_a_retry(
@@ -195,7 +195,7 @@ async def test_a_stop_reaches_the_server_that_carries_the_plan_out(make_log: Mak
 async def test_a_command_that_nobody_takes_is_kept_until_somebody_does(
     make_log: MakeLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.extensions.planner.engine._PATIENCE", 1)
+    monkeypatch.setattr("copilot_runtime.extensions.planner.engine._COMMAND_POLLS", 1)
     one, other, third = (build_engine(Crew(), make_log()) for _ in range(3))
     await one.open()
     plan_id = await one.submit(build_plan(APPROVAL))
@@ -215,12 +215,12 @@ async def test_who_takes_up_a_plan_again_drops_old_commands_for_it(log: PlanLog)
     engine = build_engine(crew, log, clock=lambda: 1_000)
     async with servers(engine):
         plan = await finish(engine, build_plan("a", evaluation="Good."))
-        await log.add_command(plan.id, StopAsked(task_id="0"))
+        await log.add_command(plan.id, StopRequested(task_id="0"))
         (command,) = await log.read_commands()
-        assert (command.plan_id, command.event) == (plan.id, StopAsked(task_id="0"))
+        assert (command.plan_id, command.event) == (plan.id, StopRequested(task_id="0"))
         await log.remove_command(command.id)
         assert await log.read_commands() == []
-        await log.add_command(plan.id, StopAsked(task_id="0"))
+        await log.add_command(plan.id, StopRequested(task_id="0"))
         await engine.retry(plan.id)
         async for _ in engine.follow(plan.id, plan.number):
             pass

@@ -12,7 +12,7 @@ from copilot_runtime.extensions.events.publisher import EventPublisher
 from copilot_runtime.extensions.planner.agent import PlannerAgent
 from copilot_runtime.extensions.planner.events import PlanEntry, QuestionAnswered, UsageAdded
 from copilot_runtime.extensions.planner.identity import identify_task
-from copilot_runtime.extensions.planner.publish import PlanEvents, build_plan_event
+from copilot_runtime.extensions.planner.publish import PlanEventPublisher, build_plan_event
 from copilot_runtime.extensions.planner.requests import PlanRequests
 from copilot_runtime.testing import call, say
 from tests.extensions.events.http.test_rest import RUN
@@ -27,7 +27,7 @@ async def carry_out(**fields: Any) -> tuple[Any, list[ResourceEvent]]:
     events = ResourceEvents(MemoryEventLog())
     publisher = EventPublisher(events)
     engine = build_engine(Crew())
-    engine.listen(PlanEvents(publisher).feed)
+    engine.listen(PlanEventPublisher(publisher).on_entry)
     plan = await finish(engine, build_plan("a", {"name": "b", "subtasks": []}, **fields))
     await publisher.aclose()
     return plan, [*(await events.read()).events]
@@ -82,7 +82,9 @@ async def test_what_is_used_of_models_is_no_event() -> None:
     plan, _ = await carry_out(**ANN)
     events = ResourceEvents(MemoryEventLog())
     publisher = EventPublisher(events)
-    PlanEvents(publisher).feed(plan, PlanEntry(9, 0.0, UsageAdded(task_id="1", tokens=5)))
+    PlanEventPublisher(publisher).on_entry(
+        plan, PlanEntry(9, 0.0, UsageAdded(task_id="1", tokens=5))
+    )
     await publisher.aclose()
     assert (await events.read()).events == []
 

@@ -199,11 +199,11 @@ async def test_a_run_that_is_too_long_leaves_its_plan_which_the_next_one_finds()
         write_plan("letter"),
         call("follow_plan", {}),
         say("You are welcome."),
-        patience=0.05,
+        max_seconds=0.05,
     )
     async with browsing(agents={"it": planner}) as browser:
         left = (await browser.run(agent="it")).events()
-        planner.patience = None
+        planner.max_seconds = None
         writer.may_answer.set()
         messages = [user(), user("How far is it?", "user-2")]
         found = (await browser.run(agent="it", run="r2", messages=messages)).events()

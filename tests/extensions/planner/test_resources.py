@@ -53,7 +53,7 @@ async def carry_out(
     log = log or MemoryPlanLog()
     resources = TaskResources(knowledge, log)
     engine = build_engine(crew, log)
-    engine.listen(resources.feed)
+    engine.listen(resources.on_entry)
     await engine.open()
     await resources.open()
     plan = await finish(engine, build_plan(*tasks, **{**ANN, **fields}))
@@ -210,7 +210,7 @@ async def test_a_task_that_is_done_again_is_so_as_a_resource() -> None:
 
     resources = TaskResources(knowledge, log)
     engine = build_engine(Crew({"a": work}, {"plan": [Verdict(False, "Nothing.")]}), log)
-    engine.listen(resources.feed)
+    engine.listen(resources.on_entry)
     plan = await finish(engine, build_plan("a", **ANN))
     await resources.flush()
     is_broken = False

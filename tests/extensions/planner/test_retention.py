@@ -31,7 +31,7 @@ def begin() -> None:
 
 
 async def list_ids(log: PlanLog) -> Sequence[str]:
-    found = await log.list_plans(PlanQuery(is_everybody=True))
+    found = await log.list_plans(PlanQuery(all_users=True))
     return sorted(summary.id for summary in found)
 
 

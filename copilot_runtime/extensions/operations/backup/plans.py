@@ -24,7 +24,7 @@ from copilot_runtime.extensions.operations.database import (
     open_snapshot,
     open_transaction,
 )
-from copilot_runtime.extensions.planner.plan import OVER
+from copilot_runtime.extensions.planner.plan import FINAL_STATUSES
 from copilot_runtime.extensions.planner.postgres.log import clean_text
 from copilot_runtime.extensions.planner.postgres.schema import LOCKS, prepare
 from copilot_runtime.extensions.planner.sqlite import open_plan_file
@@ -171,7 +171,7 @@ class _PlanReplacement(Replacement):
         values = (
             self._plan,
             *map(clean, (row.optional_text("owner"), row.text("thread"), row.text("title"))),
-            *(row.time("created"), row.time("updated"), status, status in OVER),
+            *(row.time("created"), row.time("updated"), status, status in FINAL_STATUSES),
             *(tables.nobody, row.number("epoch")),
         )
         more, mark = ("", "") if tables is _SQLITE else (", number", ", 0")

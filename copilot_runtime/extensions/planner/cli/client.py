@@ -1,4 +1,4 @@
-"""The plans of a running server, by its REST routes."""
+"""A client of the plan routes of a running server."""
 
 import asyncio
 import os
@@ -22,23 +22,23 @@ from copilot_runtime.http.client import Exchange, Upstream
 
 _OK, _NOTHING_MORE, _MISSING = 200, 204, 404
 _PREFIX = "ck-"
-_SHORTEST = 4
-"""Characters of an id without its prefix that may stand for all of it."""
-_MOST = 100_000
-"""Plans among which a beginning is looked for."""
+_MIN_ID = 4
+"""Minimum characters of an abbreviated id, without `ck-`."""
+_MAX_PLANS = 100_000
+"""Maximum plans that are searched for an abbreviated id."""
 LOCAL_URL = "http://127.0.0.1:8000/graphql"
 _PAGE = 200
 _ID = b"id: "
-"""Stands before the number of an event of a plan."""
+"""The field of a server-sent event that has the number of an entry."""
 _END_TIMEOUT = 10.0
-"""Seconds that a plan has to end after it was stopped."""
+"""Maximum seconds to wait for the end of a stopped plan."""
 
 
 class PlanClient:
-    """Reads and touches plans.
+    """Reads, stops, retries and answers plans over HTTP.
 
-    All methods raise `NetworkError` for a server that cannot be reached, that has no plans, or
-    that refuses, with its reason.
+    All methods raise `NetworkError` if the server cannot be reached, has no planner, or refuses the
+    request.
 
     Args:
         url: The URL that `<CopilotKit runtimeUrl>` gets.
@@ -56,11 +56,11 @@ class PlanClient:
         await self._upstream.aclose()
 
     def build_command(self, *arguments: str) -> str:
-        """Return a command for the plans of the same server. Values of headers are left out."""
+        """Return a `plans` command for the same server, without the values of headers."""
         return shlex.join(("copilot-runtime", "plans", *arguments, *self._options))
 
     def explain_loss(self, error: NetworkError, plan_id: str) -> NetworkError:
-        """Return the error for a server that went away while a plan was watched."""
+        """Return the error for a connection that was lost while a plan was watched."""
         if error.status_code != NetworkError.status_code:  # it answered, and refused
             return error
         return NetworkError(
@@ -70,7 +70,7 @@ class PlanClient:
         )
 
     async def list_plans(self, values: Mapping[str, str], limit: int) -> Sequence[JsonObject]:
-        """Return plans in short, the newest first."""
+        """Return summaries of plans, newest first."""
         found: list[JsonObject] = []
         before = ""
         while True:
@@ -83,17 +83,19 @@ class PlanClient:
                 return found
 
     async def get(self, plan_id: str) -> JsonObject:
-        """Return a plan as a page gets it."""
+        """Return the JSON of a plan."""
         return await self._request("GET", f"/{_quote(plan_id)}")
 
     async def find(self, beginning: str) -> JsonObject:
-        """Return the plan with an id, or the only one whose id begins so, with or without `ck-`."""
+        """Return the plan with an id, or with an unambiguous prefix of it, with or
+        without `ck-`.
+        """
         try:
             return await self.get(beginning)
         except NetworkError as error:
-            if error.status_code != _MISSING or len(beginning.removeprefix(_PREFIX)) < _SHORTEST:
+            if error.status_code != _MISSING or len(beginning.removeprefix(_PREFIX)) < _MIN_ID:
                 raise
-            ids = [get_text(plan, "id") for plan in await self.list_plans({}, _MOST)]
+            ids = [get_text(plan, "id") for plan in await self.list_plans({}, _MAX_PLANS)]
             found = [id for id in ids if id.startswith((beginning, _PREFIX + beginning))]
             if not found:
                 raise
@@ -105,18 +107,18 @@ class PlanClient:
             return await self.get(found[0])
 
     async def get_output(self, plan_id: str) -> str:
-        """Return the whole outcome of a plan, of which a page gets the beginning."""
+        """Return the complete output of a plan, which `get` shortens."""
         return get_text(await self._request("GET", f"/{_quote(plan_id)}/tasks/0"), "output")
 
     async def touch(
         self, verb: str, plan_id: str, task_id: str = "", body: Mapping[str, str] | None = None
     ) -> JsonObject:
-        """Stop, retry or answer a task, or the whole plan, and return the plan."""
+        """Stop, retry or answer a task or the whole plan; return the plan."""
         task = f"/tasks/{_quote(task_id)}" if task_id else ""
         return await self._request("POST", f"/{_quote(plan_id)}{task}/{verb}", body)
 
     async def follow(self, plan_id: str) -> AsyncGenerator[JsonObject, None]:
-        """Yield a plan as it is, and again when something has happened, to its end."""
+        """Yield the plan, and again after each event, until it ends."""
         plan = await self.get(plan_id)
         yield plan
         after = plan.get("number") or 0
@@ -131,13 +133,13 @@ class PlanClient:
             async for block in response:
                 text = tail + block
                 tail = text[-len(_ID) + 1 :]
-                if _ID in text:  # pieces of what an assistant writes have none
+                if _ID in text:  # chunks of an assistant's text have no id
                     tail = b""
                     yield await self.get(plan_id)
         yield await self.get(plan_id)
 
     async def wait_for_end(self, plan_id: str) -> JsonObject:
-        """Return a plan that was stopped, once it has ended, or after a while."""
+        """Return a stopped plan when it has ended, or its last state after a timeout."""
         plan: JsonObject = {}
         try:
             async with asyncio.timeout(_END_TIMEOUT), aclosing(self.follow(plan_id)) as pictures:
@@ -164,7 +166,7 @@ class PlanClient:
             raise self._explain(response.status, text) from None
 
     def _explain(self, status: int, text: bytes) -> NetworkError:
-        """Return the error for an answer that is no plan: its own reason, if it has one."""
+        """Return the error for a failed response, with the server's reason if it gives one."""
         refusal = decode_refusal(text)
         if refusal is None or refusal.message.startswith("There is nothing at"):
             return NetworkError(
@@ -177,7 +179,7 @@ class PlanClient:
 
 
 def _build_options(url: str, headers: Sequence[str]) -> Sequence[str]:
-    """Return the options by which a command reaches the same server as the same person."""
+    """Return the options with which a command reaches the same server with the same headers."""
     is_usual = url in (LOCAL_URL, os.environ.get("COPILOT_URL"))
     names = [header.partition(":")[0].strip() for header in headers]
     return [

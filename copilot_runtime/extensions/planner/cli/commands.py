@@ -1,4 +1,4 @@
-"""`copilot-runtime plans`: look at the plans of a server, watch, stop, retry and answer them."""
+"""The commands `copilot-runtime plans`: list, show, watch, stop, retry and answer plans."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -41,7 +41,7 @@ TaskOption = Annotated[
 ]
 
 _WORDS = {"yes": "approve", "y": "approve", "no": "reject", "n": "reject"}
-"""What people write in place of an answer."""
+"""Aliases of answers."""
 
 
 @plans.callback()
@@ -65,7 +65,7 @@ def look_after_plans() -> None:
 def open_client(
     url: UrlOption = "http://127.0.0.1:8000/graphql", header: HeaderOption = None
 ) -> "PlanClient":
-    """Return a client of a server."""
+    """Return a client of the server."""
     from copilot_runtime.extensions.planner.cli.client import PlanClient
 
     return PlanClient(url, header or ())
@@ -228,7 +228,7 @@ def answer(
 
 
 def _is_over(plan: JsonObject, task_id: str) -> bool:
-    """Return whether a plan was over, or the task of it that is named."""
+    """Return `True` if the plan or the given task of it has ended."""
     from copilot_runtime.extensions.planner.cli.tree import walk_tasks
 
     tasks = walk_tasks(as_objects(plan.get("tasks"))) if task_id else ()
@@ -247,7 +247,7 @@ def _run(client: "PlanClient", work: Callable[[], Awaitable[T]]) -> T:
 
 
 def _print(plan: JsonObject, *, as_json: bool) -> None:
-    """Print a plan as it is now."""
+    """Print the current state of a plan."""
     if as_json:
         show_json(plan)
         return

@@ -1,4 +1,4 @@
-"""Asks a person in the terminal what a plan wants to know."""
+"""Prompts for the questions of a plan in the terminal."""
 
 import os
 import select
@@ -25,16 +25,16 @@ from copilot_runtime.base.jsonvalue import (
 _WITH_RESULT = "done"
 _WITHOUT_NOTE = ("approve", "retry")
 _MAX_CONTEXT = 500
-"""Characters of each output that a task is about to use, that are printed."""
+"""Maximum characters of each output that is printed as context of an approval."""
 
 
 def answer_interrupt(
     question: Interrupt, may_ask: bool, *, is_approved: bool, plan: JsonObject
 ) -> Resume | None:
-    """Return a person's answer to a page's question; its plan says what it is about.
+    """Prompt for the answer to an interrupt, with its context from `plan`.
 
-    None if there is nobody who could give one, or wants to. `is_approved` agrees to what asks for
-    an approval.
+    Returns `None` without `may_ask` or at the end of the input. `is_approved` answers approvals
+    without a prompt.
     """
     properties = get_object(dict(question.response_schema or {}), "properties")
     if is_approved and "approved" in properties:
@@ -54,7 +54,9 @@ def answer_interrupt(
 
 
 def ask_question(question: JsonObject) -> tuple[str, str] | None:
-    """Return a person's answer to a question of a plan, and a note; None for no answer."""
+    """Prompt for the answer to a question, and return it with a note; `None` at the end
+    of input.
+    """
     text = clean_text(get_text(question, "text"))
     print_context(question)
     answers = [as_text(answer) for answer in as_list(question.get("answers"))]
@@ -70,7 +72,7 @@ def ask_question(question: JsonObject) -> tuple[str, str] | None:
 
 
 def print_context(question: JsonObject, *, is_error: bool = False) -> None:
-    """Print what a task is about to use that asks for approval."""
+    """Print the outputs that a task depends on, as context of its approval."""
     for one in as_objects(question.get("context")):
         text = clean_text(get_text(one, "output"))
         text = text if len(text) <= _MAX_CONTEXT else f"{text[:_MAX_CONTEXT]}…"
@@ -78,7 +80,7 @@ def print_context(question: JsonObject, *, is_error: bool = False) -> None:
 
 
 def _ask(text: str, properties: JsonObject) -> Any:
-    """Ask until the answer is one, and return it as the schema has it."""
+    """Prompt until the answer is valid, and return the payload that the schema describes."""
     if "approved" in properties:
         if _choose(text, ("yes", "no")) == "yes":
             return {"approved": True}
@@ -97,7 +99,7 @@ def _ask_note(answer: str) -> str:
 
 
 def _choose(text: str, choices: Sequence[str]) -> str:
-    """Ask for one of some words, of which the beginning is enough."""
+    """Prompt until the input is an unambiguous prefix of one of the choices."""
     while True:
         word = _read_line(f"? {text} [{'/'.join(choices)}] ").lower()
         found = [choice for choice in choices if word and choice.startswith(word)]
@@ -106,10 +108,10 @@ def _choose(text: str, choices: Sequence[str]) -> str:
 
 
 def _read_line(prompt: str) -> str:
-    """Return what a person writes on one line, without the spaces around it.
+    """Read a line, without surrounding whitespace. Raises `EOFError`.
 
-    `input` alone loses a Ctrl-C that comes after its prompt and before it reads: Python notes the
-    signal, and then waits for a line. Here a signal wakes what waits. Raises `EOFError`.
+    `input` alone loses a Ctrl-C between its prompt and its read: Python records the signal, and
+    then waits for a line. Here, a signal wakes up the wait.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

@@ -1,4 +1,4 @@
-"""`copilot-runtime plan`: have a planner do something, watch its tasks, answer its questions."""
+"""The command `copilot-runtime plan`: sends a request to a planner and watches its plan."""
 
 import asyncio
 import sys
@@ -37,11 +37,10 @@ def carry_out(
     is_approved: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Have a planner do something, and print how. Return the exit code.
+    """Send a request to a planner, print the progress of its plan, and return the exit status.
 
-    `is_approved` answers all questions for an approval. Raises `ConfigurationFailed` for a URL, a
-    header or a request that cannot be used, and `NetworkError` for a runtime that cannot be
-    reached or understood.
+    `is_approved` answers all approvals. Raises `ConfigurationFailed` for an invalid URL, header or
+    request, and `NetworkError` if the runtime cannot be reached or its response is invalid.
     """
     client = AgentClient(url, agent, headers)
     may_ask = sys.stdin.isatty() and not as_json
@@ -69,7 +68,7 @@ def _read_request(request: str | None) -> str:
 def _converse(
     runner: asyncio.Runner, session: "PlanSession", may_ask: bool, *, is_approved: bool
 ) -> int:
-    """Run a plan to its end, or to a question that nobody answers here; return the exit status."""
+    """Run a plan until it ends or a question stays unanswered; return the exit status."""
     answers: Sequence[Resume] = ()
     try:
         while questions := runner.run(session.run(answers)):
@@ -85,7 +84,7 @@ def _converse(
             if not answers:
                 typer.echo(describe_waiting(session.plans, session.plan), err=True)
                 return WAITING
-        if session.is_left:
+        if session.is_detached:
             return watch_plan(runner, session.plans, session.plan_id, session.view)
     except KeyboardInterrupt:
         runner.run(session.stop())
@@ -99,7 +98,7 @@ def _converse(
 
 
 class PlanSession:
-    """One request to a planner, and what became of it."""
+    """One request to a planner, and the state of its plan."""
 
     def __init__(
         self, client: AgentClient, plans: PlanClient, view: PlanView, request: str
@@ -110,29 +109,28 @@ class PlanSession:
         self._thread_id = str(uuid4())
         self._question = TextMessage(id=new_id(), role="user", content=request)
         self.plan: JsonObject = {}
-        """The plan as a page gets it; empty as long as there is none."""
+        """The last snapshot of the plan; empty before the first."""
         self._has_failed = False
 
     @property
     def plan_id(self) -> str:
-        """The id of the plan; empty as long as there is none."""
+        """The id of the plan; empty before the first snapshot."""
         return get_text(self.plan, "id")
 
     @property
     def is_good(self) -> bool:
-        """Whether the plan finished. A request that was answered without one is good, too."""
+        """`True` if the plan finished, or the request was answered without a plan."""
         return not self._has_failed and self.plan.get("status", "finished") == "finished"
 
     @property
-    def is_left(self) -> bool:
-        """Whether the plan goes on, although the run has ended: it took longer than runs may."""
+    def is_detached(self) -> bool:
+        """`True` if the plan continues after the run has ended at its time limit."""
         return not self._has_failed and self.plan.get("status") == "running"
 
     async def run(self, answers: Sequence[Resume] = ()) -> Sequence[Interrupt]:
-        """Send the request, or answers, print what follows, and return what is asked then.
+        """Send the request or answers, print the events, and return the interrupts at the end.
 
-        Cancelled, it stops the plan. Raises what `AgentClient.run` raises for a runtime that
-        cannot be reached or understood.
+        A cancellation stops the plan. Raises `NetworkError` like `AgentClient.run`.
         """
         run = RunInput(
             thread_id=self._thread_id,
@@ -169,7 +167,7 @@ class PlanSession:
         return questions
 
     async def stop(self) -> None:
-        """Stop the plan, and print how it ended; a second Ctrl-C leaves at once."""
+        """Stop the plan, and print its last state; a second Ctrl-C exits at once."""
         if not self.plan_id or self.plan.get("ended_at"):
             return
         with suppress(CopilotError):

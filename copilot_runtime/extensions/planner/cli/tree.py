@@ -1,4 +1,4 @@
-"""A plan as a tree in plain text, for a terminal."""
+"""Draws a plan as a tree of plain text for the terminal."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,14 +40,14 @@ _PLAIN = "\x1b[0m"
 _FRAMES = "◐◓◑◒"
 _PLAIN_CHARACTERS = str.maketrans("○◐◓◑◒✓✗⊘■├└│─…µ→", "o****vx-#|`|-~u>")
 _RANKS: Mapping[str, int] = {"waiting": 0, "running": 0, "failed": 0, "pending": 1}
-"""What is shown first where there is no room for all; everything else comes last."""
-_NARROWEST = 40
-_LOWEST = 6
+"""Priorities of statuses if not all tasks fit; others come last."""
+_MIN_WIDTH = 40
+_MIN_HEIGHT = 6
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A line of the tree: cells beside each other, and a note in the rest of the line."""
+    """A line of the tree: aligned cells, and a note in the rest of the line."""
 
     lead: str
     status: str
@@ -57,7 +57,7 @@ class _Row:
 
 
 def walk_tasks(tasks: Sequence[JsonObject]) -> Iterator[JsonObject]:
-    """Yield tasks as a page gets them, each before those below it."""
+    """Yield the JSON of all tasks, each before its subtasks."""
     for task in tasks:
         yield task
         yield from walk_tasks(as_objects(task.get("tasks")))
@@ -72,19 +72,19 @@ def draw_tree(
     color: bool = False,
     ascii_only: bool = False,
 ) -> Sequence[str]:
-    """Return a plan in lines: what was asked for, and each task with its state.
+    """Return the lines of a plan: the request, and each task with its status.
 
     Args:
-        plan: The plan as a page gets it.
-        now: The time of the server, for how long tasks have been running.
-        width: Columns that a line may have; it has at least 40.
-        height: Lines that there may be; of more, those that matter least are left out. 0: all.
-        color: Whether to color states by the codes of terminals.
-        ascii_only: Whether to do without other characters than those of ASCII.
+    plan: The JSON of the plan.
+    now: The time of the server, for the duration of running tasks.
+    width: Maximum columns; at least 40 are used.
+    height: Maximum lines; the least important tasks are omitted. 0 for all.
+    color: Use ANSI colors for statuses.
+    ascii_only: Use only ASCII characters.
     """
-    width = max(_NARROWEST, width)
+    width = max(_MIN_WIDTH, width)
     rows = [*_build_rows(as_objects(plan.get("tasks")), "", now)]
-    chosen = _choose(rows, max(_LOWEST, height) - 2) if 0 < height < len(rows) + 1 else rows
+    chosen = _choose(rows, max(_MIN_HEIGHT, height) - 2) if 0 < height < len(rows) + 1 else rows
     names = max((_measure(row) for row in chosen), default=0)
     names = min(names, width // 2)
     sizes = [max((len(row.cells[at]) for row in chosen), default=0) for at in range(4)]
@@ -101,7 +101,7 @@ def draw_tree(
 
 
 def describe_totals(plan: JsonObject, now: float) -> str:
-    """Return how far a plan is, how long it has been going on, and what it has cost."""
+    """Return the progress, duration, tokens and cost of a plan in one line."""
     progress = get_object(plan, "progress")
     tokens, dollars = as_count(plan.get("tokens")), _get_number(plan, "dollars")
     parts = [
@@ -114,7 +114,7 @@ def describe_totals(plan: JsonObject, now: float) -> str:
 
 
 def describe_cost(task: JsonObject, now: float) -> Sequence[str]:
-    """Return who does a task, how long it took, its tokens, and what they cost; "" for unknown."""
+    """Return the assistant, duration, tokens and cost of a task; unknown ones are empty."""
     tokens, dollars = as_count(task.get("tokens")), _get_number(task, "dollars")
     return (
         clean_text(get_text(task, "assistant"))[:24],
@@ -125,7 +125,7 @@ def describe_cost(task: JsonObject, now: float) -> Sequence[str]:
 
 
 def describe_note(task: JsonObject) -> str:
-    """Return what else is to be said of a task: why it is where it is, and what is missing."""
+    """Return the note of a task: the reason of its outcome, its evaluation or dependencies."""
     evaluation = task.get("evaluation")
     parts = ["correction"] if task.get("is_correction") else []
     if reason := get_text(task, "reason"):
@@ -153,7 +153,7 @@ def _build_rows(tasks: Sequence[JsonObject], lead: str, now: float) -> Iterator[
 
 
 def _choose(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
-    """Return the rows that matter most, in their order. A task is as far as those below it."""
+    """Return the most important rows, in their order."""
     order = sorted(range(len(rows)), key=lambda at: (_RANKS.get(rows[at].status, 2), at))
     return [rows[at] for at in sorted(order[:count])]
 
@@ -191,7 +191,7 @@ def _draw_icon(status: str, now: float, *, color: bool) -> str:
 
 
 def _format_time(of: JsonObject, now: float) -> str:
-    """Return for how long something has been going on, or how long it took."""
+    """Return the duration of a task or plan so far; empty if it has not started."""
     started, ended = _get_number(of, "started_at"), _get_number(of, "ended_at")
     if started is None:
         return ""

@@ -1,4 +1,4 @@
-"""What `copilot-runtime plan` prints: a tree that grows in a terminal, else lines or JSON."""
+"""Views of a running plan: a live tree in a terminal, and otherwise lines of text or JSON."""
 
 import asyncio
 import shutil
@@ -25,38 +25,38 @@ from copilot_runtime.extensions.planner.cli.tree import (
 )
 
 _TICK = 0.25
-"""Seconds between two drawings of a tree in which only times change."""
+"""Seconds between redraws for durations."""
 
 _CHANGES = ("status", "assistant", "evaluation", "rounds", "reason")
-"""The fields of a task that are printed when they change."""
+"""The fields of a task whose changes are printed."""
 
 
 class PlanView(Protocol):
-    """Prints a plan while it is carried out."""
+    """Prints a plan while it runs."""
 
     def show(self, plan: JsonObject) -> None:
-        """Print what has changed, as a page gets a plan."""
+        """Print the changes in the JSON of a plan since the last call."""
         ...
 
     def print_event(self, event: Event) -> None:
-        """Print any other event of a run, such as a piece of a text."""
+        """Print any other event of a run, such as a chunk of text."""
         ...
 
     def refresh(self) -> None:
-        """Print anew what changes by itself, such as a time."""
+        """Redraw values that change with time, such as durations."""
         ...
 
     def print_text(self, text: str) -> None:
-        """Print a whole text, such as the outcome."""
+        """Print a whole text, such as the output."""
         ...
 
     def pause(self) -> None:
-        """End what is being printed, because others print or ask now."""
+        """Finish the current output, because a prompt or other output follows."""
         ...
 
 
 class TreeView:
-    """Draws a plan as a tree in a terminal, again and again in the same place."""
+    """Draws a plan as a tree in a terminal, and redraws it in place."""
 
     def __init__(self) -> None:
         self._screen = Screen()
@@ -69,7 +69,7 @@ class TreeView:
         if self._plan is None:
             self._began_at = monotonic()
         if plan == self._plan and not self._drawn:
-            return  # it stands above already
+            return  # it is on the screen already
         self._screen.end_line()
         self._plan = plan
         self._draw()
@@ -93,7 +93,7 @@ class TreeView:
         self._screen.end_line()
 
     def _draw(self, *, is_last: bool = False) -> None:
-        """Draw the tree where it was drawn before. The last time, all of it is drawn."""
+        """Redraw the tree in place; the last time without a limit on its height."""
         assert self._plan is not None
         size = shutil.get_terminal_size((100, 24))
         lines = draw_tree(
@@ -111,7 +111,7 @@ class TreeView:
 
 
 class LineView:
-    """Prints a line for each change: for a file, a pipe or a log."""
+    """Prints a line of text for each change, for files, pipes and logs."""
 
     def __init__(self) -> None:
         self._screen = Screen()
@@ -149,7 +149,7 @@ class LineView:
 
 
 class JsonView:
-    """Prints a line of JSON for each change, and for each text."""
+    """Prints a line of JSON for each change and each text."""
 
     def __init__(self) -> None:
         self._plan: JsonObject = {}
@@ -192,7 +192,7 @@ class JsonView:
 
 
 def build_view(*, as_json: bool) -> PlanView:
-    """Return what prints plans where this was started."""
+    """Return the view for the standard output."""
     if as_json:
         return JsonView()
     return TreeView() if sys.stdout.isatty() else LineView()
@@ -200,7 +200,7 @@ def build_view(*, as_json: bool) -> PlanView:
 
 @asynccontextmanager
 async def refresh_often(view: PlanView) -> AsyncGenerator[None]:
-    """Refresh a view for the length of a block."""
+    """Refresh a view periodically within a block."""
 
     async def tick() -> None:
         while True:
@@ -215,7 +215,7 @@ async def refresh_often(view: PlanView) -> AsyncGenerator[None]:
 
 
 def print_plan(plan: JsonObject) -> None:
-    """Print a plan as it is now, with its questions and its outcome."""
+    """Print the current state of a plan, with its questions and its output."""
     encoding = (sys.stdout.encoding or "ascii").lower()
     lines = draw_tree(
         plan,
@@ -236,7 +236,7 @@ def print_plan(plan: JsonObject) -> None:
 
 
 def find_changes(before: JsonObject, after: JsonObject) -> Iterator[JsonObject]:
-    """Yield the tasks of a plan that are new, or of which something of interest changed."""
+    """Yield the tasks that are new or changed in one of `_CHANGES`."""
     earlier = {task.get("id"): task for task in walk_tasks(as_objects(before.get("tasks")))}
     for task in walk_tasks(as_objects(after.get("tasks"))):
         old = earlier.get(task.get("id"))
@@ -245,6 +245,6 @@ def find_changes(before: JsonObject, after: JsonObject) -> Iterator[JsonObject]:
 
 
 def _read_clock(plan: JsonObject, began_at: float) -> float:
-    """Return the time of the server: that of a plan, and how long it has been watched since."""
+    """Return the server's time, estimated as the plan's creation time plus the time watched."""
     created = plan.get("created_at")
     return (created if isinstance(created, int | float) else 0.0) + monotonic() - began_at

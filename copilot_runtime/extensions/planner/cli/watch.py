@@ -1,4 +1,4 @@
-"""Watches a plan that was made elsewhere, and asks its questions."""
+"""Watches a plan of a running server in the terminal, and asks its questions."""
 
 import asyncio
 import sys
@@ -13,14 +13,14 @@ from copilot_runtime.extensions.planner.cli.questions import ask_question
 from copilot_runtime.extensions.planner.cli.views import JsonView, PlanView, refresh_often
 
 FINISHED, NOT_FINISHED, WAITING = 0, 1, 3
-"""Exit statuses."""
+"""Exit statuses of the commands."""
 
 
 def watch_plan(runner: asyncio.Runner, client: PlanClient, plan_id: str, view: PlanView) -> int:
-    """Print a plan until it is over, and return the exit status.
+    """Print a plan until it ends, and return the exit status.
 
-    In a terminal, its questions are asked; who does not answer one leaves. Raises what
-    `PlanClient` raises.
+    In a terminal, its questions are asked; the command ends at the first one that is not answered.
+    Raises `NetworkError`.
     """
     may_ask = sys.stdin.isatty() and not isinstance(view, JsonView)
     while True:
@@ -42,7 +42,7 @@ def watch_plan(runner: asyncio.Runner, client: PlanClient, plan_id: str, view: P
 
 
 async def _follow(client: PlanClient, plan_id: str, view: PlanView, *, may_ask: bool) -> JsonObject:
-    """Print a plan until it is over, or waits for a person who is asked; return it."""
+    """Print a plan until it ends or, with `may_ask`, waits for a person; return its last state."""
     plan: JsonObject = {}
     async with refresh_often(view), aclosing(client.follow(plan_id)) as pictures:
         async for plan in pictures:
@@ -54,7 +54,7 @@ async def _follow(client: PlanClient, plan_id: str, view: PlanView, *, may_ask: 
 
 
 def describe_waiting(client: PlanClient, plan: JsonObject) -> str:
-    """Return how to answer the questions of a plan that waits for a person."""
+    """Return the commands that answer the open questions of a plan."""
     plan_id = get_text(plan, "id")
     questions = as_objects(plan.get("questions"))
     lines = [f"The plan {plan_id} waits for an answer. Give it with one of:"]

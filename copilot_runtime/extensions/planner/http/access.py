@@ -1,8 +1,8 @@
-"""Who may see and touch plans: the person they are for, and operators. The only place that decides.
+"""Authorization of access to plans, for REST, GraphQL and gRPC.
 
-A plan that somebody signed in for is theirs. A plan of nobody belongs to whoever knows its id, or
-that of its thread, as the thread itself does. For all others it does not exist. Operators, whom
-`transports/traces/access.py` knows, see and touch all.
+A plan belongs to the user who created it. A plan of an anonymous user is accessible with its id or
+its thread's id, as the thread itself is. For all others it does not exist. Operators have access to
+all plans.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -23,54 +23,54 @@ from copilot_runtime.extensions.planner.engine import PlanEngine, check_retry
 from copilot_runtime.extensions.planner.events import ANSWERS, ROOT, Answer, PlanEntry
 from copilot_runtime.extensions.planner.feed import TaskText
 from copilot_runtime.extensions.planner.log import PlanQuery, PlanSummary, build_missing_error
-from copilot_runtime.extensions.planner.places import name_holder
 from copilot_runtime.extensions.planner.plan import Plan, Status
+from copilot_runtime.extensions.planner.slots import name_slot_holder
 from copilot_runtime.threads.store import ThreadKey
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.access.limits.limiter import Limiter
 
-MOST_PLANS = 200
-"""Plans in one answer."""
-MOST_NOTE = 20_000
-"""Characters that a person may write beside an answer."""
+MAX_PLANS = 200
+"""Maximum plans on a page."""
+MAX_NOTE = 20_000
+"""Maximum characters of an answer's note."""
 
 _STATUSES: tuple[Status, ...] = ("running", "waiting", "finished", "failed", "stopped")
-"""Where a plan can be."""
+"""The possible statuses of a plan."""
 
 _REFUSALS: frozenset[Answer] = frozenset(("reject", "fail"))
-"""Answers that give up what is asked about: like a stop, they are always possible."""
+"""Answers that give a task up: like a stop, they count against no limit."""
 
 IsOperator = Callable[[Scope, Mapping[str, str], Caller], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class PlanViewer:
-    """Who asks for plans."""
+    """The caller of a request for plans."""
 
     caller: Caller
     is_operator: bool = False
 
     def may_see(self, summary: PlanSummary) -> bool:
-        """Return whether a plan whose id they know is there for them."""
+        """Return `True` if the caller may see the plan, knowing its id."""
         return self.is_operator or summary.user == self.caller.user
 
 
 @dataclass(frozen=True, slots=True)
 class PlanPage:
-    """Plans, the newest first."""
+    """A page of plans, newest first."""
 
     plans: Sequence[PlanSummary]
     next: str | None
-    """The `before` of the next page, if there is one."""
+    """The cursor of the next page, for `before`, or `None` on the last page."""
 
 
 class PlanAccess:
-    """Has the plans of all planners for those who may see them.
+    """Access to the plans of all planners, with authorization.
 
-    What somebody may not see is `NotFound`, in the words for what does not exist. All methods
-    raise `StoreFailed` if plans cannot be read. What has a plan work counts as a run, and raises
-    `QuotaExceeded` before it changes anything, if a `limiter` is given.
+    A plan that the caller may not see raises the same `NotFound` as one that does not exist. All
+    methods raise `StoreFailed` if the store is not available. With a `limiter`, operations that
+    resume a plan count as runs, and raise `QuotaExceeded` before they change anything.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PlanAccess:
         self._limiter = limiter
 
     def identify(self, scope: Scope, headers: Mapping[str, str], caller: Caller) -> PlanViewer:
-        """Return who sends a request."""
+        """Return the viewer of a request."""
         return PlanViewer(caller, self._is_operator(scope, headers, caller))
 
     async def list_plans(
@@ -93,21 +93,21 @@ class PlanAccess:
         before: str = "",
         limit: int = 50,
     ) -> PlanPage:
-        """Return a page of plans. Raises `Misuse` for a status, cursor or limit that is none.
+        """Return a page of plans. Raises `Misuse` for an invalid status, cursor or limit.
 
-        Where nobody has signed in, and it is no operator, plans are listed by their thread alone.
+        For an anonymous caller who is not an operator, the list is empty without a `thread_id`.
         """
         if status and status not in _STATUSES:
             raise Misuse(f"status is {status[:40]!r}; it is one of: {', '.join(_STATUSES)}.")
-        if not 1 <= limit <= MOST_PLANS:
-            raise Misuse(f"limit is a number from 1 to {MOST_PLANS}.")
+        if not 1 <= limit <= MAX_PLANS:
+            raise Misuse(f"limit is a number from 1 to {MAX_PLANS}.")
         user = viewer.caller.user
         query = PlanQuery(
             user=user,
-            is_everybody=viewer.is_operator,
+            all_users=viewer.is_operator,
             thread_id=thread_id or None,
             status=next((one for one in _STATUSES if one == status), None),
-            before=_decode_place(before) if before else None,
+            before=_decode_cursor(before) if before else None,
             limit=limit + 1,
         )
         if user is None and not (viewer.is_operator or thread_id):
@@ -118,35 +118,34 @@ class PlanAccess:
             for summary in await engine.log.list_plans(query)
         ]
         unique = {summary.id: summary for summary in found}  # planners may share a file
-        plans = sorted(unique.values(), key=lambda summary: summary.place, reverse=True)
+        plans = sorted(unique.values(), key=lambda summary: summary.sort_key, reverse=True)
         page = plans[:limit]
-        return PlanPage(page, _encode_place(page[-1]) if len(plans) > limit else None)
+        return PlanPage(page, _encode_cursor(page[-1]) if len(plans) > limit else None)
 
     async def get_plan(self, viewer: PlanViewer, plan_id: str) -> Plan:
-        """Return a plan as it is now."""
+        """Return the current state of a plan."""
         engine = await self._find_engine(viewer, plan_id)
         return await engine.get(plan_id)
 
     async def follow(
         self, viewer: PlanViewer, plan_id: str, after: int = 0
     ) -> AsyncGenerator[PlanEntry | TaskText, None]:
-        """Yield what happened behind a number and what happens, to the end of the plan."""
+        """Yield all entries after a number, then live entries and text, until the plan ends."""
         engine = await self._find_engine(viewer, plan_id)
         async with aclosing(engine.follow(plan_id, after)) as entries:
             async for entry in entries:
                 yield entry
 
     async def stop(self, viewer: PlanViewer, plan_id: str, task_id: str = ROOT) -> Plan:
-        """Stop a task with all below it, or the plan, and return the plan."""
+        """Stop a task with its subtasks, or the whole plan; return the plan."""
         engine = await self._find_engine(viewer, plan_id)
         await engine.stop(plan_id, task_id)
         return await engine.get(plan_id)
 
     async def retry(self, viewer: PlanViewer, plan_id: str, task_id: str = ROOT) -> Plan:
-        """Have a task done again that did not finish, or all such tasks, and return the plan.
+        """Retry a task that did not finish, or all such tasks; return the plan.
 
-        Counts as a question. Raises `Misuse` for a plan that is not over, and for a task that has
-        finished.
+        Counts as a new run. Raises `Misuse` if the plan has not ended or the task has finished.
         """
         engine = await self._find_engine(viewer, plan_id)
         check_retry(await engine.get(plan_id), task_id)
@@ -163,10 +162,10 @@ class PlanAccess:
         note: str = "",
         payload: JsonValue = None,
     ) -> Plan:
-        """Answer an open question, and return the plan. Raises `Misuse` for what is no answer.
+        """Answer an open question; return the plan. Raises `Misuse` if the answer does not fit.
 
-        `payload` is for the assistant, if it was its question. To have done again what was
-        interrupted counts as a question; other answers go on with what is counted.
+        `payload` is the response to the assistant, if it asked the question. The answer `retry`
+        counts as a new run; other answers continue a run that was counted.
         """
         engine = await self._find_engine(viewer, plan_id)
         question = (await engine.get(plan_id)).questions.get(question_id)
@@ -176,8 +175,8 @@ class PlanAccess:
             raise Misuse(
                 f"{answer[:100]!r} is no answer. Answer with one of: {', '.join(answers)}."
             )
-        if len(note) > MOST_NOTE:
-            raise Misuse(f"The note has {len(note)} characters; at most {MOST_NOTE} fit.")
+        if len(note) > MAX_NOTE:
+            raise Misuse(f"The note has {len(note)} characters; at most {MAX_NOTE} fit.")
         user = viewer.caller.user
         async with AsyncExitStack() as stack:
             if question is not None and chosen not in _REFUSALS:
@@ -191,22 +190,22 @@ class PlanAccess:
     async def _admit(
         self, viewer: PlanViewer, engine: PlanEngine, plan_id: str, *, is_continuation: bool
     ) -> AsyncGenerator[None]:
-        """Count what has a plan work, as a run. Raises `QuotaExceeded`."""
+        """Count an operation that resumes a plan as a run. Raises `QuotaExceeded`."""
         if self._limiter is None:
             yield
             return
         caller = viewer.caller
         release = await self._limiter.admit_run(
-            caller.identity, caller.user, name_holder(plan_id), is_continuation=is_continuation
+            caller.identity, caller.user, name_slot_holder(plan_id), is_continuation=is_continuation
         )
         try:
-            with engine.places.cover(plan_id, caller.identity, caller.user):
+            with engine.slots.share(plan_id, caller.identity, caller.user):
                 yield
         finally:
             release()
 
     async def _find_engine(self, viewer: PlanViewer, plan_id: str) -> PlanEngine:
-        """Return the engine that has a plan. Raises `NotFound`."""
+        """Return the engine whose log has a plan. Raises `NotFound`."""
         for engine in await self._list_engines(viewer):
             try:
                 summary = await engine.log.find(plan_id)
@@ -222,21 +221,21 @@ class PlanAccess:
             await engine.forget_thread(thread)
 
     async def _list_engines(self, viewer: PlanViewer) -> Sequence[PlanEngine]:
-        """Return the engines of the planners that are there for somebody, each once."""
+        """Return the distinct engines of the planners that the viewer may use."""
         agents = self._agents
         every: Any = await call(agents, viewer.caller) if callable(agents) else agents
-        if not isinstance(every, Mapping):  # a run of an agent says what is wrong with it
+        if not isinstance(every, Mapping):  # running an agent reports this error
             return ()
         engines = [agent.engine for agent in every.values() if isinstance(agent, PlannerAgent)]
         return [*dict.fromkeys(engines)]
 
 
-def _encode_place(summary: PlanSummary) -> str:
+def _encode_cursor(summary: PlanSummary) -> str:
     return f"{summary.created_at!r}~{summary.id}"
 
 
-def _decode_place(cursor: str) -> tuple[float, str]:
-    """Return what `_encode_place` was given. Raises `Misuse`."""
+def _decode_cursor(cursor: str) -> tuple[float, str]:
+    """Decode a cursor of `_encode_cursor`. Raises `Misuse` if it is malformed."""
     moment, separator, plan_id = cursor.partition("~")
     try:
         place = float(moment), plan_id

@@ -1,4 +1,4 @@
-"""`plans` below the URL of a runtime: for whoever may see them, whom `access.py` knows."""
+"""The REST endpoint `plans` below the runtime's URL; `access.py` decides on permissions."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ from copilot_runtime.base.errors import CopilotError, Misuse, NotFound
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.extensions.planner.events import ROOT, PlanEntry, encode_event
 from copilot_runtime.extensions.planner.feed import TaskText
-from copilot_runtime.extensions.planner.http.access import MOST_PLANS, PlanAccess
+from copilot_runtime.extensions.planner.http.access import MAX_PLANS, PlanAccess
 from copilot_runtime.extensions.planner.log import PlanSummary
 from copilot_runtime.extensions.planner.plan import Plan
 from copilot_runtime.extensions.planner.view import describe_plan, describe_task
@@ -34,13 +34,13 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _WAKE_SECONDS = 1.0
-"""How often a reader looks whether the server ends: nothing else would tell it in a silence."""
+"""Seconds between checks for server shutdown while an event stream is silent."""
 _LARGEST_NUMBER = 2**53
 _PRIVATE = {"cache-control": "private, no-store", "x-content-type-options": "nosniff"}
 
 
 class PlansEndpoint(Transport):
-    """Answers `plans` and what is below it."""
+    """Handles `plans` and all paths below it."""
 
     paths = ("plans", "plans/{rest:path}")
 
@@ -52,43 +52,43 @@ class PlansEndpoint(Transport):
         return find_data_scope(request)
 
     async def accepts(self, request: Request) -> bool:
-        """Take requests of a runtime that has an agent that plans."""
+        """Accept requests if the runtime has a planner."""
         return not request.is_websocket and self._access is not None
 
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:
-        """Return the routes as `/docs` describes them."""
+        """Return the routes for the OpenAPI document."""
         from copilot_runtime.extensions.planner.http.rest import rest_routes  # brings FastAPI along
 
         return rest_routes(path, router)
 
     async def __call__(self, request: Request) -> None:
         assert self._access is not None
-        view = _View(self._access, request, self._is_closing)
+        handler = _PlanRequest(self._access, request, self._is_closing)
         match [unquote(part) for part in request.path.split("/")[1:]]:
             case []:
                 check_method(request, "GET", "HEAD")
-                await view.list_plans()
+                await handler.list_plans()
             case [plan_id]:
                 check_method(request, "GET", "HEAD")
-                await view.show(plan_id)
+                await handler.show(plan_id)
             case [plan_id, "events"]:
                 check_method(request, "GET")
-                await view.stream(plan_id)
+                await handler.stream(plan_id)
             case [plan_id, "tasks", task_id]:
                 check_method(request, "GET", "HEAD")
-                await view.show_task(plan_id, task_id)
+                await handler.show_task(plan_id, task_id)
             case [plan_id, ("stop" | "retry" | "answer") as verb]:
                 check_method(request, "POST")
-                await view.act(verb, plan_id)
+                await handler.act(verb, plan_id)
             case [plan_id, "tasks", task_id, ("stop" | "retry" | "answer") as verb]:
                 check_method(request, "POST")
-                await view.act(verb, plan_id, task_id)
+                await handler.act(verb, plan_id, task_id)
             case _:
                 raise NotFound(f"There is nothing at {request.path[:100]!r}.")
 
 
-class _View:
-    """One request, and the answers to it."""
+class _PlanRequest:
+    """Handles one request."""
 
     def __init__(
         self, access: PlanAccess, request: Request, is_closing: Callable[[], bool]
@@ -100,7 +100,7 @@ class _View:
         self._viewer = access.identify(request.scope, request.headers, request.caller)
 
     async def list_plans(self) -> None:
-        """Answer with a page of plans, the newest first."""
+        """Respond with a page of plans, newest first."""
         page = await self._access.list_plans(
             self._viewer,
             thread_id=self._values.get("thread_id", ""),
@@ -113,18 +113,18 @@ class _View:
         await self._respond({"plans": plans, "next": page.next, "is_operator": is_operator})
 
     async def show(self, plan_id: str) -> None:
-        """Answer with a plan and the tree of its tasks."""
+        """Respond with a plan and the tree of its tasks."""
         await self._respond(encode_plan(await self._access.get_plan(self._viewer, plan_id)))
 
     async def show_task(self, plan_id: str, task_id: str) -> None:
-        """Answer with all of one task: its calls, its output, and how it was judged."""
+        """Respond with all fields of a task: its calls, its output and its evaluations."""
         plan = await self._access.get_plan(self._viewer, plan_id)
         if task_id not in plan.tasks:
             raise NotFound(f"The plan has no task {task_id[:100]!r}.")
         await self._respond(describe_task(plan.tasks[task_id]))
 
     async def act(self, verb: str, plan_id: str, task_id: str = ROOT) -> None:
-        """Stop, retry or answer, and answer with the plan."""
+        """Stop, retry or answer, and respond with the plan."""
         match verb:
             case "answer":
                 plan = await self._answer(plan_id, task_id)
@@ -187,9 +187,9 @@ class _View:
             await stream.write(last, last=True)
 
     async def _read_fields(self, *names: str) -> Mapping[str, Any]:
-        """Return the fields of a body, which may be left out. Raises `BadRequest`.
+        """Return the fields of the optional JSON body. Raises `BadRequest`.
 
-        All but the payload are texts.
+        All fields except the payload are strings.
         """
         body: Any = {}
         if await self._request.body():
@@ -214,7 +214,10 @@ class _View:
 
 
 def _find_question(plan: Plan, task_id: str) -> str:
-    """Return the one question that is open, of a task or of the whole plan."""
+    """Return the id of the only open question of a task or plan.
+
+    Raises `NotFound` if none is open, or `Misuse` if several are.
+    """
     found = [id for id, question in plan.questions.items() if task_id in (ROOT, question.task_id)]
     if not found:
         raise NotFound("No question is open.")
@@ -226,7 +229,7 @@ def _find_question(plan: Plan, task_id: str) -> str:
 async def read_until_closing(
     items: AsyncIterator[T], is_closing: Callable[[], bool]
 ) -> AsyncGenerator[T, None]:
-    """Yield items until there are no more, or the server ends."""
+    """Yield items until they are exhausted or the server shuts down."""
     step: asyncio.Future[T | None] | None = None
     try:
         while not is_closing():
@@ -249,18 +252,18 @@ def _read_number(text: str, name: str, default: int, least: int = 0) -> int:
     if not text:
         return default
     if not (text.isascii() and text.isdecimal()) or len(text) > 16:
-        limits = f"from {least} to {MOST_PLANS}" if name == "limit" else "of an event, such as 12"
+        limits = f"from {least} to {MAX_PLANS}" if name == "limit" else "of an event, such as 12"
         raise BadRequest(f"{name} is a number {limits}.")
     return int(text)
 
 
 def encode_summary(summary: PlanSummary) -> Mapping[str, Any]:
-    """Return a plan in a list. Times are seconds since 1970."""
+    """Return the JSON of a plan in a list. Times are seconds since 1970."""
     return asdict(summary)
 
 
 def encode_plan(plan: Plan) -> Mapping[str, Any]:
-    """Return a plan with its tree, its limits, and the number of its last event."""
+    """Return the JSON of a plan with its tree, its limits, and the number of its last event."""
     created = plan.created
     return {
         **describe_plan(plan),
@@ -275,13 +278,13 @@ def encode_plan(plan: Plan) -> Mapping[str, Any]:
 
 
 def _find_trace(traceparent: str) -> str:
-    """Return the id of the trace of a W3C Trace Context; empty without one."""
+    """Return the trace id of a W3C `traceparent`, or an empty string."""
     parts = traceparent.split("-")
     return parts[1] if len(parts) > 1 else ""
 
 
 def encode_frame(item: PlanEntry | TaskText) -> bytes:
-    """Return a server-sent event. Those of the log have their number as its id."""
+    """Encode a server-sent event; entries of the log have their number as its id."""
     match item:
         case PlanEntry():
             head = dumps({"number": item.number, "time": item.time})
@@ -299,5 +302,5 @@ def encode_frame(item: PlanEntry | TaskText) -> bytes:
 
 
 def encode_failure(error: CopilotError) -> bytes:
-    """Return the server-sent event that ends what cannot be followed any more."""
+    """Encode the server-sent event that ends a stream with an error."""
     return b"data: %b\n\n" % dumps({"type": "error", "message": error.public, "code": error.code})

@@ -1,4 +1,4 @@
-"""The routes of plans as `/docs` describes them; the endpoint reads and answers the requests."""
+"""OpenAPI declarations of the plan routes, for `/docs`; `endpoint.py` handles the requests."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -24,7 +24,7 @@ Status = Literal["running", "waiting", "finished", "failed", "stopped"]
 
 
 class PlanSummaryModel(BaseModel):
-    """A plan in a list. Times are seconds since 1970."""
+    """The summary of a plan. Times are seconds since 1970."""
 
     id: str = Field(examples=[_PLAN])
     user: str | None = Field(examples=["ann"])
@@ -44,7 +44,7 @@ class PlanPageModel(BaseModel):
 
 
 class PlanProgress(BaseModel):
-    """How many tasks there are, are over, and have finished well."""
+    """The number of tasks: all, ended, and finished successfully."""
 
     over: int = Field(examples=[3])
     finished: int = Field(examples=[3])
@@ -52,7 +52,7 @@ class PlanProgress(BaseModel):
 
 
 class PlanModel(BaseModel):
-    """A plan, and the tree of its tasks: each may have `tasks` itself."""
+    """A plan and the tree of its tasks; each may have `tasks` itself."""
 
     id: str = Field(examples=[_PLAN])
     request: str = Field(examples=["Plan a trip to Oslo."])
@@ -75,7 +75,7 @@ class PlanModel(BaseModel):
 
 
 class TaskModel(BaseModel, extra="allow"):
-    """A task with all that is known of it."""
+    """A task with all its fields."""
 
     id: str = Field(examples=["1.2"])
     name: str = Field(examples=["Compare the fares"])
@@ -92,10 +92,10 @@ class TaskModel(BaseModel, extra="allow"):
 
 
 class AnswerRequest(BaseModel):
-    """What a person answers; the question may be left out where one alone is open.
+    """A person's answer; `question_id` may be omitted if only one question is open.
 
-    An approval is `approve` or `reject`; what was interrupted is `retry`, `done` (with what came of
-    it as the note) or `fail`; what an assistant asks, `resolve` or `cancel`.
+    Answer an approval with `approve` or `reject`; an interrupted call or task with `retry`, `done`
+    (with its result as the note) or `fail`; a question of an assistant with `resolve` or `cancel`.
     """
 
     question_id: str = Field(default="", examples=["ck-1f"])
@@ -105,7 +105,7 @@ class AnswerRequest(BaseModel):
 
 
 class PlanListQuery(BaseModel):
-    """Which plans are meant; what is left out does not matter."""
+    """Filters and position of a list of plans."""
 
     thread_id: str = Field("", description="Plans of a thread.")
     status: str = Field("", description="running, waiting, finished, failed or stopped.")
@@ -148,21 +148,21 @@ def _make_routes(path: str) -> Sequence[RestRoute]:
 def _add_readers(plans: APIRouter, streams: APIRouter) -> None:
     @plans.get("", response_model=PlanPageModel)
     async def list_plans(query: Annotated[PlanListQuery, Query()]) -> Response:  # noqa: ARG001  # described
-        """List your plans, the newest first; operators see those of everybody."""
+        """List your plans, newest first; operators see the plans of all users."""
         return answer_by_app()
 
     @streams.get("/{plan}/events")
     async def stream(plan: PlanId, after: str = "") -> None:
-        """Follow a plan from a number on, with the words of its tasks, to its end."""
+        """Stream the events of a plan after a number, with the text of its tasks, to its end."""
 
     @plans.get("/{plan}", response_model=PlanModel)
     async def show(plan: PlanId) -> Response:  # noqa: ARG001  # described
-        """Read a plan as it is now."""
+        """Get the current state of a plan."""
         return answer_by_app()
 
     @plans.get("/{plan}/tasks/{task}", response_model=TaskModel)
     async def show_task(plan: PlanId, task: TaskId) -> Response:  # noqa: ARG001  # described
-        """Read all of a task: its calls, its output, how it was judged."""
+        """Get all fields of a task: its calls, its output and its evaluations."""
         return answer_by_app()
 
 
@@ -176,12 +176,12 @@ def _add_actions(plans: APIRouter) -> None:
 
     @plans.post("/{plan}/stop", response_model=PlanModel)
     async def stop(plan: PlanId) -> Response:  # noqa: ARG001  # described
-        """Stop a plan. One that is over stays as it is."""
+        """Stop a plan. It has no effect if the plan has ended."""
         return answer_by_app()
 
     @plans.post("/{plan}/retry", response_model=PlanModel)
     async def retry(plan: PlanId) -> Response:  # noqa: ARG001  # described
-        """Have all tasks done again that did not finish, of a plan that is over."""
+        """Retry all unfinished tasks of an ended plan."""
         return answer_by_app()
 
     @plans.post("/{plan}/answer", response_model=PlanModel, openapi_extra=body)
@@ -191,12 +191,12 @@ def _add_actions(plans: APIRouter) -> None:
 
     @plans.post("/{plan}/tasks/{task}/stop", response_model=PlanModel)
     async def stop_task(plan: PlanId, task: TaskId) -> Response:  # noqa: ARG001  # described
-        """Stop a task and all below it."""
+        """Stop a task and its subtasks."""
         return answer_by_app()
 
     @plans.post("/{plan}/tasks/{task}/retry", response_model=PlanModel)
     async def retry_task(plan: PlanId, task: TaskId) -> Response:  # noqa: ARG001  # described
-        """Have a task done again that did not finish, and what was skipped for it."""
+        """Retry an unfinished task, and the tasks that were skipped for it."""
         return answer_by_app()
 
     @plans.post("/{plan}/tasks/{task}/answer", response_model=PlanModel, openapi_extra=body)

@@ -1,4 +1,4 @@
-"""Plans in PostgreSQL that are workflows of DBOS, too: its console shows them and stops them."""
+"""The plan log in PostgreSQL with DBOS workflows, so that DBOS's console shows and stops plans."""
 
 import asyncio
 import importlib
@@ -19,7 +19,7 @@ from copilot_runtime.extensions.planner.events import (
     PlanEntry,
     PlanEvent,
     QuestionAsked,
-    StopAsked,
+    StopRequested,
     TaskEnded,
 )
 from copilot_runtime.extensions.planner.log import Lease, PlanSummary
@@ -30,20 +30,21 @@ logger = logging.getLogger(__name__)
 _NAME = "copilot_plan"
 _APP = "copilot-runtime"
 _VERSION = "plans-1"
-"""DBOS recovers workflows of the same version only: it rises when `_follow_plan` takes others."""
+"""DBOS recovers only workflows of the same version: increase it with the parameters of
+`_follow_plan`."""
 
 _POLL = 1.0
-"""Seconds between two looks of a workflow at its plan."""
+"""Seconds between a workflow's polls of its plan."""
 
 
 class DbosPlanLog(PostgresPlanLog):
-    """Plans in PostgreSQL, each with a workflow of DBOS in the same database.
+    """Plans in PostgreSQL, each with a DBOS workflow in the same database.
 
-    The workflow follows its plan to the end: a step for each task that ended and each question.
-    Who cancels it in DBOS stops the plan. Events and leases stay ours, because DBOS has nothing
-    that keeps a server which is wrongly taken for dead from going on: both would do each step.
+    The workflow follows its plan to the end, with a step for each ended task and each question.
+    Cancelling it in DBOS stops the plan. Events and leases stay in our tables, because DBOS has no
+    fencing: a server that is wrongly considered dead would continue, and each step would run twice.
 
-    DBOS is one for a process, and so is this log.
+    DBOS is a singleton of the process, and so is this log.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -123,7 +124,7 @@ class DbosPlanLog(PostgresPlanLog):
         self, plan_id: str, number: int, events: Sequence[PlanEvent]
     ) -> tuple[Lease, Sequence[PlanEntry]]:
         lease, entries = await super().claim_plan(plan_id, number, events)
-        # a workflow that has ended does not begin again: each time it is done has its own
+        # an ended workflow cannot be restarted: each retry has a workflow of its own
         await self._try(lambda: self._start(f"{plan_id}:{lease.epoch}", plan_id, number))
         return lease, entries
 
@@ -137,7 +138,7 @@ class DbosPlanLog(PostgresPlanLog):
         await super().aclose()
 
     async def _try(self, work: Callable[[], None]) -> None:
-        """Have DBOS do something: no plan fails because it cannot."""
+        """Call DBOS in a thread; an error is logged, and never fails a plan."""
         try:
             await asyncio.to_thread(work)
         except Exception as error:
@@ -148,21 +149,23 @@ class DbosPlanLog(PostgresPlanLog):
             self._dbos.DBOS.start_workflow(_register(self._dbos.DBOS), plan_id, after)
 
     def _resume(self, plan_id: str) -> None:
-        """Have the workflows of a plan go on here, whose server is dead."""
+        """Resume the workflows of a dead server's plan on this server."""
         found = self._dbos.DBOS.list_workflows(
             name=_NAME, workflow_id_prefix=plan_id, status=["PENDING", "ENQUEUED"]
         )
         for workflow in found:
             self._dbos.DBOS.resume_workflow(workflow.workflow_id)
-        if not found:  # the server died right after it had stored the plan
+        if not found:  # the server died right after it stored the plan
             self._start(plan_id, plan_id, 0)
 
     def wait_for_change(self, plan_id: str, after: int) -> JsonObject:
-        """Return what is new in a plan, in a thread of DBOS: the body of a step."""
+        """Wait for the next change of a plan and return it: the body of a step, in a
+        DBOS thread.
+        """
         workflow_id = self._dbos.DBOS.workflow_id
         while not (change := self._call(self._find_change(plan_id, after))):
             if self._dbos.DBOS.get_workflow_status(workflow_id).status == "CANCELLED":
-                self._call(self.add_command(plan_id, StopAsked(task_id=ROOT)))
+                self._call(self.add_command(plan_id, StopRequested(task_id=ROOT)))
                 return {"after": after, "cancelled": True}
             self._has_ended.wait(_POLL)
         return change
@@ -174,7 +177,9 @@ class DbosPlanLog(PostgresPlanLog):
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _find_change(self, plan_id: str, after: int) -> JsonObject:
-        """Return the next end of a task, or the next question; empty if there is none yet."""
+        """Return the next end of a task or the next question, or an empty object if
+        there is none.
+        """
         for entry in await self.read(plan_id, after):
             match entry.event:
                 case TaskEnded(task_id=id, outcome=outcome, reason=reason):
@@ -188,11 +193,11 @@ class DbosPlanLog(PostgresPlanLog):
 
 
 _OPEN: list[DbosPlanLog] = []
-"""The log of this process. DBOS calls functions, which know no log."""
+"""The open log of this process, for the workflow function, which DBOS calls without it."""
 
 
 class _Ended(BaseException):
-    """The server ends. DBOS stores nothing of it, so the workflow goes on elsewhere."""
+    """Raised in workflows at shutdown. DBOS stores no result, so another server resumes them."""
 
 
 def _follow_plan(plan_id: str, after: int) -> str:
@@ -213,7 +218,7 @@ _REGISTERED: dict[Any, Any] = {}
 
 
 def _register(dbos: Any) -> Any:
-    """Return the workflow, which DBOS knows for the whole process."""
+    """Return the workflow function, registered once per process."""
     if dbos not in _REGISTERED:
         _REGISTERED[dbos] = dbos.workflow(name=_NAME)(_follow_plan)
     return _REGISTERED[dbos]

@@ -1,4 +1,4 @@
-"""Plans in PostgreSQL: for servers on several machines."""
+"""The plan log in PostgreSQL, for servers on several machines."""
 
 import asyncio
 import logging
@@ -15,12 +15,12 @@ from copilot_runtime.extensions.planner.events import (
     PlanEntry,
     PlanEvent,
     QuestionAnswered,
-    StopAsked,
+    StopRequested,
     decode_event,
     encode_event,
 )
 from copilot_runtime.extensions.planner.log import (
-    MOST_DELETIONS,
+    MAX_DELETIONS,
     PUBLIC,
     Lease,
     LeaseLost,
@@ -34,7 +34,7 @@ from copilot_runtime.extensions.planner.log import (
     build_missing_error,
     number_events,
 )
-from copilot_runtime.extensions.planner.plan import OVER, Status
+from copilot_runtime.extensions.planner.plan import FINAL_STATUSES, Status
 from copilot_runtime.extensions.planner.postgres.schema import prepare
 from copilot_runtime.extensions.planner.postgres.server import Server
 from copilot_runtime.threads.postgres.transaction import number_values
@@ -44,27 +44,27 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_MOST_AT_ONCE = 200
-"""Writes in one transaction."""
+_MAX_BATCH = 200
+"""Maximum writes in one transaction."""
 
 _TIMEOUT = 10.0
-"""Seconds that a statement may take: a network that swallows everything breaks no connection."""
+"""Maximum seconds of a statement: a network that drops packets does not break a connection."""
 
 _COLUMNS = "id, owner, thread, created, updated, status, title"
 
 
 class PostgresPlanLog(PlanLog):
-    """Plans in the tables `copilot_plan…` of a database, which are made when they are missing.
+    """Plans in the tables `copilot_plan…` of a database, which are created when they are missing.
 
-    Each plan belongs to one server. A server that dies loses its plans at once to the next one that
-    claims them; one that hangs or is cut off, after the lease. Whatever it writes later is refused
-    in the transaction that would write it, so a plan is never carried out twice.
+    Each plan belongs to one server. The plans of a dead server are available at once to the next
+    one that claims them; those of a server that hangs or is disconnected, after its lease. Later
+    writes of that server are refused by the epoch (fencing), so no plan runs twice.
 
     Args:
-        url: Address of the database, `postgresql://…`.
-        max_connections: Most connections at once, beside one for the lock.
-        lease: Seconds after which a server that says nothing counts as dead.
-        clock: Returns seconds since 1970.
+    url: URL of the database, `postgresql://…`.
+    max_connections: Size of the pool; one more connection holds the lock.
+    lease: Seconds without a heartbeat after which a server counts as dead.
+    clock: Returns seconds since 1970.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class PostgresPlanLog(PlanLog):
         self._pool: Pool | None = None
         self._server: Server | None = None
         self._opening = asyncio.Lock()
-        self._held: set[str] = set()
-        """Plans that this server carries out, or is about to; others of its are orphans."""
+        self._owned: set[str] = set()
+        """Ids of plans that run here or are about to; other plans of this server are orphans."""
         self._writes: list[_Write] = []
         self._writing: asyncio.Task[None] | None = None
         self._latest: asyncio.Future[Sequence[PlanEntry]] | None = None
@@ -132,13 +132,13 @@ class PostgresPlanLog(PlanLog):
             )
             if is_new:
                 await _insert_entries(connection, summary.id, entries)
-            elif not await connection.fetchval(  # the answer to the first attempt may be lost
+            elif not await connection.fetchval(  # the response to a first attempt may be lost
                 "SELECT server = $2 AND created = $3 FROM copilot_plans WHERE id = $1",
                 *(summary.id, server.id, now),
             ):
                 raise Misuse(f"There is a plan {summary.id[:100]!r} already.")
 
-        await self._hold(summary.id, partial(pool.do, insert))
+        await self._take(summary.id, partial(pool.do, insert))
         return Lease(summary.id, 1), entries
 
     def append(
@@ -160,9 +160,9 @@ class PostgresPlanLog(PlanLog):
         return write.future
 
     async def _write_all(self) -> None:
-        """Store what waits, all that waits at one time in one transaction."""
+        """Store pending writes, in batches of one transaction each."""
         while self._writes:
-            writes = self._writes[:_MOST_AT_ONCE]
+            writes = self._writes[:_MAX_BATCH]
             del self._writes[: len(writes)]
             try:
                 failures = await self._write(_join_writes(writes))
@@ -180,18 +180,18 @@ class PostgresPlanLog(PlanLog):
                     write.future.set_result(write.entries)
 
     async def _write(self, chains: "Sequence[_Chain]") -> "dict[Lease, CopilotError]":
-        """Store events of some plans, and return why those of others cannot be stored."""
+        """Store events of several plans; return the errors of those that could not be stored."""
         if self._pool is None or self._server is None:
             raise build_closed_error()
         deadline = self._server.deadline
         failures = await self._pool.execute(partial(_store, chains))
         if monotonic() > deadline:
-            # the answer came so late that another server may have gone on with the plans
+            # the response was so late that another server may have taken the plans over
             for lease in await self.find_stale([chain.lease for chain in chains]):
                 failures[lease] = build_lost_error(lease.plan_id)
         for chain in chains:
-            if chain.status in OVER or isinstance(failures.get(chain.lease), LeaseLost):
-                self._held.discard(chain.lease.plan_id)
+            if chain.status in FINAL_STATUSES or isinstance(failures.get(chain.lease), LeaseLost):
+                self._owned.discard(chain.lease.plan_id)
         return failures
 
     async def read(self, plan_id: str, after: int = 0) -> Sequence[PlanEntry]:
@@ -234,15 +234,15 @@ class PostgresPlanLog(PlanLog):
             rows = await connection.fetch(
                 "UPDATE copilot_plans SET server = $1, epoch = epoch + 1"
                 " WHERE NOT is_over"
-                # those of its own that it does not know of: the answer to a claim was lost
+                # its own orphans: the response to an earlier claim was lost
                 " AND (server = ANY($2) OR (server = $1 AND id <> ALL($3)))"
                 " RETURNING id, epoch",
-                *(server.id, await server.find_dead(connection), [*self._held]),
+                *(server.id, await server.find_dead(connection), [*self._owned]),
             )
             return [Lease(id, epoch) for id, epoch in rows]
 
         leases = await pool.do(take)
-        self._held.update(lease.plan_id for lease in leases)
+        self._owned.update(lease.plan_id for lease in leases)
         return leases
 
     async def claim_plan(
@@ -250,7 +250,7 @@ class PostgresPlanLog(PlanLog):
     ) -> tuple[Lease, Sequence[PlanEntry]]:
         pool, server = await self._connect()
         _check_id(plan_id)
-        if plan_id in self._held:
+        if plan_id in self._owned:
             raise build_lost_error(plan_id)
         entries = number_events(events, number, self._clock())
         last = number + len(entries) - 1
@@ -269,7 +269,7 @@ class PostgresPlanLog(PlanLog):
                 await _insert_entries(connection, plan_id, entries)
                 return epoch
             await _select_plan(connection, plan_id)
-            epoch = await connection.fetchval(  # the answer to the first attempt may be lost
+            epoch = await connection.fetchval(  # the response to a first attempt may be lost
                 "SELECT epoch FROM copilot_plans"
                 " WHERE id = $1 AND server = $2 AND number = $3 AND NOT is_over",
                 *(plan_id, server.id, last),
@@ -278,7 +278,7 @@ class PostgresPlanLog(PlanLog):
                 raise build_lost_error(plan_id)
             return epoch
 
-        epoch = await self._hold(plan_id, partial(pool.do, take))
+        epoch = await self._take(plan_id, partial(pool.do, take))
         return Lease(plan_id, epoch), entries
 
     async def renew(self, lease: Lease) -> Lease:
@@ -294,7 +294,7 @@ class PostgresPlanLog(PlanLog):
                 raise build_lost_error(lease.plan_id)
             return epoch
 
-        return Lease(lease.plan_id, await self._hold(lease.plan_id, partial(pool.do, take)))
+        return Lease(lease.plan_id, await self._take(lease.plan_id, partial(pool.do, take)))
 
     async def find_stale(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         pool, _ = await self._connect()
@@ -310,7 +310,7 @@ class PostgresPlanLog(PlanLog):
 
     async def check_lease(self, lease: Lease) -> None:
         is_late = True
-        while is_late:  # another server may have taken the plan over since the database looked
+        while is_late:  # another server may have taken the plan over since the query
             began = monotonic()
             await super().check_lease(lease)
             is_late = monotonic() > began + self._lease / 2
@@ -324,12 +324,12 @@ class PostgresPlanLog(PlanLog):
                 " WHERE is_over AND updated < $1 AND ($2::text IS NULL"
                 " OR (thread = $2 AND coalesce(owner, '') = $3)) LIMIT $4)"
                 " AND is_over RETURNING id",
-                *(before, thread_id, owner, MOST_DELETIONS),
+                *(before, thread_id, owner, MAX_DELETIONS),
             )
         )
         return len(rows)
 
-    async def add_command(self, plan_id: str, event: StopAsked | QuestionAnswered) -> None:
+    async def add_command(self, plan_id: str, event: StopRequested | QuestionAnswered) -> None:
         pool, _ = await self._connect()
         _check_id(plan_id)
         row = (plan_id, encode_event(event))
@@ -368,7 +368,7 @@ class PostgresPlanLog(PlanLog):
             await asyncio.wait([self._writing], timeout=_TIMEOUT)
         pool, self._pool = self._pool, None
         server, self._server = self._server, None
-        self._held.clear()
+        self._owned.clear()
         if server is not None:
             await server.leave()
         if pool is not None:
@@ -381,24 +381,26 @@ class PostgresPlanLog(PlanLog):
         return self._pool, self._server
 
     async def _connect_and_settle(self) -> Pool:
-        """Wait for what was written before: whoever reads finds it."""
+        """Wait for earlier writes, so that reads see them."""
         if self._latest is not None and not self._latest.done():
             await asyncio.wait([self._latest])
         pool, _ = await self._connect()
         return pool
 
-    async def _hold(self, plan_id: str, take: Callable[[], Awaitable[T]]) -> T:
-        """Take a plan, which nobody else of this server takes for an orphan meanwhile."""
-        self._held.add(plan_id)
+    async def _take(self, plan_id: str, take: Callable[[], Awaitable[T]]) -> T:
+        """Take a plan; mark it as owned meanwhile, so that `claim` does not consider it
+        an orphan.
+        """
+        self._owned.add(plan_id)
         try:
             return await take()
         except BaseException:
-            self._held.discard(plan_id)
+            self._owned.discard(plan_id)
             raise
 
 
 class _Write(NamedTuple):
-    """What one call of `append` stores."""
+    """A pending write of one call of `append`."""
 
     lease: Lease
     number: int
@@ -408,7 +410,7 @@ class _Write(NamedTuple):
 
 
 class _Chain(NamedTuple):
-    """What a transaction stores for one lease: entries without a gap."""
+    """Consecutive entries that a transaction stores for one lease."""
 
     lease: Lease
     first: int
@@ -421,7 +423,7 @@ class _Chain(NamedTuple):
 
 
 def _join_writes(writes: Sequence[_Write]) -> Sequence[_Chain]:
-    """Return writes with those of one lease joined, as far as they follow each other."""
+    """Join consecutive writes of the same lease into chains."""
     chains: list[_Chain] = []
     latest: dict[Lease, int] = {}
     for lease, number, entries, status, _ in writes:
@@ -438,10 +440,10 @@ def _join_writes(writes: Sequence[_Write]) -> Sequence[_Chain]:
 
 
 async def _store(chains: Sequence[_Chain], connection: Any) -> dict[Lease, CopilotError]:
-    """Store chains in one statement; return why some are not stored.
+    """Store chains in one statement; return the errors of those that were refused.
 
-    The epoch of a plan is compared in the statement that writes: whoever takes the plan over waits
-    for the end of it, or it finds the new epoch.
+    The statement that writes also compares the epoch, so a takeover either waits for it or makes it
+    see the new epoch.
     """
     leases = [chain.lease for chain in chains]
     rows = [(at, entry) for at, chain in enumerate(chains) for entry in chain.entries]
@@ -452,7 +454,7 @@ async def _store(chains: Sequence[_Chain], connection: Any) -> dict[Lease, Copil
         [chain.first for chain in chains],
         [chain.last for chain in chains],
         [chain.status for chain in chains],
-        [None if chain.status is None else chain.status in OVER for chain in chains],
+        [None if chain.status is None else chain.status in FINAL_STATUSES for chain in chains],
         max((entry.time for _, entry in rows), default=None),
         [at for at, _ in rows],
         [entry.number for _, entry in rows],
@@ -472,7 +474,7 @@ async def _store(chains: Sequence[_Chain], connection: Any) -> dict[Lease, Copil
         epoch, number = places.get(chain.lease.plan_id, (None, None))
         if epoch != chain.lease.epoch:
             failures[chain.lease] = build_lost_error(chain.lease.plan_id)
-        elif number != chain.last:  # else the answer to the first attempt was lost
+        elif number != chain.last:  # else the response to a first attempt was lost
             failures[chain.lease] = build_gap_error(chain.lease.plan_id)
     return failures
 
@@ -518,10 +520,10 @@ async def _select_plan(connection: Any, plan_id: str) -> Any:
 
 
 def _build_conditions(query: PlanQuery) -> tuple[str, Sequence[Any]]:
-    """Return the condition of a query in SQL, and its values."""
+    """Return the WHERE condition of a query, and its parameters."""
     conditions = ["TRUE"]
     values: list[Any] = []
-    if not query.is_everybody:
+    if not query.all_users:
         conditions.append("owner IS NOT DISTINCT FROM ?")
         values.append(clean_text(query.user))
     if query.thread_id is not None:
@@ -552,16 +554,16 @@ def _decode_summary(row: Any) -> PlanSummary:
 def _decode_command(row: Any) -> PlanCommand:
     id, plan_id, data = row
     event = decode_event(data)
-    assert isinstance(event, StopAsked | QuestionAnswered)
+    assert isinstance(event, StopRequested | QuestionAnswered)
     return PlanCommand(id, plan_id, event)
 
 
 def _check_id(plan_id: str) -> None:
-    """Raise `NotFound` for an id that no plan can have."""
+    """Raise `NotFound` for an id with characters that PostgreSQL cannot store."""
     if clean_text(plan_id) != plan_id:
         raise build_missing_error(plan_id)
 
 
 def clean_text(text: str | None) -> Any:
-    """Return text without what PostgreSQL cannot keep: half characters, and that of number 0."""
+    """Replace characters that PostgreSQL cannot store: lone surrogates and NUL."""
     return text and text.encode(errors="replace").decode().replace("\0", "\ufffd")

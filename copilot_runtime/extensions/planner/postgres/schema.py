@@ -1,11 +1,11 @@
-"""The tables of plans in PostgreSQL, and how they are made. Times are seconds since 1970."""
+"""The PostgreSQL tables of plans and their migrations. Times are seconds since 1970."""
 
 from typing import Any
 
 from copilot_runtime.base.errors import ConfigurationFailed
 
 LOCKS = 0x436F7050
-"""First key of all our advisory locks; the second is 0 for the schema, else a server's number."""
+"""First key of our advisory locks; the second is 0 for the schema, or else a server's id."""
 
 _MIGRATIONS = (
     """
@@ -45,18 +45,18 @@ _MIGRATIONS = (
     );
     """,
 )
-"""Each brings the tables from one version to the next.
+"""Migrations: each upgrades the tables by one version.
 
-`number` is that of a plan's last event. `until` is when a server counts as dead unless it says
-something, and `instance` the start of the PostgreSQL that knew its lock: another one knows none.
+`number` is the number of a plan's last event. `until` is the expiry of a server's heartbeat, and
+`instance` the start time of the PostgreSQL that has its advisory lock: a restart loses all locks.
 """
 
 SCHEMA_VERSION = len(_MIGRATIONS)
-"""The version that this program reads and writes."""
+"""The schema version that this program reads and writes."""
 
 
 async def prepare(connection: Any) -> None:
-    """Make the tables, or bring them up to date; one server at a time."""
+    """Create or migrate the tables, one server at a time."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1, 0)", LOCKS)
         await connection.execute("CREATE TABLE IF NOT EXISTS copilot_plan_schema (version integer)")

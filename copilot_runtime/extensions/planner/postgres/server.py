@@ -1,4 +1,4 @@
-"""How the servers that share plans know which of them are alive."""
+"""Liveness of the servers that share plans: an advisory lock and a heartbeat row each."""
 
 import asyncio
 import contextlib
@@ -11,26 +11,26 @@ from typing import Any
 from copilot_runtime.database.postgres.pool import Pool
 from copilot_runtime.extensions.planner.postgres.schema import LOCKS
 
-_BEATS = 5
-"""How often a server says within its lease that it is alive."""
+_BEATS_PER_LEASE = 5
+"""Heartbeats per lease."""
 
-_PAUSE = 0.1
-"""Seconds between two attempts to reach the database again."""
+_RECONNECT_SECONDS = 0.1
+"""Seconds between attempts to reconnect to the database."""
 
-_FAREWELL = 5.0
-"""Seconds that a server takes at most to say that it ends."""
+_LEAVE_TIMEOUT = 5.0
+"""Maximum seconds for the release of lock and row at shutdown."""
 
 
 class Server:
-    """This server, which the others know by a lock and by a row that it renews.
+    """This server, as others see it: an advisory lock and a heartbeat row that it renews.
 
-    The lock is free as soon as the process has ended, however that happened. The row runs out if
-    the machine hangs or is cut off. Lock and row are of one connection, so that a row that was
-    renewed after PostgreSQL started again means that the lock is held again.
+    PostgreSQL releases the lock as soon as the process has ended, however that happened. The row
+    expires if the machine hangs or is disconnected. Lock and row use one connection, so a row that
+    was renewed after a restart of PostgreSQL implies that the lock is held again.
     """
 
     def __init__(self, pool: Pool, lease: float) -> None:
-        # at random, because the locks of all programs in a database are in one space
+        # random, because all programs of a database share one key space of advisory locks
         self.id = random.randint(1, 2**31 - 1)  # noqa: S311  # no secret
         self._pool = pool
         self._lease = lease
@@ -43,25 +43,25 @@ class Server:
 
     @property
     def deadline(self) -> float:
-        """Until when no other server can take this one for hung or cut off, by `monotonic`."""
+        """The `monotonic` time until which no other server can consider this one dead."""
         return self._beat_at + self._lease
 
     async def start(self) -> None:
-        """Take the lock and write the row, and renew it from now on."""
+        """Take the lock, write the row, and start the heartbeat."""
         await self._pool.retry(self._connect)
         self._beating = asyncio.create_task(
             self._keep_beating(), name="plans:beat", context=Context()
         )
 
     async def leave(self) -> None:
-        """Give up lock and row: this server has ended."""
+        """Release the lock and delete the row at shutdown."""
         if self._beating is not None:
             self._beating.cancel()
-            await asyncio.wait([self._beating], timeout=_FAREWELL)
+            await asyncio.wait([self._beating], timeout=_LEAVE_TIMEOUT)
         connection, self._connection = self._connection, None
         if connection is not None and not connection.is_closed():
             with contextlib.suppress(*self._pool.errors):
-                async with asyncio.timeout(_FAREWELL):
+                async with asyncio.timeout(_LEAVE_TIMEOUT):
                     await connection.execute(
                         "DELETE FROM copilot_plan_servers WHERE id = $1", self.id
                     )
@@ -71,10 +71,10 @@ class Server:
             connection.terminate()
 
     async def find_dead(self, connection: Any) -> Sequence[int]:
-        """Return the servers that have plans and are dead, in a transaction of the caller.
+        """Return the ids of dead servers that have open plans, within the caller's transaction.
 
-        A row that has run out means nothing while this server has not been connected for a lease
-        itself: the database may have been away, for all of them.
+        An expired row counts only after this server has been connected for a whole lease: if the
+        database was unavailable, no server could renew its row.
         """
         rows = await connection.fetch(
             "SELECT DISTINCT plan.server, server.id IS NULL AS has_left,"
@@ -116,7 +116,8 @@ class Server:
     async def _beat(self) -> None:
         began = monotonic()
         if not self._has_lock:
-            # what was this server's connection may hold it until the database notices its end
+            # this server's previous connection may hold it until PostgreSQL notices that it is
+            # closed
             self._has_lock = await self._connection.fetchval(
                 "SELECT pg_try_advisory_lock($1, $2)", LOCKS, self.id
             )
@@ -129,10 +130,10 @@ class Server:
         self._beat_at = began
 
     async def _keep_beating(self) -> None:
-        """Renew the row, and come back as soon as the database does."""
+        """Renew the row, and reconnect as soon as the database is available again."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._lease / _BEATS):
+                async with asyncio.timeout(self._lease / _BEATS_PER_LEASE):
                     await self._broken.wait()
             try:
                 async with asyncio.timeout(self._lease):
@@ -141,4 +142,4 @@ class Server:
             except self._pool.errors as error:
                 self._connection.terminate()
                 self._pool.note_failure(error)
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_RECONNECT_SECONDS)

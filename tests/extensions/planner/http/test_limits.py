@@ -179,7 +179,7 @@ async def test_a_run_and_its_plan_are_one_answer_and_the_plan_is_one_without_its
         async with page.running(agent="planner", thread="t1", run="r1") as followed:
             await writer.is_asked.wait()
             beside = await page.run(thread="t2", run="r2")
-            planner.patience = 0.05
+            planner.max_seconds = 0.05
             left = await page.run(agent="planner", thread="t3", run="r3")
             refused = await page.run(thread="t4", run="r4")
             writer.may_answer.set()

@@ -24,7 +24,11 @@ from tests.telemetry.recorded import Spans, run
 from tests.telemetry.span_conventions import CONVENTIONS
 
 PACKAGE = Path(semconv.__file__).parents[1]
-TABLES = ("telemetry/semconv.py", "extensions/tracing/dialects.py", "extensions/tracing/store/formats.py")
+TABLES = (
+    "telemetry/semconv.py",
+    "extensions/tracing/dialects.py",
+    "extensions/tracing/store/formats.py",
+)
 """Where names may be written: ours, and the tables of those of other programs."""
 
 

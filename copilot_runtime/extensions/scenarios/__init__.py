@@ -1,1 +1,0 @@
-"""Tests of agents in files: a conversation, what is expected of it, and a report."""

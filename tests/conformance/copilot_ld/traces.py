@@ -6,12 +6,12 @@ from typing import Any
 
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.tracing.build import TelemetryOptions, has_host_provider
+from copilot_runtime.extensions.tracing.extract import extract_attributes
 from copilot_runtime.extensions.tracing.mermaid import draw_sequence
 from copilot_runtime.extensions.tracing.store import MemoryTraceStore, TraceFilter
 from copilot_runtime.extensions.tracing.store.formats import decode_line, encode_line
 from copilot_runtime.extensions.tracing.store.records import decode_span, encode_span
 from copilot_runtime.telemetry import LocalTelemetry, Span, SpanContext, logs
-from copilot_runtime.telemetry.extract import extract_attributes
 from tests.conformance.copilot_ld.cases import Case
 
 _C1, _C2 = ({"attributes": {"id": f"common.Conversation.{name}"}} for name in ("c1", "c2"))

@@ -1,1 +1,0 @@
-"""`copilot-runtime test`: conversations in files, played against applications."""

@@ -1,1 +1,0 @@
-"""The page *Traces*: one HTML document, in parts."""

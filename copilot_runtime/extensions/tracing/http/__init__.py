@@ -1,1 +1,0 @@
-"""Traces over HTTP, for operators: lists, spans, a live stream, queries, feedback."""

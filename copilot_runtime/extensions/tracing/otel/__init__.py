@@ -1,1 +1,0 @@
-"""Export by the SDK of OpenTelemetry: the only folder that imports it, where it is needed."""

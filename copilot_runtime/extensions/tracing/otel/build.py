@@ -5,10 +5,12 @@ from collections.abc import Callable, Sequence
 from getpass import getuser
 from importlib import import_module
 from socket import gethostname
+from threading import Lock
 from typing import Any
 
 from opentelemetry import _logs, metrics, trace
 from opentelemetry._logs import LoggerProvider
+from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.sdk import trace as sdk_trace
 from opentelemetry.sdk._logs import LoggerProvider as SdkLoggerProvider
@@ -22,24 +24,25 @@ from opentelemetry.sdk.metrics.export import (
     PeriodicExportingMetricReader,
 )
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, sampling
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, sampling
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.tracing.build import TelemetryOptions, has_host_provider
+from copilot_runtime.extensions.tracing.dialects import tells_of_models
 from copilot_runtime.extensions.tracing.foreign import strip_url
 from copilot_runtime.extensions.tracing.otel.border import (
     ExportRules,
     FilteredExporter,
     limit_resource,
 )
-from copilot_runtime.extensions.tracing.otel.bridge import BridgeProcessor
+from copilot_runtime.extensions.tracing.otel.convert import from_sdk_span
 from copilot_runtime.extensions.tracing.otel.exporters import Exporters, build_exporters
 from copilot_runtime.extensions.tracing.otel.mirror import PATIENCE, Providers, SdkMirror
 from copilot_runtime.extensions.tracing.otel.queue import ExportQueue
 from copilot_runtime.extensions.tracing.otel.receiver import Receiver
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.telemetry import SpanStore, Telemetry
+from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, SpanStore, Telemetry
 
 SAMPLERS = {
     "always_on": sampling.ALWAYS_ON,
@@ -323,3 +326,69 @@ def _find_identity() -> dict[str, str]:
     except (ImportError, KeyError, OSError):  # a container may have no name for its user
         user = ""
     return {semconv.HOST_NAME: gethostname(), semconv.PROCESS_USER_NAME: user}
+
+
+_MOST_TRACES = 10_000
+"""Traces of ours that are remembered: a request may end long after its run has begun."""
+
+
+class BridgeProcessor(SpanProcessor):
+    """Hands spans that others made with the SDK to our telemetry, which has its own already.
+
+    A provider keeps its processors for good, so `close` lets go of what it feeds.
+    """
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+        self._traces: dict[int, None] = {}
+        """The traces that have a span of ours, the oldest first."""
+        self._lock = Lock()
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Tell of the call of a tool: the span that we make of its events is one too many."""
+        del parent_context
+        if not _is_foreign(span):
+            self._add_trace(span.get_span_context().trace_id)
+            return
+        of = span.attributes
+        calls = self._telemetry.tool_calls
+        if calls is None or of is None:
+            return
+        id, context = of.get(semconv.TOOL_CALL_ID), span.get_span_context()
+        if isinstance(id, str) and of.get(semconv.OPERATION_NAME) == semconv.EXECUTE_TOOL:
+            calls.add_foreign(f"{context.trace_id:032x}", id)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Keep a span of somebody else that has to do with runs."""
+        telemetry = self._telemetry
+        if telemetry.is_recording and _is_foreign(span) and self._is_relevant(span):
+            telemetry.import_span(from_sdk_span(span, keeps_content=telemetry.keeps_content))
+
+    def close(self) -> None:
+        """Keep no more spans."""
+        self._telemetry = NO_TELEMETRY
+
+    def shutdown(self) -> None:
+        """Do nothing: the telemetry belongs to others."""
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Return true: nothing is held back here."""
+        del timeout_millis
+        return True
+
+    def _add_trace(self, trace_id: int) -> None:
+        with self._lock:
+            self._traces[trace_id] = None
+            if len(self._traces) > _MOST_TRACES:
+                del self._traces[next(iter(self._traces))]
+
+    def _is_relevant(self, span: ReadableSpan) -> bool:
+        context = span.get_span_context()
+        return (context is not None and context.trace_id in self._traces) or tells_of_models(
+            span.attributes or {}
+        )
+
+
+def _is_foreign(span: ReadableSpan) -> bool:
+    scope = span.instrumentation_scope
+    return scope is None or scope.name != semconv.SCOPE

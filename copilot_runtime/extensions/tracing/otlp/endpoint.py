@@ -8,7 +8,7 @@ import asyncio
 import hmac
 import logging
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, assert_never
 
@@ -22,8 +22,11 @@ from copilot_runtime.extensions.tracing.otlp.codec import (
     decode_logs,
     decode_spans,
 )
-from copilot_runtime.extensions.tracing.otlp.logs import LogJoiner
+from copilot_runtime.extensions.tracing.store.records import decode_span
+from copilot_runtime.extensions.tracing.store.store import TraceStore
 from copilot_runtime.security.loopback import LoopbackGuard, is_forwarded, is_loopback
+from copilot_runtime.telemetry.log_records import LogBuffer, LogRecord
+from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services, Transport
@@ -226,3 +229,23 @@ def _encode_varint(value: int) -> bytes:
         value >>= 7
     data.append(value)
     return bytes(data)
+
+
+class LogJoiner:
+    """Notes records at spans that are stored, and leaves the others to wait for theirs."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+
+    async def join(self, records: Sequence[LogRecord]) -> None:
+        """Keep records: at their spans, as far as these are stored."""
+        self._telemetry.import_logs(records)
+        store: Any = getattr(self._telemetry, "store", None)
+        logs: Any = getattr(self._telemetry, "logs", None)
+        if not (isinstance(store, TraceStore) and isinstance(logs, LogBuffer)):
+            return
+        async with store.edits:
+            for trace_id in {record.trace_id: None for record in records}:
+                found = {span["span_id"]: span for span in await store.get_trace(trace_id)}
+                for span_id in logs.find_spans(trace_id, found):
+                    self._telemetry.import_span(decode_span(found[span_id]))

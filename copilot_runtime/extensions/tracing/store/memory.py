@@ -9,7 +9,7 @@ from itertools import islice
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.extensions.tracing.store.query import TraceQuery
 from copilot_runtime.extensions.tracing.store.records import Record, encode_span
-from copilot_runtime.extensions.tracing.store.store import EVERYTHING, TraceStore
+from copilot_runtime.extensions.tracing.store.store import EVERYTHING, TraceStore, weigh_span
 from copilot_runtime.extensions.tracing.store.traces import (
     TraceFilter,
     TraceSummary,
@@ -18,7 +18,6 @@ from copilot_runtime.extensions.tracing.store.traces import (
     match_text,
     sort_spans,
 )
-from copilot_runtime.extensions.tracing.store.weight import weigh_span
 from copilot_runtime.telemetry.span import Span
 
 

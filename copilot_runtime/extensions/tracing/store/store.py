@@ -5,8 +5,9 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
+from sys import getsizeof
 from time import time_ns
 from typing import Any, cast
 
@@ -16,7 +17,6 @@ from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.tracing.store.records import Record
 from copilot_runtime.extensions.tracing.store.traces import TraceFilter, TraceSummary
-from copilot_runtime.extensions.tracing.store.weight import weigh_span
 from copilot_runtime.telemetry.span import Span
 
 logger = logging.getLogger(__name__)
@@ -247,3 +247,43 @@ def clean_text(value: Any) -> str:
     except Exception:  # somebody else's object
         text = type(value).__name__
     return text.encode(errors="replace").decode()
+
+
+_SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
+_OF_A_CONTAINER = 64
+_MOST_STEPS = 100_000
+"""Most values that are looked at: a list may hold itself."""
+
+
+def weigh_span(span: Span) -> int:
+    """Return about how many bytes the values of a span take."""
+    size = getsizeof(span.name) + len(span.message) + _weigh(span.attributes)
+    if span.content:
+        size += _weigh(span.content)
+    if span.resource:
+        size += _weigh(span.resource)
+    for event in span.events:
+        size += _weigh(event.attributes)
+    for link in span.links:
+        size += _weigh(link.attributes)
+    return size
+
+
+def _weigh(values: Mapping[str, Any]) -> int:
+    if _SCALARS.issuperset(map(type, values.values())):  # most are, and are weighed at once
+        return sum(map(getsizeof, values.values()))
+    size, waiting = 0, list[Any](values.values())
+    for _ in range(_MOST_STEPS):
+        if not waiting:
+            break
+        match waiting.pop():
+            case dict() as entries:
+                size += _OF_A_CONTAINER
+                waiting += entries
+                waiting += entries.values()
+            case list() | tuple() | set() | frozenset() as items:
+                size += _OF_A_CONTAINER
+                waiting += items
+            case value:
+                size += getsizeof(value)
+    return size

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from copilot_runtime.base.errors import Misuse
+from copilot_runtime.extensions.tracing.extract import extract_attributes
 from copilot_runtime.extensions.tracing.store.formats import decode_line, encode_line
 from copilot_runtime.extensions.tracing.store.records import Record, encode_span
-from copilot_runtime.telemetry.extract import extract_attributes
 from tests.extensions.tracing.store.spans import make_span
 
 

@@ -22,17 +22,17 @@ from copilot_runtime.base.jsontext import replace_surrogates
 from copilot_runtime.telemetry.content import JsonPart, limit, parse_json
 
 _MAX_MESSAGES = 200
-"""Most messages of a request, the newest; how many there were before is told."""
+"""Maximum number of recorded messages, the newest; a part gives the number of omitted ones."""
 
 
 _FINISH_REASONS = {"tool_calls": "tool_call", "refusal": "content_filter"}
-"""The words of the conventions for an answer, where they differ from `Usage.stop_reason`."""
+"""The conventions' finish reasons, where they differ from `Usage.stop_reason`."""
 
 
 def render_request(messages: Sequence[Message]) -> tuple[list[JsonPart], list[JsonPart]]:
-    """Return the system instructions, and the messages after them, as the model got them.
+    """Return the system instructions and the other messages of a model request.
 
-    Instructions are the system messages at the beginning; others keep their place.
+    Instructions are the leading system messages; later system messages keep their position.
     """
     start = 0
     for message in messages:
@@ -49,7 +49,7 @@ def render_request(messages: Sequence[Message]) -> tuple[list[JsonPart], list[Js
 
 
 def render_question(messages: Sequence[Message]) -> list[JsonPart]:
-    """Return what a person asked last, and what came after it, such as results of a page."""
+    """Return the user's last message and those after it, such as results of the page's tools."""
     start = len(messages)
     for message in reversed(messages):
         start -= 1
@@ -59,7 +59,7 @@ def render_question(messages: Sequence[Message]) -> list[JsonPart]:
 
 
 def render_answer(messages: Iterable[Message], stop_reason: str | None) -> list[JsonPart]:
-    """Return what a model answered. Without a `stop_reason`, the answer broke off."""
+    """Return the messages of a model's answer. `stop_reason` is None for an aborted answer."""
     rendered = [one for one in render_messages(messages) if one["role"] == "assistant"]
     reason = _FINISH_REASONS.get(stop_reason or "error", stop_reason or "error")
     for message in rendered:
@@ -68,7 +68,7 @@ def render_answer(messages: Iterable[Message], stop_reason: str | None) -> list[
 
 
 def render_messages(messages: Iterable[Message]) -> list[JsonPart]:
-    """Return messages in their order. What an assistant says and calls in one go is one message."""
+    """Return messages in order; adjacent texts and calls of the assistant form one message."""
     rendered: list[JsonPart] = []
     for message in messages:
         parts = _render_parts(message)

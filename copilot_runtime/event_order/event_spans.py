@@ -1,7 +1,7 @@
-"""Spans of what only the events of a run tell: calls of tools elsewhere, steps, and subagents.
+"""Spans derived from the events of a run: remote tool calls, steps and sub-agents.
 
-An agent in another process shows its work in events, and so does a call that the browser executes.
-Their times are those at which the events came: `copilot.span.source` is `events`.
+Agents in other processes and tool calls in the browser are visible only through events. The spans
+have the arrival times of the events, and `copilot.span.source` is `events`.
 """
 
 from collections.abc import Callable, Collection
@@ -32,20 +32,20 @@ TRACED_EVENTS = frozenset(
         Interrupt,
     }
 )
-"""What `EventSpans` wants to see. No chunk is among them."""
+"""The event types that `EventSpans.feed` handles. No chunk is among them."""
 
 _SOURCE = {semconv.SPAN_SOURCE: "events"}
 
 
 class EventSpans:
-    """Begins and ends spans by the events of one run.
+    """Starts and ends spans by the events of one run.
 
-    `find_parent` returns the span of the agent that acts now. Calls of the actions `server` have
-    spans of their own; those of `browser` end with the run and say that they wait, if no result
-    came before. What is in neither is a tool of an agent, if `has_agent` returns that one answers
-    whose tools have no spans; `is_traced` returns whether the agent makes the spans of those whom
-    it asks itself. A call that a framework of this process has traced after all has no second
-    span: `calls` knows those, and gets the calls of the `thread` that wait.
+    `find_parent` returns the span of the current agent. Calls of the actions `server` are traced
+    where they run; those of `browser` without a result end with the run and are marked as waiting.
+    Any other call is an agent's own tool, and gets a span if `has_agent` returns True: an agent
+    answers whose tools are not traced. `is_traced` returns True if the agent makes the spans of its
+    sub-agents. `calls` lists the calls that a framework in this process traces, which get no second
+    span, and receives the waiting calls of the `thread`.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class EventSpans:
         self._names: dict[str, str] = {}
         """Names of the calls without a result."""
         self._open: dict[tuple[str, str], Span] = {}
-        """The open spans by kind and id."""
+        """Open spans by kind and id."""
 
     def feed(self, event: Event) -> None:
-        """Take one of `TRACED_EVENTS`."""
+        """Update the spans with an event of `TRACED_EVENTS`."""
         match event:
             case ActionExecutionStart(call_id=id, name=name):
                 self._names[id] = name
@@ -88,7 +88,7 @@ class EventSpans:
             case StepFinished(name=name):
                 self._end("step", name)
             case Subagent(status="started") if self._is_traced():
-                pass  # the agent makes spans of those whom it asks itself
+                pass  # the agent makes the spans of its sub-agents itself
             case Subagent(subagent_id=id, status="started"):
                 span = start_agent_span(self._find_parent(), event.name or id)
                 self._begin("subagent", id, span)
@@ -105,7 +105,7 @@ class EventSpans:
                 pass
 
     def close(self) -> None:
-        """End what is open, the innermost first: the run is over."""
+        """End the open spans, the innermost first, at the end of the run."""
         for (kind, id), span in reversed([*self._open.items()]):
             if span.attributes.get(semconv.TOOL_LOCATION) == "browser":
                 span.set_attributes({semconv.TOOL_WAITING: True})

@@ -1,4 +1,4 @@
-"""See what happened: spans, metrics and events, by the conventions of OpenTelemetry."""
+"""Spans, metrics and events of runs, named by OpenTelemetry's semantic conventions."""
 
 from copilot_runtime.telemetry.context import SpanContext, parse_traceparent
 from copilot_runtime.telemetry.span import (

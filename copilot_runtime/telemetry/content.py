@@ -13,15 +13,15 @@ from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.truncation import truncate
 
 MAX_CHARACTERS = 64 * 1024
-"""Longest JSON of an attribute."""
+"""Maximum length of an attribute's JSON, in characters."""
 
 _MAX_PARSED = 4 * MAX_CHARACTERS
-"""Longest text that is read as JSON: a longer one would be shortened anyway."""
+"""Maximum length of a text that is parsed as JSON: a longer one would be truncated anyway."""
 JsonPart = dict[str, Any]
 
 
 class Document(Protocol):
-    """What a search has found."""
+    """A search result: a retrieved passage or a memory record."""
 
     @property
     def id(self) -> str: ...
@@ -34,7 +34,7 @@ class Document(Protocol):
 
 
 def render_retrieval(query: str, documents: Sequence[Document]) -> dict[str, Any]:
-    """Return the content of a span of a search: what was looked for, and what was found."""
+    """Return the content attributes of a retrieval span: the query and the documents."""
     return {
         semconv.RETRIEVAL_QUERY_TEXT: truncate(query, MAX_CHARACTERS),
         semconv.RETRIEVAL_DOCUMENTS: _render_documents(documents),
@@ -42,7 +42,7 @@ def render_retrieval(query: str, documents: Sequence[Document]) -> dict[str, Any
 
 
 def render_recall(query: str, records: Sequence[Document]) -> dict[str, Any]:
-    """Return the content of a span of a search in a memory."""
+    """Return the content attributes of a memory search span: the query and the records."""
     return {
         semconv.MEMORY_QUERY_TEXT: truncate(query, MAX_CHARACTERS),
         semconv.MEMORY_RECORDS: _render_documents(records),
@@ -58,7 +58,7 @@ def _render_documents(documents: Sequence[Document]) -> Any:
 
 
 def render_tools(tools: Iterable[tuple[str, str, Mapping[str, Any]]]) -> list[JsonPart]:
-    """Return the tools that were offered, from their names, descriptions and schemas."""
+    """Return tool definitions for a span, from pairs of name, description and JSON schema."""
     return limit(
         [
             {"type": "function", "name": name, "description": about, "parameters": schema}
@@ -68,12 +68,12 @@ def render_tools(tools: Iterable[tuple[str, str, Mapping[str, Any]]]) -> list[Js
 
 
 def render_text(text: str) -> Any:
-    """Return the arguments or the result of a call: what JSON says, and other text as it is."""
+    """Return a tool call's arguments or result, parsed if they are JSON, within the size limit."""
     return limit(parse_json(text))
 
 
 def parse_json(text: str) -> Any:
-    """Return the object or list that a text is the JSON of, or the text."""
+    """Return the parsed object or list, or the text itself if it is not JSON of one."""
     if len(text) <= _MAX_PARSED and text.lstrip()[:1] in ("{", "["):
         try:
             return orjson.loads(text)

@@ -1,4 +1,4 @@
-"""Which span is meant: its ids, and their form in the headers of W3C Trace Context."""
+"""Span contexts: identifiers of a span, and their encoding as W3C Trace Context headers."""
 
 import re
 from random import getrandbits
@@ -13,7 +13,7 @@ _SAMPLED = 1
 
 
 class SpanContext(NamedTuple):
-    """The ids of a span, as they travel between processes (W3C Trace Context).
+    """The identifiers of a span, as processes exchange them (W3C Trace Context).
 
     `trace_id` has 32 and `span_id` 16 hexadecimal digits, in lower case, not all zero.
     """
@@ -22,7 +22,7 @@ class SpanContext(NamedTuple):
     span_id: str
     is_sampled: bool = True
     state: str = ""
-    """The header `tracestate`, which is passed on as it is."""
+    """The value of the header `tracestate`, which is forwarded unchanged."""
 
     @property
     def traceparent(self) -> str:
@@ -31,9 +31,9 @@ class SpanContext(NamedTuple):
 
 
 def parse_traceparent(text: str, state: str = "") -> SpanContext | None:
-    """Return the context that the headers `traceparent` and `tracestate` name, or None.
+    """Return the context in the headers `traceparent` and `tracestate`, or None if invalid.
 
-    What is no valid header is ignored, as W3C Trace Context wants it: a trace begins here then.
+    W3C Trace Context requires that an invalid header is ignored: the caller starts a new trace.
     """
     found = _TRACEPARENT.fullmatch(text.strip())
     if found is None or found["version"] == "ff" or (found["version"] == "00" and found["more"]):

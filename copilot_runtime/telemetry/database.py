@@ -1,4 +1,4 @@
-"""Spans of queries to databases, as the stable conventions for databases name and fill them.
+"""Spans of database queries, by OpenTelemetry's stable conventions for databases.
 
 https://opentelemetry.io/docs/specs/semconv/database/
 """
@@ -10,7 +10,7 @@ from copilot_runtime.telemetry.span import NO_SPAN, Span
 
 _MAX_QUERY = 2000
 _MAX_SCANNED = 100_000
-"""Characters of a query that are looked at."""
+"""Maximum number of characters of a query that are masked and recorded."""
 
 _VALUE = re.compile(
     r"""
@@ -25,8 +25,8 @@ _VALUE = re.compile(
 )
 """Comments, texts, quoted names and numbers of SQL.
 
-Whether `\\'` ends a text differs between databases, and whether comments nest: what may be part of
-one is taken for it, if need be to the end of the query.
+Databases differ in whether `\\'` ends a string literal and whether comments nest. The pattern
+treats anything that may belong to one as part of it, if need be to the end of the query.
 """
 
 
@@ -39,10 +39,10 @@ def start_database_span(
     namespace: str = "",
     query: str = "",
 ) -> Span:
-    """Begin the span of a query: `{operation} {collection}`, such as `SELECT orders`.
+    """Start the span of a query: `{operation} {collection}`, such as `SELECT orders`.
 
-    `system` is the kind of database, such as `duckdb`, and `namespace` its name. Of a `query` in
-    SQL, its form is told, without values.
+    `system` is the kind of database, such as `duckdb`, and `namespace` its name. The SQL text of
+    `query` is recorded with its values masked.
     """
     if not parent.is_recording:
         return NO_SPAN

@@ -1,4 +1,4 @@
-"""Exceptions as spans and events tell of them: by their class, their message and their trace."""
+"""Exceptions as attributes of spans and events: class, message and traceback."""
 
 from traceback import format_exception
 
@@ -7,32 +7,32 @@ from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.truncation import truncate
 
 MAX_CHARACTERS = 16 * 1024
-"""Longest message, and longest trace: of a longer trace, the end is kept."""
+"""Maximum length of a message or a traceback, in characters; a traceback keeps its end."""
 
 _FRAMES = 50
-"""Most calls of each exception in a trace, the innermost."""
+"""Maximum number of frames per exception in a traceback: the innermost ones are kept."""
 
 
 def name_class(error: BaseException) -> str:
-    """Return the class of an exception with its module, but for those of the language."""
+    """Return an exception's qualified class name; built-in classes have no module."""
     kind = type(error)
     name = kind.__qualname__
     return name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
 
 
 def read_message(error: BaseException) -> str:
-    """Return the message of an exception, or its class if it has none to tell."""
+    """Return the message of an exception, or its class name if `__str__` raises."""
     try:
         return str(error)
-    except Exception:  # its __str__ is somebody else's code
+    except Exception:  # a third-party `__str__` may raise anything
         return type(error).__name__
 
 
 def describe_exception(error: BaseException) -> dict[str, str]:
-    """Return what an exception says, and where it was raised, as attributes: both are content."""
+    """Return the message and the traceback of an exception as content attributes."""
     try:
         trace = "".join(format_exception(error, limit=-_FRAMES))
-    except Exception:  # what it was caused by is somebody else's code, too
+    except Exception:  # the `__str__` of a chained exception may raise, too
         trace = ""
     message = truncate(replace_surrogates(read_message(error)), MAX_CHARACTERS)
     return {

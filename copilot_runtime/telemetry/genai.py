@@ -1,7 +1,7 @@
-"""Spans of what a runtime does, as the conventions for generative AI name and fill them.
+"""Spans of runs, model requests, tool calls and searches, by OpenTelemetry's GenAI conventions.
 
-Each function begins a span under another one, and takes plain values. Whoever begins a span ends
-it in `finally`. Where nobody takes note, `NO_SPAN` is returned, and nothing is computed.
+Each function starts a child span and takes plain values. The caller ends the span in `finally`.
+If the parent is not recording, the functions return `NO_SPAN` without computing attributes.
 """
 
 import re
@@ -32,21 +32,21 @@ PROVIDERS = {
     "cohere": "cohere",
     "moonshot": "moonshot_ai",
 }
-"""The names of providers in the conventions, by the names of our adapters. Others keep theirs."""
+"""The conventions' provider names by adapter name. Other providers keep their own name."""
 
 _ADAPTERS = {provider: name for name, provider in reversed(PROVIDERS.items())}
 
 MAX_NAME = 500
-"""Characters of a name or an id: who asks may invent one of any length, and it is refused later."""
+"""Maximum length of a name or id from a client, which may not be validated yet."""
 
 _FINISH_REASONS = {"refusal": "content_filter"}
-"""The words of the conventions where ours differ."""
+"""The conventions' finish reasons, where they differ from `Usage.stop_reason`."""
 
 
 _MCP_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _LONGEST_ID = 128
 _NO_AGENTS = frozenset((semconv.PLAN, semconv.INVOKE_WORKFLOW, semconv.EXECUTE_TASK))
-"""What asks models as well, and is no agent: a plan counts what it took itself."""
+"""Operations that request models but are no agents: a plan sums its own token usage."""
 _OF_AGENT = frozenset(
     {
         *(semconv.REQUEST_MAX_TOKENS, semconv.REQUEST_TEMPERATURE, semconv.REQUEST_TOP_P),
@@ -55,7 +55,7 @@ _OF_AGENT = frozenset(
         semconv.OUTPUT_TYPE,
     }
 )
-"""What the span of an agent says of its requests to models as well."""
+"""Attributes of model requests that are copied to the span of their agent."""
 
 
 OUTCOMES = ("finished", "failed", "stopped", "refused", "interrupted")
@@ -82,9 +82,9 @@ class TokenUsage(Protocol):
 
 
 def count_from_zero(telemetry: Telemetry, agents: Iterable[str]) -> None:
-    """Let the counters of runs and ratings begin at 0.
+    """Initialise the counters of runs and ratings with 0.
 
-    Prometheus sees no rise in what appears with its first failure.
+    Prometheus computes no increase for a series that first appears with the value 1.
     """
     for agent in agents:
         for outcome in OUTCOMES:
@@ -107,9 +107,9 @@ def start_run_span(
     provider: str = "",
     parent: Span | SpanContext | None = None,
 ) -> Span:
-    """Begin the span of a run: `invoke_agent {agent}`. Without a `parent`, a trace begins here.
+    """Start the span of a run: `invoke_agent {agent}`. Without a `parent`, it starts a trace.
 
-    `user` is who asked; `url` is the address of an agent in another process, of a `provider`.
+    `user` is the authenticated user; `url` and `provider` describe an agent in another process.
     """
     agent = agent[:MAX_NAME]
     return telemetry.start_span(
@@ -130,7 +130,7 @@ def start_run_span(
 
 
 def name_agent(span: Span, agent: str, *, url: str = "", provider: str = "") -> None:
-    """Set which agent answers a run, and where it is: a hook may have chosen another one."""
+    """Set the agent that answers a run, and its address: a hook may have chosen another one."""
     own = span.attributes
     if own.get(semconv.AGENT_NAME) == agent and not url and semconv.SERVER_ADDRESS not in own:
         return
@@ -157,14 +157,14 @@ def end_run_span(span: Span, outcome: str, error: BaseException | None = None) -
 
 
 def note_interrupt(span: Span) -> None:
-    """Let a run that asks a person count as `interrupted`, unless it fails or is stopped yet."""
+    """Set the outcome `interrupted` for a run that asks the user; a later failure replaces it."""
     span.set_attributes({semconv.RUN_OUTCOME: "interrupted"})
 
 
 def start_agent_span(
     parent: Span, agent: str, *, description: str = "", url: str = "", provider: str = ""
 ) -> Span:
-    """Begin the span of an agent that another one called: `invoke_agent {agent}`."""
+    """Start the span of a sub-agent: `invoke_agent {agent}`."""
     if not parent.is_recording:
         return NO_SPAN
     agent = agent[:MAX_NAME]
@@ -182,7 +182,7 @@ def start_agent_span(
 
 
 def _describe_place(url: str, provider: object) -> dict[str, Any]:
-    """Return where an agent is, and who runs it there; nothing for one in this process."""
+    """Return the server and provider attributes of a remote agent; empty for a local one."""
     if not url:
         return {}
     # an agent of the application may have anything there
@@ -193,7 +193,7 @@ def _describe_place(url: str, provider: object) -> dict[str, Any]:
 def start_chat_span(
     parent: Span, *, provider: str, model: str, url: str = "", in_process: bool = False
 ) -> Span:
-    """Begin the span of a streamed request to a model: `chat {model}`.
+    """Start the span of a streamed request to a model: `chat {model}`.
 
     `provider` is the name of the adapter, and `url` the address of the service.
     """
@@ -214,7 +214,7 @@ def start_chat_span(
 
 
 def set_endpoint(span: Span, provider: str, model: str, url: str) -> None:
-    """Set who is asked now: an adapter that is several may go on to the next."""
+    """Set the current provider, model and URL: a fallback adapter may switch to the next one."""
     if span.is_ended:
         return
     span.name = f"{semconv.CHAT} {model}" if model else semconv.CHAT
@@ -230,13 +230,13 @@ def set_endpoint(span: Span, provider: str, model: str, url: str) -> None:
 
 
 def find_adapter_name(span: Span) -> str:
-    """Return who is asked, as `ADAPTERS` calls it."""
+    """Return the adapter name of the span's provider, as in `ADAPTERS`."""
     provider = str(span.attributes.get(semconv.PROVIDER_NAME, ""))
     return _ADAPTERS.get(provider) or provider
 
 
 def describe_response(span: Span, response_id: str, model: str, stop_reason: str | None) -> None:
-    """Set what a response has told. `stop_reason` is a word of `Usage.stop_reason`."""
+    """Set the response's id, model and finish reason, a value of `Usage.stop_reason`."""
     span.set_attributes(
         {
             semconv.RESPONSE_ID: response_id or None,
@@ -249,7 +249,7 @@ def describe_response(span: Span, response_id: str, model: str, stop_reason: str
 def describe_openai(
     span: Span, response: object, api: Literal["chat_completions", "responses"]
 ) -> None:
-    """Set what OpenAI alone says of a response; nothing for others who imitate its API."""
+    """Set OpenAI's own response attributes; do nothing for other providers with its API."""
     if span.attributes.get(semconv.PROVIDER_NAME) == PROVIDERS["openai"]:
         found = as_object(response)  # a server may send anything
         fingerprint = as_optional_text(found.get("system_fingerprint"))
@@ -271,10 +271,10 @@ def end_chat_span(
     error: BaseException | None = None,
     is_complete: bool = True,
 ) -> None:
-    """End the span of a request to a model, and add what it took to the agent's, its parent.
+    """End the span of a model request, and add its usage to the span of the agent, `parent`.
 
-    `first_event_time` is in nanoseconds since 1970, 0 if there was no event. An answer that is not
-    complete was left by its reader.
+    `first_event_time` is in nanoseconds since 1970, 0 if there was no event. `is_complete` is
+    False if the consumer closed the stream before its end.
     """
     if first_event_time:
         seconds = (first_event_time - span.start_time) / 1e9
@@ -290,7 +290,7 @@ def end_chat_span(
 
 
 def _add_to_agent(agent: Span, span: Span, usage: TokenUsage | None) -> None:
-    """Add a request to a model to what its agent took, for a quick look at the whole."""
+    """Add a model request to the totals of its agent's span: turns and tokens."""
     if agent.is_ended or agent.operation in _NO_AGENTS:
         return
     own = agent.attributes
@@ -315,7 +315,7 @@ def _add_to_agent(agent: Span, span: Span, usage: TokenUsage | None) -> None:
 
 
 def set_usage(span: Span, usage: TokenUsage) -> None:
-    """Set what the provider said at the end of an answer: tokens, model and reason."""
+    """Set the provider's final usage on a span: token counts, model and finish reason."""
     span.set_attributes(
         {
             semconv.RESPONSE_MODEL: usage.model or None,
@@ -343,7 +343,7 @@ def start_tool_span(
     kind: str = "function",
     start_time: int | None = None,
 ) -> Span:
-    """Begin the span of a call of a tool: `execute_tool {name}`."""
+    """Start the span of a tool call: `execute_tool {name}`."""
     if not parent.is_recording:
         return NO_SPAN
     name, of = name[:MAX_NAME], parent.attributes
@@ -368,7 +368,7 @@ def start_tool_span(
 def start_hook_span(
     parent: Span, hook: str, function: str, *, start_time: int | None = None
 ) -> Span:
-    """Begin the span of a hook of the application: `execute_hook {hook}`."""
+    """Start the span of an application hook: `execute_hook {hook}`."""
     if not parent.is_recording:
         return NO_SPAN
     return parent.start_child(
@@ -378,7 +378,7 @@ def start_hook_span(
             semconv.OPERATION_NAME: semconv.EXECUTE_HOOK,
             semconv.HOOK_TYPE: hook,
             semconv.HOOK_NAME: function,
-            # while the run goes on, its own span is not kept yet: this one says whose it is
+            # until the run ends, its own span is not stored: this one identifies the run
             semconv.AGENT_NAME: parent.attributes.get(semconv.AGENT_NAME),
             semconv.CONVERSATION_ID: parent.attributes.get(semconv.CONVERSATION_ID),
         },
@@ -386,7 +386,7 @@ def start_hook_span(
 
 
 def start_retrieval_span(parent: Span, source: str = "", *, top_k: int | None = None) -> Span:
-    """Begin the span of a search for passages: `retrieval {source}`."""
+    """Start the span of a search for passages: `retrieval {source}`."""
     if not parent.is_recording:
         return NO_SPAN
     return parent.start_child(
@@ -408,9 +408,9 @@ def start_embeddings_span(
     in_process: bool = False,
     dimensions: int | None = None,
 ) -> Span:
-    """Begin the span of a request for vectors: `embeddings {model}`.
+    """Start the span of an embeddings request: `embeddings {model}`.
 
-    `dimensions` is the length of a vector, where that is known before.
+    `dimensions` is the length of a vector, if it is known in advance.
     """
     if not parent.is_recording:
         return NO_SPAN
@@ -428,7 +428,7 @@ def start_embeddings_span(
 
 
 def start_memory_span(parent: Span, operation: str, store: str = "") -> Span:
-    """Begin the span of something done with a memory, one of the memory operations."""
+    """Start the span of a memory operation, such as `search_memory`."""
     if not parent.is_recording:
         return NO_SPAN
     return parent.start_child(
@@ -441,15 +441,16 @@ def start_memory_span(parent: Span, operation: str, store: str = "") -> Span:
 
 
 def describe_mcp_call(server: str, url: str, method: str = "tools/call") -> dict[str, Any]:
-    """Return what the span of a call of a tool says of its MCP server: it has no span beside it.
+    """Return the attributes of an MCP server for the span of a tool call.
 
-    `server` is its label, and `url` its address; a server without one is behind a pipe.
+    The call has no separate client span. `server` is the server's label, and `url` its address;
+    a server on stdio has none.
     """
     return {semconv.TOOL_LOCATION: "mcp", **_describe_mcp_request(server, url, method)}
 
 
 def start_mcp_client_span(parent: Span, server: str, url: str, method: str) -> Span:
-    """Begin the span of a request to an MCP server that is no call of a tool: `tools/list`."""
+    """Start the span of a request to an MCP server other than a tool call: `tools/list`."""
     if not parent.is_recording:
         return NO_SPAN
     attributes = _describe_mcp_request(server, url, method)
@@ -459,7 +460,7 @@ def start_mcp_client_span(parent: Span, server: str, url: str, method: str) -> S
 def start_mcp_request_span(
     telemetry: Telemetry, server: str, url: str, method: str, parent: SpanContext | None = None
 ) -> Span:
-    """Begin the span of a request to an MCP server that belongs to no run of an agent."""
+    """Start the span of a request to an MCP server outside of any agent run."""
     if not telemetry.is_recording:
         return NO_SPAN
     attributes = _describe_mcp_request(server, url, method)
@@ -467,7 +468,7 @@ def start_mcp_request_span(
 
 
 def name_tool(span: Span, tool: str) -> None:
-    """Say on the span of a request which tool it calls, which is one that there is."""
+    """Set the tool on the span of a request. The caller has checked that the tool exists."""
     if span.is_recording:
         tool = tool[:MAX_NAME]
         span.name = f"{semconv.EXECUTE_TOOL} {tool}"
@@ -496,10 +497,10 @@ def start_mcp_server_span(
     client: tuple[str, int] | None = None,
     parent: SpanContext | None = None,
 ) -> Span:
-    """Begin the span of a request of an MCP client: `{method} {tool}`.
+    """Start the span of a request of an MCP client: `{method} {tool}`.
 
-    `http_version` is that of HTTP, empty behind pipes. Whatever is no name of a tool, by MCP's own
-    rule, is left out: a client may send anything.
+    `http_version` is empty on stdio. A tool name that violates MCP's rule is left out: clients
+    may send anything.
     """
     tool = tool if _MCP_NAME.fullmatch(tool) else ""
     method = method if _MCP_NAME.fullmatch(method) else semconv.ERROR_TYPE_OTHER
@@ -525,7 +526,7 @@ def start_mcp_server_span(
 
 
 def omit_tool(span: Span) -> None:
-    """Leave out of the span of an MCP request what the client calls a tool that is none.
+    """Replace an unknown tool's name on the span of an MCP request by `_OTHER`.
 
     Clients may invent any number of names.
     """
@@ -535,7 +536,7 @@ def omit_tool(span: Span) -> None:
 
 
 def describe_server(url: str) -> dict[str, Any]:
-    """Return `server.address` and `server.port` of a URL; nothing for none."""
+    """Return `server.address` and `server.port` of a URL; empty if it has no host."""
     if not url:
         return {}
     try:

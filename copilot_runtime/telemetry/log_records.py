@@ -1,6 +1,6 @@
-"""Records of the logs of other processes: each is an event of the span under which it was written.
+"""Log records of other processes, which become events of the spans they were emitted under.
 
-Exporters send logs and spans on their own, so a record waits here until its span has come.
+Exporters send logs and spans separately, so a record is buffered until its span arrives.
 """
 
 import threading
@@ -10,15 +10,15 @@ from typing import NamedTuple
 from copilot_runtime.telemetry.span import Span, SpanEvent
 
 MAX_RECORDS = 10_000
-"""Most records that wait; the oldest go first."""
+"""Maximum number of buffered records; the oldest are dropped first."""
 MAX_SIZE = 16_000_000
-"""About how many characters they have, all together."""
+"""Maximum total size of the buffered records, in approximate characters."""
 MAX_EVENTS = 500
-"""Most events of a span that takes a record."""
+"""Maximum number of events of a span to which records are attached."""
 
 
 class LogRecord(NamedTuple):
-    """A record, and the span it belongs to. `size` is about how many characters it has."""
+    """A log record and the ids of its span. `size` is its approximate length in characters."""
 
     trace_id: str
     span_id: str
@@ -30,13 +30,13 @@ SpanKey = tuple[str, str]
 
 
 class LogBuffer:
-    """Keeps records until somebody has their spans. May be used from any thread."""
+    """Buffers log records until their spans arrive. Thread-safe."""
 
     def __init__(self, max_records: int = MAX_RECORDS, max_size: int = MAX_SIZE) -> None:
         self.count = 0
-        """How many records wait."""
+        """Number of buffered records."""
         self.dropped = 0
-        """How many were left out: too many waited, or their span has too many events."""
+        """Number of dropped records: the buffer was full, or their span had too many events."""
         self._max_records = max_records
         self._max_size = max_size
         self._size = 0
@@ -44,7 +44,7 @@ class LogBuffer:
         self._lock = threading.Lock()
 
     def add(self, records: Iterable[LogRecord]) -> None:
-        """Keep records; the oldest go if there are too many."""
+        """Buffer records; drop the oldest if there are too many."""
         with self._lock:
             for record in records:
                 self._records.setdefault((record.trace_id, record.span_id), []).append(record)
@@ -54,11 +54,11 @@ class LogBuffer:
                     self.dropped += len(self._take(next(iter(self._records))))
 
     def find_spans(self, trace_id: str, span_ids: Iterable[str]) -> list[str]:
-        """Return the spans of a trace for which records wait."""
+        """Return those of the span ids that have buffered records."""
         return [span_id for span_id in span_ids if (trace_id, span_id) in self._records]
 
     def attach(self, span: Span) -> None:
-        """Hand the records of a span to it, in the order of their times."""
+        """Move the buffered records of a span into its events, sorted by time."""
         key = (span.trace_id, span.span_id)
         if key not in self._records:
             return
@@ -90,5 +90,5 @@ _SEVERITIES: Mapping[int, str] = {
 
 
 def name_severity(number: object) -> str:
-    """Return what OpenTelemetry calls a severity from 1 to 24; nothing for anything else."""
+    """Return OpenTelemetry's name of a severity number from 1 to 24; empty for other values."""
     return _SEVERITIES.get((number - 1) // 4, "") if isinstance(number, int) else ""

@@ -1,7 +1,7 @@
-"""How lines of the log look: with time, level, logger and run, as text or as JSON, on any server.
+"""Log configuration: text or JSON lines with time, level, logger and the ids of the run.
 
-Which lines there are is said by a level and by namespaces, as the variable `DEBUG` of many programs
-has them: `threads:*` are the lines of level debug of `copilot_runtime.threads` and all below it.
+A level and a list of namespaces select the lines, as the variable `DEBUG` of Node programs does:
+`threads:*` enables the level debug for `copilot_runtime.threads` and its child loggers.
 """
 
 import logging
@@ -20,11 +20,11 @@ from copilot_runtime.telemetry.span import Span, find_current_span
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 RUN_FIELDS = ("trace_id", "span_id", "thread_id", "run_id")
-"""What is on every line that is written under a run. Ids only: who asks is not among them."""
+"""Fields of each log line of a run. Identifiers only: the user is not among them."""
 
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _TERMINAL_FIELDS = frozenset({"color_message"})
-"""What uvicorn adds to its records for terminals."""
+"""Attributes that uvicorn adds to its log records for terminals."""
 _OURS = "copilot-runtime"
 _FALLBACK = "copilot-runtime fallback"
 _PACKAGE = __name__.partition(".")[0]
@@ -34,27 +34,27 @@ _fields: ContextVar[Mapping[str, str]] = ContextVar("copilot_runtime.log_fields"
 
 
 def set_log_fields(fields: Mapping[str, str]) -> None:
-    """Let all lines of the current task from now on have these of `RUN_FIELDS`.
+    """Set `RUN_FIELDS` for all further log lines of the current context.
 
-    For a task or a context of its own. Elsewhere, `swap_log_fields` can be taken back.
+    Use it in a task or context of its own; elsewhere use `swap_log_fields`, which can be reset.
     """
     _fields.set(fields)
 
 
 def swap_log_fields(fields: Mapping[str, str]) -> Token[Mapping[str, str]]:
-    """Let all lines of the current task have these of `RUN_FIELDS`, until they are reset."""
+    """Set `RUN_FIELDS` for log lines of the current context; return the token for the reset."""
     return _fields.set(fields)
 
 
 def reset_log_fields(token: Token[Mapping[str, str]]) -> None:
-    """Let the lines of the current task have what they had before."""
+    """Restore the fields that the current context had before `swap_log_fields`."""
     _fields.reset(token)
 
 
 def build_run_fields(thread_id: str, run_id: str, span: Span) -> dict[str, str]:
-    """Return all of `RUN_FIELDS` for a run and its span, empty where there is none.
+    """Return all `RUN_FIELDS` for a run and its span; ids of a missing span are empty.
 
-    As the `extra` of a line, they are in place of what the current task has.
+    Passed as `extra` of a log call, they replace the fields of the current context.
     """
     ids = (span.trace_id, span.span_id) if span.is_recording else ("", "")
     values = (*ids, thread_id[:_LONGEST_ID], run_id[:_LONGEST_ID])
@@ -62,7 +62,7 @@ def build_run_fields(thread_id: str, run_id: str, span: Span) -> dict[str, str]:
 
 
 def find_run_fields() -> dict[str, str]:
-    """Return the ids of the run, and of the span, under which the code works; else nothing."""
+    """Return the ids of the current run and span; empty outside of a run."""
     found = dict(_fields.get({}))
     span = find_current_span()
     if span.is_recording:
@@ -71,13 +71,13 @@ def find_run_fields() -> dict[str, str]:
 
 
 class RunFilter(logging.Filter):
-    """Gives records the attributes of `RUN_FIELDS`, for handlers and formats of your own.
+    """A filter that adds `RUN_FIELDS` to log records, for custom handlers and formats.
 
-    They are empty outside of a run, so that a format such as `%(run_id)s` always works.
+    The fields are empty outside of a run, so that a format such as `%(run_id)s` always works.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let the record pass."""
+        """Add the fields and accept the record."""
         found = find_run_fields()
         for name in RUN_FIELDS:
             if not hasattr(record, name):
@@ -86,10 +86,10 @@ class RunFilter(logging.Filter):
 
 
 class TextFormatter(logging.Formatter):
-    """Writes a record as one line, with its fields behind the message: `[run_id="r1"]`.
+    """Formats a record as one line, with its fields after the message: `[run_id="r1"]`.
 
-    What is in the message or in a value can neither end the line nor look like another field. The
-    traceback of an exception is on lines of its own.
+    Control characters and quotes are escaped, so that no message or value can end the line or
+    imitate a field. The traceback of an exception follows on separate lines.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON, with what `extra` added to it."""
+    """Formats a record as one line of JSON, including the fields of `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -126,16 +126,15 @@ class JsonFormatter(logging.Formatter):
 
 
 def build_formatter(log_format: str) -> logging.Formatter:
-    """Return what writes lines in the format of the setting `log_format`."""
+    """Return the formatter for a value of the setting `log_format`."""
     return JsonFormatter() if log_format == "json" else TextFormatter()
 
 
 def configure_logs(level: str, log_format: str, namespaces: Iterable[str] = ()) -> None:
-    """Log all that this process says to stderr, from a level on, and of packages less.
+    """Configure the root logger to write to stderr from a level on; third-party packages log less.
 
-    Of the packages below, only warnings are logged, unless the level is `debug`. Lines of level
-    debug of the `namespaces` are logged in any case. A second call changes what the first one has
-    set.
+    Third-party packages log warnings only, unless the level is `debug`. The `namespaces` log at
+    level debug in any case. A second call replaces the configuration of the first one.
     """
     handlers = [one for one in logging.root.handlers if one.name == _OURS]
     handler = handlers[0] if handlers else logging.StreamHandler()
@@ -151,16 +150,16 @@ def configure_logs(level: str, log_format: str, namespaces: Iterable[str] = ()) 
 
 
 def is_json_log() -> bool:
-    """Return whether `configure_logs` has chosen lines of JSON: then nothing else is printed."""
+    """Return True if `configure_logs` selected JSON: then nothing else may be printed."""
     ours = [one for one in logging.root.handlers if one.name == _OURS]
     return any(isinstance(handler.formatter, JsonFormatter) for handler in ours)
 
 
 def add_fallback_handler(level: str, log_format: str, namespaces: Iterable[str] = ()) -> None:
-    """Let our own lines be written as set, where the server has configured no log for them.
+    """Add a handler for our own log records, used while the application configures none.
 
-    Python writes warnings without time and level there, and nothing else. As soon as the
-    application configures a log, only that one is used.
+    Python's last-resort handler would print warnings only, without time and level. As soon as
+    the application adds a handler, this one writes nothing.
     """
     package = logging.getLogger(_PACKAGE)
     for handler in package.handlers:
@@ -180,7 +179,7 @@ def add_fallback_handler(level: str, log_format: str, namespaces: Iterable[str] 
 
 
 def is_debug_enabled(domain: str, debug: str | Iterable[str]) -> bool:
-    """Return whether a list of namespaces has a domain: by its name, or by a prefix before `*`.
+    """Return True if a namespace list enables a domain, by its name or a prefix before `*`.
 
     `agent` is not `agent:memory`, and `agent:*` is not `agent`.
     """
@@ -192,13 +191,13 @@ def is_debug_enabled(domain: str, debug: str | Iterable[str]) -> bool:
 
 
 class _NamespaceFilter(logging.Filter):
-    """Lets records of a level pass, and those of any level of some namespaces."""
+    """A filter that accepts records from a level on, and all records of some namespaces."""
 
     def __init__(self, level: int, namespaces: Iterable[str], loggers: Iterable[str]) -> None:
         super().__init__()
         self.level = level
         self.loggers = [*loggers]
-        """Those that were set to the level debug for it; the empty name is the root's."""
+        """Names of the loggers that were set to level debug; the empty name is the root logger."""
         self._namespaces = [*namespaces]
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -211,9 +210,9 @@ class _NamespaceFilter(logging.Filter):
 def _open_namespaces(
     handler: logging.Handler, level: int, namespaces: Iterable[str], *, is_own_process: bool = False
 ) -> None:
-    """Let loggers of namespaces make records of level debug, and a handler write no others.
+    """Set the loggers of namespaces to level debug, and make the handler accept their records.
 
-    In a process of somebody else, only loggers of ours are changed.
+    In the process of a host application, only loggers of this package are changed.
     """
     _close_namespaces(handler)
     namespaces = [*namespaces]
@@ -235,7 +234,7 @@ def _close_namespaces(handler: logging.Handler) -> None:
 
 
 def _list_loggers(pattern: str) -> Iterable[str]:
-    """Return the loggers below which are all that a pattern of namespaces may mean."""
+    """Return the names of the topmost loggers that a namespace pattern may match."""
     stem = pattern.removesuffix("*").replace(":", ".")
     if not pattern:
         return ()
@@ -245,11 +244,11 @@ def _list_loggers(pattern: str) -> Iterable[str]:
 
 
 class DomainLogger:
-    """Writes lines in the format of Copilot-LD, for those whose programs read that.
+    """A logger that writes lines in the format of Copilot-LD, for tools that parse it.
 
-    `LEVEL TIME DOMAIN APP PID MSG001 [key="value" …] message`, with `-` in place of no fields;
-    numbers count the lines of this logger. Lines of level debug are written if the namespaces of
-    `debug`, a value of the variable `DEBUG`, have the domain.
+    `LEVEL TIME DOMAIN APP PID MSG001 [key="value" …] message`, with `-` if there are no fields;
+    the message number counts the lines of this logger. Debug lines are written if `debug`, a
+    value of the variable `DEBUG`, enables the domain.
     """
 
     def __init__(
@@ -278,7 +277,7 @@ class DomainLogger:
     def error(
         self, app: str, error: BaseException | str, fields: Mapping[str, Any] | None = None
     ) -> None:
-        """Write a line of level error; what an exception says of its trace is a field."""
+        """Write a line of level error; an exception's traceback is a field."""
         names = ("trace_id", "span_id", "service_name")
         trace = {name: value for name in names if (value := getattr(error, name, None))}
         self._log("ERROR", app, str(error), {**trace, **(fields or {})})
@@ -304,13 +303,13 @@ def _write_line(line: str) -> None:
 
 
 def format_fields(fields: Mapping[str, Any]) -> str:
-    """Return `[key="value" …]` as RFC 5424 writes it; nothing for no fields."""
+    """Return fields as structured data of RFC 5424, `[key="value" …]`; empty if there are none."""
     pairs = [f'{_NO_KEY.sub("_", name)}="{_escape(str(value))}"' for name, value in fields.items()]
     return f"[{' '.join(pairs)}]" if pairs else ""
 
 
 def escape_controls(text: str) -> str:
-    """Return a text on one line, and without what changes how a terminal shows it."""
+    """Return a text with line breaks and terminal control characters escaped."""
     text = text.encode(errors="backslashreplace").decode()  # half a character cannot be written
     return _CONTROL.sub(_escape_control, text)
 
@@ -332,7 +331,7 @@ def _escape(value: str) -> str:
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the fields of a record: the run's, and what `extra` added."""
+    """Return the fields of a record: those of the run, and those of `extra`."""
     RunFilter().filter(record)
     extra = {
         name: value
@@ -349,5 +348,5 @@ def _dump(fields: Mapping[str, Any]) -> str:
 
 
 def _replace_halves(text: str) -> str:
-    """Return a text that can be written: half a character becomes a question mark."""
+    """Return a text that UTF-8 can encode: lone surrogates become question marks."""
     return text.encode(errors="replace").decode()

@@ -1,6 +1,6 @@
-"""What a span that has ended adds to the metrics: durations, tokens, calls, costs, outcomes.
+"""Metrics derived from ended spans: durations, tokens, calls, costs and outcomes.
 
-Spans are the only source of these values, so that a trace and a metric never disagree.
+Spans are the only source of these values, so that traces and metrics never disagree.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,11 +20,11 @@ CLIENT_OPERATIONS = frozenset(
         *(semconv.CREATE_MEMORY_STORE, semconv.DELETE_MEMORY_STORE),
     }
 )
-"""What else is asked of services, and counts as an operation of a client."""
+"""Operations that are measured as client operations, beside model requests."""
 _DURATIONS: Mapping[str, str] = {
     semconv.EXECUTE_TOOL: semconv.EXECUTE_TOOL_DURATION,
 }
-"""Operations of which only the time is measured."""
+"""Duration metrics of operations that have no other metric."""
 _USAGE = {
     semconv.USAGE_INPUT_TOKENS: "input",
     semconv.USAGE_OUTPUT_TOKENS: "output",
@@ -43,7 +43,7 @@ _TOKENS_OF_OPERATION = {
 
 
 def measure_span(span: Span, dialect: Dialect = "released") -> list[Measurement]:
-    """Return what a span that has ended says, by the names of a dialect."""
+    """Return the measurements of an ended span, with the metric names of a dialect."""
     attributes, seconds = span.attributes, span.duration
     operation: Any = attributes.get(semconv.OPERATION_NAME)
     measurements: list[Measurement] = []
@@ -66,7 +66,7 @@ def measure_span(span: Span, dialect: Dialect = "released") -> list[Measurement]
         measurements.append((semconv.TASK_COUNT, 1, attributes))
         measurements.append((semconv.TASK_DURATION, seconds, attributes))
     elif semconv.TOOL_WAITING in attributes:
-        pass  # what the browser does is not over
+        pass  # the browser has not returned a result yet
     elif (name := _DURATIONS.get(operation)) is not None:
         measurements.append((name, seconds, attributes))
     return measurements
@@ -95,7 +95,7 @@ def _measure_inference(
 
 
 def _measure_tokens(attributes: Attributes) -> list[Measurement]:
-    """Return the tokens of a request for one histogram, with their type as an attribute."""
+    """Return token counts for the released histogram, with the token type as an attribute."""
     return [
         (semconv.TOKEN_USAGE, count, {**attributes, semconv.TOKEN_TYPE: kind})
         for name, kind in _USAGE.items()
@@ -104,9 +104,9 @@ def _measure_tokens(attributes: Attributes) -> list[Measurement]:
 
 
 def _count_tokens(attributes: Attributes) -> Iterator[Measurement]:
-    """Yield tokens by their kind: 0 where a provider said nothing, as the conventions want it.
+    """Yield token counts by type; the conventions require 0 if the provider gave no count.
 
-    Their modality is unknown: providers say it of parts of an answer only.
+    The modality is `unknown`: providers give it for parts of an answer only.
     """
     attributes = {**attributes, semconv.TOKEN_MODALITY: "unknown"}
     for name, kind in _USAGE_COUNTERS.items():
@@ -121,12 +121,12 @@ def _count_tokens(attributes: Attributes) -> Iterator[Measurement]:
 
 def _measure_agent(attributes: Attributes, seconds: float) -> list[Measurement]:
     if attributes.get(semconv.ERROR_TYPE) == AgentNotFound.code:
-        # whoever asks may invent any number of names
+        # clients may invent any number of names
         attributes = {**attributes, semconv.AGENT_NAME: semconv.ERROR_TYPE_OTHER}
     measurements: list[Measurement] = [(semconv.INVOKE_AGENT_DURATION, seconds, attributes)]
     turns = attributes.get(semconv.RUN_TURNS)
     tool_calls = attributes.get(semconv.RUN_TOOL_CALLS)
-    if turns is not None:  # what a remote agent asks of models is not known
+    if turns is not None:  # the model requests of a remote agent are unknown
         measurements.append((semconv.INVOKE_AGENT_INFERENCE_CALLS, turns, attributes))
     if turns is not None or tool_calls is not None:
         measurements.append((semconv.INVOKE_AGENT_TOOL_CALLS, tool_calls or 0, attributes))

@@ -16,32 +16,32 @@ from copilot_runtime.telemetry.span import Attributes
 logger = logging.getLogger(__name__)
 
 MAX_SETS = 500
-"""Most sets of attributes of one instrument; what comes with further ones is counted together."""
+"""Maximum number of attribute sets per instrument; further sets share one overflow sum."""
 _MAX_CHARS = 128
-"""Longest text of an attribute: a model may be called anything by whoever asks."""
+"""Maximum length of an attribute's text: clients may send model names of any length."""
 _OVERFLOW: Mapping[str, Any] = {semconv.METRIC_OVERFLOW: True}
 
 _MAX_ROWS = 2 * MAX_SETS
 _NAMES = tuple(sorted({name for metric in METRICS.values() for name in metric.attributes}))
-"""All attributes that an instrument may have."""
+"""All attributes that any instrument uses."""
 _NUMBERS = frozenset({int, float})
 _MOST = 2.0**63
 _BATCH = 500
-"""How often values are noted before they are added up."""
+"""Number of `record_all` calls after which pending values are aggregated."""
 
 Measurement = tuple[str, Any, Attributes]
 """The name of an instrument, a value, and the attributes to choose from."""
 
 _Key = tuple[Any, ...]
 _Row = dict[str, Callable[[Any], None]]
-"""What takes values with one set of attributes, by the names of instruments."""
+"""Recording functions for one set of attributes, by instrument name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one set of attributes came to. `value` is the sum, for a histogram of `count` values.
+    """The aggregate for one set of attributes. A histogram has the sum of `count` values.
 
-    `buckets` says how many values lie between the bounds, and beyond the last one.
+    `buckets` counts the values between the bounds, and those above the last bound.
     """
 
     attributes: Mapping[str, Any]
@@ -51,17 +51,17 @@ class Point:
 
 
 class Family(NamedTuple):
-    """An instrument and all its points, as they were at one time."""
+    """A snapshot of an instrument and all its points."""
 
     metric: Metric
     points: Sequence[Point]
 
 
 class Metrics:
-    """Adds values to the instruments of `semconv.METRICS`, from any thread.
+    """Aggregates values for the instruments of `semconv.METRICS`. Thread-safe.
 
-    A value has those attributes that its instrument names and no others, so no id of a
-    conversation or a person can be among them. Values that are no numbers are left out.
+    A value keeps only the attributes that its instrument declares, so that no id of a
+    conversation or a user is among them. Values that are not numbers are ignored.
     """
 
     def __init__(self, *, max_sets: int = MAX_SETS) -> None:
@@ -72,7 +72,7 @@ class Metrics:
         }
         self._rows: dict[_Key, _Row] = {}
         self._noted = 0
-        """How often values were noted since they were added up."""
+        """Number of `record_all` calls since the last aggregation."""
         self._readers: dict[str, list[Callable[[], float]]] = {}
         self._lock = threading.Lock()
 
@@ -81,7 +81,7 @@ class Metrics:
         self.record_all([(name, value, attributes or {})])
 
     def record_all(self, measurements: Iterable[Measurement]) -> None:
-        """Note values of instruments; they are added up when there are many, or somebody looks."""
+        """Record values; they are aggregated in batches, and before each `collect`."""
         row: _Row = {}
         former: Attributes | None = None
         for name, value, attributes in measurements:
@@ -97,7 +97,7 @@ class Metrics:
                 self._add_up()
 
     def _find_row(self, attributes: Attributes) -> "_Row":
-        """Return what takes values with these attributes, by instrument, as far as it is known."""
+        """Return the cached recording functions for these attributes, by instrument."""
         key = tuple(map(attributes.get, _NAMES))
         try:
             row = self._rows.get(key)
@@ -112,7 +112,7 @@ class Metrics:
         return row
 
     def _find_sum(self, name: str, attributes: Attributes) -> Callable[[Any], None]:
-        """Return what takes values of an instrument with these attributes."""
+        """Return the recording function of an instrument for these attributes."""
         instrument = self._instruments.get(name)
         if instrument is None:
             logger.debug("There is no counter or histogram %r", name)
@@ -128,9 +128,9 @@ class Metrics:
                     one.add_up()
 
     def observe(self, name: str, read: Callable[[], float]) -> None:
-        """Let a gauge or a counter be what a function returns, when somebody looks.
+        """Register a callback that returns the value of a gauge or counter at each `collect`.
 
-        With several functions, it is the sum: an application may have more than one runtime.
+        Several callbacks are summed: an application may have more than one runtime.
         """
         if name in METRICS:
             self._readers.setdefault(name, []).append(read)
@@ -160,7 +160,7 @@ class _Instrument:
         self._max_sets = max_sets
 
     def find_sum(self, attributes: Attributes) -> "_Sum":
-        """Return the sum of a set of attributes, or of all sets that are too many."""
+        """Return the aggregate of a set of attributes, or the overflow aggregate."""
         names = self.metric.attributes
         key = tuple(_shorten(attributes.get(name)) for name in names)
         found = self.sets.get(key)
@@ -175,7 +175,7 @@ class _Instrument:
         return _Sum(attributes, self.metric.buckets)
 
     def list_points(self) -> list[Point]:
-        """Return what each set came to, if it has a value."""
+        """Return the point of each set of attributes that has a value."""
         return [
             Point(one.attributes, one.value, one.count, tuple(one.buckets))
             for one in self.sets.values()
@@ -193,10 +193,10 @@ class _Sum:
         self.value = 0.0
         self.count = 0
         self.noted: list[Any] = []
-        """Values that are not added up yet. Any thread may append to it."""
+        """Values that are not aggregated yet. Any thread may append."""
 
     def add_up(self) -> None:
-        """Add what was noted, as far as it is a measure."""
+        """Aggregate the pending values; ignore those that are not numbers."""
         values = self.noted[:]
         del self.noted[: len(values)]
         if not (_NUMBERS.issuperset(map(type, values)) and 0 <= min(values) <= sum(values) < _MOST):
@@ -210,7 +210,7 @@ class _Sum:
 
 
 def is_measure(value: Any) -> bool:
-    """Return whether a value can be added: another process may have written anything else."""
+    """Return True if a value is a number from 0 on: imported spans may contain anything."""
     return type(value) in _NUMBERS and 0 <= value < _MOST
 
 
@@ -219,7 +219,7 @@ def _ignore(value: Any) -> None:
 
 
 def _shorten(value: Any) -> Any:
-    """Return a value that can be part of a set: a number, or a text that is not long."""
+    """Return an attribute value that is hashable and bounded: a number or a short text."""
     if value is None or isinstance(value, bool | int | float):
         return value
     return str(value)[:_MAX_CHARS]

@@ -1,6 +1,6 @@
-"""Carry a trace from process to process, as W3C Trace Context has it: in headers and variables.
+"""Trace propagation between processes by W3C Trace Context, in headers and variables.
 
-`extract_context` takes it from a request, `inject_context` gives it to one.
+`extract_context` reads the context of a request, `inject_context` builds headers for one.
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ TRACESTATE = "tracestate"
 
 
 def extract_context(carrier: Mapping[str, Any]) -> SpanContext | None:
-    """Return the span under which somebody asks, by headers in lower case or `_meta` of MCP.
+    """Return the caller's span context from headers in lower case or from `_meta` of MCP.
 
-    None if it is not said, or not as W3C Trace Context wants it: nobody is refused for that.
+    Return None if it is missing or not valid W3C Trace Context: the request is served anyway.
     """
     header = carrier.get(TRACEPARENT)
     if not isinstance(header, str):
@@ -26,7 +26,7 @@ def extract_context(carrier: Mapping[str, Any]) -> SpanContext | None:
 
 
 def inject_context(span: Span) -> dict[str, str]:
-    """Return the headers for a request that is made under a span; none where nobody takes note."""
+    """Return the trace headers for an outgoing request; empty if the span is not recording."""
     if not span.is_recording:
         return {}
     context = span.context
@@ -35,9 +35,9 @@ def inject_context(span: Span) -> dict[str, str]:
 
 
 def build_environment(span: Span) -> dict[str, str]:
-    """Return the variables for a process that is started under a span: `TRACEPARENT` and so on.
+    """Return the environment variables for a child process, such as `TRACEPARENT`.
 
-    Where this server receives spans, they also say where: see `Telemetry.child_environment`.
+    If this server receives spans, they include its OTLP endpoint: `Telemetry.child_environment`.
     """
     if not span.is_recording or span.telemetry is None:
         return {}

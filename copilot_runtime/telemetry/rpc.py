@@ -1,4 +1,4 @@
-"""Spans of calls of other servers, as the conventions for RPC name and fill them.
+"""Spans of remote procedure calls, by OpenTelemetry's RPC conventions.
 
 https://opentelemetry.io/docs/specs/semconv/rpc/
 """
@@ -10,7 +10,7 @@ from copilot_runtime.telemetry.span import NO_SPAN, Span
 def start_rpc_span(
     parent: Span, system: str, method: str, *, host: str = "", port: int | None = None
 ) -> Span:
-    """Begin the span of a call: its name is the method, such as `hash.Hash/Sha256`."""
+    """Start the client span of a call. Its name is the method, such as `hash.Hash/Sha256`."""
     if not parent.is_recording:
         return NO_SPAN
     return parent.start_child(

@@ -1,8 +1,8 @@
 """Names of attributes, metrics and events: the semantic conventions of OpenTelemetry, and our own.
 
-The only place where such a name is written. The conventions for generative AI are those of the
+No other module spells out such a name. The conventions for generative AI are those of the
 repository open-telemetry/semantic-conventions-genai; they are still in development, so the setting
-`telemetry.semconv` says whose names are used: those that were released, or those of its head.
+`telemetry.semconv` selects the names of the last release or those of its main branch.
 """
 
 import re
@@ -20,9 +20,9 @@ AttributeType = Literal[
 
 
 class Attribute(NamedTuple):
-    """What an attribute says. Content is what people or models wrote, identity is who they are.
+    """The classification of an attribute: content (written by users or models), or identity.
 
-    A foreign one is written by other programs only: it is here because what it holds is known.
+    Other programs alone write a foreign attribute; it is listed because its meaning is known.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Attribute(NamedTuple):
 
 
 ATTRIBUTES: dict[str, Attribute] = {}
-"""Every attribute that this package writes or knows, by its name."""
+"""All attributes that this package writes or knows, by name."""
 
 
 def _define(
@@ -208,7 +208,7 @@ MCP_PROTOCOL_VERSION = _define("mcp.protocol.version", "string", "The version of
 MCP_RESOURCE_URI = _define(
     "mcp.resource.uri", "string", "The resource that was read.", is_content=True
 )
-"""Content, because a model has written it."""
+"""Content, because a model generates it."""
 JSONRPC_REQUEST_ID = _define("jsonrpc.request.id", "string", "The id of the request.")
 RPC_SYSTEM_NAME = _define("rpc.system.name", "string", "The kind of RPC, such as `grpc`.")
 RPC_METHOD = _define("rpc.method", "string", "The service and its method.")
@@ -422,7 +422,7 @@ PREPARE_REQUEST = "prepare_request"
 SANITIZE_OUTPUT = "sanitize_output"
 
 INFERENCES = frozenset((CHAT, TEXT_COMPLETION, GENERATE_CONTENT))
-"""Requests to models: tokens and dollars are counted at these alone."""
+"""Operations that are model requests: only these count tokens and cost."""
 
 EXPORTED_OPERATIONS: Mapping[str, bool] = {
     **dict.fromkeys((CHAT, TEXT_COMPLETION, GENERATE_CONTENT, EMBEDDINGS, RETRIEVAL), True),
@@ -434,13 +434,13 @@ EXPORTED_OPERATIONS: Mapping[str, bool] = {
     **dict.fromkeys((ANSWER_REQUEST, PREPARE_REQUEST, SANITIZE_OUTPUT), True),
     AGENT_STEP: False,
 }
-"""Whether spans of an operation may leave this machine. One that is missing here fails a test."""
+"""True for operations whose spans are exported. A test fails if an operation is missing."""
 
 
 def is_exported(attributes: Mapping[str, Any]) -> bool:
-    """Return whether a span of ours may leave this machine, by its attributes.
+    """Return True if a span of ours may be exported, by its attributes.
 
-    Requests of MCP and to databases have no operation, unless they are calls of tools.
+    MCP requests and database queries have no operation, unless they are tool calls.
     """
     operation = attributes.get(OPERATION_NAME)
     if operation is None:
@@ -459,7 +459,7 @@ _FAST = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 
 
 
 class Metric(NamedTuple):
-    """An instrument. `buckets` are upper bounds, for histograms; `dialect` is whose name it is."""
+    """A metric instrument. `buckets` are a histogram's upper bounds; `dialect` owns its name."""
 
     name: str
     kind: Literal["histogram", "counter", "gauge"]
@@ -471,7 +471,7 @@ class Metric(NamedTuple):
 
 
 METRICS: dict[str, Metric] = {}
-"""Every metric that this package writes, by its name."""
+"""All metrics that this package writes, by name."""
 
 
 def _measure(
@@ -556,7 +556,7 @@ INFERENCE_USAGE: Mapping[str, str] = {
     )
     for kind, about in _USAGE.items()
 }
-"""Counters of tokens by what they were."""
+"""Token counters by token type."""
 INFERENCE_INPUT_TOKENS = _measure(
     "gen_ai.client.inference.operation.input_tokens",
     "histogram",
@@ -745,7 +745,7 @@ EVENT_FEEDBACK = "copilot.feedback"
 LOGGED_EVENTS = frozenset(
     {EVENT_INFERENCE_DETAILS, EVENT_EVALUATION_RESULT, EVENT_EXCEPTION, EVENT_FEEDBACK}
 )
-"""The events that are records of the log, where there is a log; others belong to their spans."""
+"""Events that are exported as log records, if logs are exported; others are span events."""
 EVENT_RETRY = "copilot.retry"
 EVENT_INTERRUPT = "copilot.interrupt"
 EVENT_SURFACE_FAILED = "copilot.surface_failed"
@@ -766,15 +766,15 @@ _FOREIGN_CONTENT = (
     *("llm.prompt_template", "llm.function_call", "langfuse.trace.input", "langfuse.trace.output"),
     *("http.request.header.", "http.response.header.", "rpc.grpc.request.metadata."),
 )
-"""Beginnings of the names by which other dialects say what people and models wrote."""
+"""Prefixes of attribute names that hold content in other dialects."""
 
 
 FACTS = frozenset(name for name, entry in ATTRIBUTES.items() if not entry.is_content)
-"""Names of attributes that hold nothing of what people or models wrote."""
+"""Names of attributes that never hold content."""
 
 
 def is_content(name: str) -> bool:
-    """Return whether an attribute, of whatever dialect, holds what people or models wrote."""
+    """Return True if an attribute of any dialect holds content: text of users or models."""
     entry = ATTRIBUTES.get(name)
     if entry is not None:
         return entry.is_content
@@ -785,10 +785,10 @@ _IDENTITY = re.compile(
     r"(enduser|user|langfuse\.user)\.|http\.client_ip|(.*[._])?(user_?id|user_?name|email)$",
     re.IGNORECASE,
 )
-"""The names by which other dialects say who somebody is."""
+"""Names of attributes that identify a user in other dialects."""
 
 
 def is_identity(name: str) -> bool:
-    """Return whether an attribute says who somebody is."""
+    """Return True if an attribute identifies a user."""
     entry = ATTRIBUTES.get(name)
     return entry.is_identity if entry is not None else _IDENTITY.match(name) is not None

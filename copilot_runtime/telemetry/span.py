@@ -1,4 +1,4 @@
-"""One span: what was done, under what, from when to when, and how it ended."""
+"""Spans: an operation with its parent, start, end, attributes and status."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -18,11 +18,11 @@ Kind = Literal["internal", "server", "client", "producer", "consumer"]
 Status = Literal["unset", "ok", "error"]
 
 Attributes = Mapping[str, Any]
-"""Values are texts, numbers, booleans, and lists and mappings of such; None is left out."""
+"""Values are strings, numbers, booleans, and lists and mappings of these; None is skipped."""
 
 
 class SpanEvent(NamedTuple):
-    """Something that happened within a span. `time` is in nanoseconds since 1970."""
+    """A timestamped event of a span. `time` is in nanoseconds since 1970."""
 
     name: str
     time: int
@@ -30,7 +30,7 @@ class SpanEvent(NamedTuple):
 
 
 class SpanLink(NamedTuple):
-    """Another span that has to do with this one, and is not its parent."""
+    """A reference to a related span that is not the parent."""
 
     context: SpanContext
     attributes: dict[str, Any]
@@ -39,8 +39,8 @@ class SpanLink(NamedTuple):
 class Span:
     """A span, open until `end`. Times are in nanoseconds since 1970.
 
-    `attributes` may leave this machine. `content` is what people and models wrote: it is kept and
-    exported by rules of its own. Nothing here raises; what comes after the end is left out.
+    `attributes` may be exported. `content` holds text of users and models, which has storage and
+    export rules of its own. No method raises; calls after the end have no effect.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class Span:
     )
 
     is_recording = True
-    """Whether anybody wants to know: attributes that are costly to find need not be, if not."""
+    """False for a no-op span: callers skip attributes that are expensive to compute."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Span:
             self.trace_id = trace_id or new_trace_id()
             self.parent_id = self.state = ""
             self.is_sampled = True
-            """Whether other processes are to export their part of the trace."""
+            """The sampling flag for other processes: True if they export their part."""
         else:
             self.trace_id = trace_id or parent.trace_id
             self.parent_id = parent.span_id
@@ -107,29 +107,29 @@ class Span:
         self.links: list[SpanLink] = []
         self.status: Status = "unset"
         self.message = ""
-        """What went wrong, in words that may quote what people wrote: it is kept as content is."""
+        """The error message. It may quote user input, so the rules for content apply."""
         self.scope = semconv.SCOPE
         self.resource: Mapping[str, Any] | None = None
-        """The process that made the span, if it was another one; None for this server."""
+        """Resource attributes of the process that made an imported span; None for this server."""
         self.peer: Any = None
-        """The span of OpenTelemetry's SDK that is exported for this one, if there is one."""
+        """The OpenTelemetry SDK span that is exported for this one, or None."""
         self.peer_context: Any = None
-        """The context of the SDK for what is done under this span."""
+        """The OpenTelemetry SDK context for child spans."""
         self.telemetry = telemetry
 
     @property
     def context(self) -> SpanContext:
-        """The ids, as another process gets them."""
+        """The span context that is propagated to other processes."""
         return SpanContext(self.trace_id, self.span_id, self.is_sampled, self.state)
 
     @property
     def is_ended(self) -> bool:
-        """Whether `end` was called."""
+        """True after `end` was called."""
         return self.end_time != 0
 
     @property
     def operation(self) -> str:
-        """The value of `gen_ai.operation.name`, or nothing."""
+        """The value of `gen_ai.operation.name`; empty if it is not set."""
         value = self.attributes.get(semconv.OPERATION_NAME)
         return value if isinstance(value, str) else ""
 
@@ -146,7 +146,7 @@ class Span:
         attributes: Attributes | None = None,
         start_time: int | None = None,
     ) -> "Span":
-        """Begin a span under this one."""
+        """Start a child span."""
         if self.telemetry is None:
             return NO_SPAN
         return self.telemetry.start_span(
@@ -154,7 +154,7 @@ class Span:
         )
 
     def set_attributes(self, attributes: Attributes) -> None:
-        """Add attributes; later values count. None is left out."""
+        """Add attributes, replacing earlier values. None is skipped."""
         if not self.end_time:
             own = self.attributes
             for key, value in attributes.items():
@@ -162,7 +162,7 @@ class Span:
                     own[key] = value
 
     def set_content(self, attributes: Attributes) -> None:
-        """Add attributes with what people and models wrote, if that is kept. None is left out."""
+        """Add content attributes, if content is captured. None is skipped."""
         if not self.end_time and self.keeps_content:
             for key, value in attributes.items():
                 if value is not None:
@@ -170,23 +170,23 @@ class Span:
 
     @property
     def keeps_content(self) -> bool:
-        """Whether content is of any use: it need not be gathered if not."""
+        """True if content is captured: otherwise callers need not render it."""
         return self.telemetry is not None and self.telemetry.keeps_content
 
     def add_event(self, name: str, attributes: Attributes | None = None) -> None:
-        """Note something that happened now."""
+        """Add an event with the current time."""
         if not self.end_time:
             self.events.append(SpanEvent(name, time_ns(), dict(attributes or {})))
 
     def add_link(self, context: SpanContext, attributes: Attributes | None = None) -> None:
-        """Note another span that has to do with this one."""
+        """Add a link to a related span."""
         if not self.end_time:
             self.links.append(SpanLink(context, dict(attributes or {})))
 
     def fail(self, error: BaseException | str, message: str = "") -> None:
-        """Mark the span as failed. `error` is an exception, or a word for `error.type`.
+        """Mark the span as failed. `error` is an exception, or a value for `error.type`.
 
-        What it says is content; its class, or the word, is kept in any case.
+        The message is content; the error type is recorded in any case.
         """
         if self.end_time:
             return
@@ -203,14 +203,14 @@ class Span:
                 self.message = message
 
     def discard(self) -> None:
-        """End the span and keep it nowhere: somebody else has noted the same."""
+        """End the span without storing it: a framework has recorded the same operation."""
         if not self.end_time:
             self.end_time = max(time_ns(), self.start_time)
             if self.telemetry is not None:
                 self.telemetry.discard_span(self)
 
     def end(self, end_time: int | None = None) -> None:
-        """End the span and hand it on to be kept; the second time, nothing happens."""
+        """End the span and pass it to its telemetry. Further calls have no effect."""
         if not self.end_time:
             self.end_time = max(end_time or time_ns(), self.start_time)
             if self.telemetry is not None:
@@ -218,9 +218,9 @@ class Span:
 
 
 class NoSpan(Span):
-    """Stands where there is no span, so that nobody has to look. It takes everything, and no note.
+    """A no-op span (null object): it accepts all calls and records nothing.
 
-    Its context belongs to no trace: it must not be sent to anybody.
+    Its context belongs to no trace and must not be propagated.
     """
 
     __slots__ = ()
@@ -247,14 +247,14 @@ _current: ContextVar[Span] = ContextVar("copilot_runtime.span", default=NO_SPAN)
 
 
 def find_current_span() -> Span:
-    """Return the span under which the running code works: `NO_SPAN` outside of a run."""
+    """Return the current span of this context: `NO_SPAN` outside of a run."""
     return _current.get()
 
 
 def set_current_span(span: Span) -> None:
-    """Let all that the current task does from now on, and the tasks it starts, work under a span.
+    """Make a span the current one for the rest of this context and the tasks started in it.
 
-    For a task or a context of its own. Elsewhere, `work_under` ends with its block.
+    Use it in a task or context of its own; elsewhere use the context manager `work_under`.
     """
     _current.set(span)
     if span.telemetry is not None:
@@ -263,9 +263,9 @@ def set_current_span(span: Span) -> None:
 
 @contextmanager
 def work_under(span: Span) -> Generator[Span]:
-    """Let what the block does work under a span.
+    """Make a span the current one within the block.
 
-    Never around a `yield` of an async generator: its caller would work under the span as well.
+    Do not use it around a `yield` of an async generator: its consumer would run in the span, too.
     """
     telemetry, token = span.telemetry, _current.set(span)
     inner = telemetry.enter(span) if telemetry is not None else None
@@ -279,9 +279,9 @@ def work_under(span: Span) -> Generator[Span]:
 
 @contextmanager
 def trace_block(span: Span) -> Generator[Span]:
-    """Let what the block does work under a span, which ends with it; what it raises fails it.
+    """Make a span the current one within the block, and end it after; an exception fails it.
 
-    Never around a `yield` of an async generator.
+    Do not use it around a `yield` of an async generator.
     """
     if not span.is_recording:
         yield span
@@ -297,7 +297,7 @@ def trace_block(span: Span) -> Generator[Span]:
 
 
 def name_error(error: BaseException) -> str:
-    """Return the value of `error.type`: a word of ours, or the class of another exception."""
+    """Return the value of `error.type`: our error code, or the class of another exception."""
     if isinstance(error, CopilotError):
         return error.error_type or error.code
     return name_class(error)

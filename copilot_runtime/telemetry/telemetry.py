@@ -1,4 +1,4 @@
-"""The facade: where spans, metrics and events go. Nothing else knows what becomes of them."""
+"""The telemetry interface: receives spans, metrics and events, and hides store and exporters."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,17 +20,17 @@ logger = logging.getLogger(__name__)
 Phase = Literal["start", "end"]
 
 SpanListener = Callable[[Span, Phase], None]
-"""Called on the event loop or in a thread when a span begins and when it ends. It must not block,
-and what it raises is logged."""
+"""A callback on span start and end, from the event loop or any thread. It must not block; its
+exceptions are logged."""
 
 
 class SpanStore(Protocol):
-    """Keeps spans that have ended. `add` never blocks and never raises."""
+    """A store of ended spans. `add` never blocks and never raises."""
 
     dropped: int
-    """How many spans were left out."""
+    """Number of dropped spans."""
     is_failing: bool
-    """Whether spans cannot be written at the moment."""
+    """True while writes fail."""
 
     def add(self, span: Span) -> None: ...
 
@@ -40,27 +40,27 @@ class SpanStore(Protocol):
 
 
 class Telemetry:
-    """Takes note of nothing. `LocalTelemetry` keeps what happened, and others export it, too.
+    """The interface and no-op implementation (null object) of telemetry.
 
-    None of its methods raises or waits: what cannot be noted is left out.
+    `LocalTelemetry` stores spans and aggregates metrics. Recording methods neither raise nor block.
     """
 
     is_recording = False
-    """Whether spans are of any use: nothing need be gathered for them if not."""
+    """False for the no-op telemetry: callers need not compute attributes."""
     keeps_content = False
-    """Whether what people and models wrote is kept or exported."""
+    """True if content (text of users and models) is stored or exported."""
     emits_details = False
-    """Whether every request to a model is also an event, which is opt-in."""
+    """True if each model request is also emitted as an event (opt-in)."""
     child_environment: Mapping[str, str] = {}
-    """Variables for processes that this one starts: where they send their spans."""
+    """OTLP exporter variables for child processes, so that they send their spans here."""
 
     @property
     def metrics(self) -> Metrics | None:
-        """The instruments that `record` and `observe` fill, if there are any."""
+        """The metrics registry behind `record` and `observe`, or None."""
 
     @property
     def tool_calls(self) -> ToolCalls | None:
-        """The calls of tools that others trace, or end, if such are remembered."""
+        """The registry of tool calls that are traced or finished elsewhere, or None."""
 
     def start_span(
         self,
@@ -71,37 +71,37 @@ class Telemetry:
         parent: Span | SpanContext | None = None,
         start_time: int | None = None,
     ) -> Span:
-        """Begin a span; without a `parent`, a trace begins with it."""
+        """Start a span; without a `parent`, it is the root of a new trace."""
         del name, kind, attributes, parent, start_time
         return NO_SPAN
 
     def finish_span(self, span: Span) -> None:
-        """Take a span that has ended: called by `Span.end`."""
+        """Handle an ended span. Called by `Span.end`."""
 
     def discard_span(self, span: Span) -> None:
-        """Take a span that is not kept after all: called by `Span.discard`."""
+        """Handle a discarded span. Called by `Span.discard`."""
 
     def import_span(self, span: Span) -> None:
-        """Keep a span that another program made and ended. It is exported to nobody."""
+        """Store an ended span of another process. It is not exported."""
 
     def import_logs(self, records: Iterable[LogRecord]) -> None:
-        """Keep what another process logged until its spans come, as events of those."""
+        """Buffer log records of another process, and attach them to their spans as events."""
 
     def enter(self, span: Span) -> Any:
-        """Let other tracers of this task work under a span; return what `leave` takes."""
+        """Make a span the parent of other tracers' spans; return the token for `leave`."""
         del span
 
     def leave(self, token: Any) -> None:
-        """End what `enter` began."""
+        """Restore the state before `enter`."""
 
     def record(self, metric: str, value: float, attributes: Attributes | None = None) -> None:
         """Add a value to a histogram, or to a counter of `semconv.METRICS`."""
 
     def observe(self, metric: str, read: Callable[[], float]) -> None:
-        """Let a gauge be read by a function, whenever somebody asks for it."""
+        """Register a callback that returns the current value of a gauge."""
 
     def find_problems(self) -> Sequence[str]:
-        """Return what does not work at the moment: `traces` for the store, `exporter`."""
+        """Return the names of failing parts: `traces` for the store, `exporter`."""
         return ()
 
     def log_event(
@@ -112,35 +112,35 @@ class Telemetry:
         span: Span = NO_SPAN,
         content: Attributes | None = None,
     ) -> None:
-        """Note an event of `semconv`, under a span if there is one."""
+        """Record an event of `semconv`, on its span if there is one."""
 
     def log_exception(self, span: Span, error: BaseException) -> None:
-        """Note the exception by which a span has failed: called by `Span.fail`."""
+        """Record the exception that failed a span. Called by `Span.fail`."""
 
     def listen(self, listener: SpanListener) -> Callable[[], None]:
-        """Call a function for every span that begins or ends; return what ends that."""
+        """Register a listener for span starts and ends; return the function that removes it."""
         del listener
         return lambda: None
 
     def describe(self) -> Mapping[str, Any]:
-        """Return what is on, and what enabled it, for an operator to read."""
+        """Return the telemetry status for operators: what is enabled, and by which setting."""
         return {"enabled": False}
 
     async def open(self) -> None:
-        """Begin, when the server starts."""
+        """Start the telemetry, when the server starts."""
 
     async def flush(self) -> None:
-        """Write and send what is held back."""
+        """Write pending spans and send pending exports."""
 
     async def aclose(self) -> None:
-        """Write and send what is held back, and end."""
+        """Write pending spans, send pending exports, and close."""
 
 
 NO_TELEMETRY = Telemetry()
 
 
 class LocalTelemetry(Telemetry):
-    """Keeps spans in a store of this process, and counts. Needs no package of OpenTelemetry."""
+    """Telemetry that stores spans and aggregates metrics, without OpenTelemetry's packages."""
 
     is_recording = True
 
@@ -156,11 +156,11 @@ class LocalTelemetry(Telemetry):
         self.dialect: Dialect = dialect
         self._metrics = Metrics()
         self._record_all: Callable[[Sequence[Measurement]], None] = self._metrics.record_all
-        """What takes values: an exporter may want them as well."""
+        """The sink of measurements: a subclass may export them as well."""
         self._listeners: tuple[SpanListener, ...] = ()
         self._tool_calls = ToolCalls()
         self.logs = LogBuffer()
-        """What other processes logged under spans that have not come yet."""
+        """Log records of other processes whose spans have not arrived yet."""
         if store is not None:
             self._metrics.observe(
                 semconv.TELEMETRY_DROPPED, lambda: store.dropped + self.logs.dropped
@@ -168,12 +168,12 @@ class LocalTelemetry(Telemetry):
 
     @property
     def metrics(self) -> Metrics:
-        """The instruments that `record` and `observe` fill."""
+        """The metrics registry behind `record` and `observe`."""
         return self._metrics
 
     @property
     def tool_calls(self) -> ToolCalls:
-        """The calls of tools that others trace, or end."""
+        """The registry of tool calls that are traced or finished elsewhere."""
         return self._tool_calls
 
     def start_span(
@@ -185,7 +185,7 @@ class LocalTelemetry(Telemetry):
         parent: Span | SpanContext | None = None,
         start_time: int | None = None,
     ) -> Span:
-        """Begin a span; without a `parent`, a trace begins with it."""
+        """Start a span; without a `parent`, it is the root of a new trace."""
         above = None if parent is NO_SPAN else parent
         span = Span(
             name,
@@ -201,7 +201,7 @@ class LocalTelemetry(Telemetry):
         return span
 
     def finish_span(self, span: Span) -> None:
-        """Measure a span that has ended, and hand it to the store and the listeners."""
+        """Derive metrics from an ended span, and pass it to the store and the listeners."""
         self._record_all(measure_span(span, self.dialect))
         if not self.keeps_content:
             _drop_content(span)
@@ -213,7 +213,7 @@ class LocalTelemetry(Telemetry):
             self._notify(span, "end")
 
     def discard_span(self, span: Span) -> None:
-        """Tell the listeners that a span has ended which is not kept."""
+        """Notify the listeners of the end of a discarded span."""
         if self._listeners:
             self._notify(span, "end")
 
@@ -222,11 +222,11 @@ class LocalTelemetry(Telemetry):
         self._record_all([(metric, value, attributes or {})])
 
     def observe(self, metric: str, read: Callable[[], float]) -> None:
-        """Let a gauge be read by a function, whenever somebody asks for it."""
+        """Register a callback that returns the current value of a gauge."""
         self._metrics.observe(metric, read)
 
     def import_span(self, span: Span) -> None:
-        """Keep a span that another program made and ended. It is exported to nobody."""
+        """Store an ended span of another process. It is not exported."""
         if self.logs.count:
             self.logs.attach(span)
         if self.store is not None:
@@ -235,7 +235,7 @@ class LocalTelemetry(Telemetry):
             self._notify(span, "end")
 
     def import_logs(self, records: Iterable[LogRecord]) -> None:
-        """Keep what another process logged until its spans come, as events of those."""
+        """Buffer log records of another process, and attach them to their spans as events."""
         self.logs.add(records)
 
     def log_event(
@@ -246,13 +246,13 @@ class LocalTelemetry(Telemetry):
         span: Span = NO_SPAN,
         content: Attributes | None = None,
     ) -> None:
-        """Note an event at its span, also one that has ended and is stored after this."""
+        """Append an event to its span, even if the span has ended but is not stored yet."""
         if span.is_recording:
             values = {**(attributes or {}), **((content or {}) if self.keeps_content else {})}
             span.events.append(SpanEvent(name, time_ns(), values))
 
     def log_exception(self, span: Span, error: BaseException) -> None:
-        """Note the exception by which a span has failed, with its trace where content is kept."""
+        """Record the exception that failed a span, with its traceback if content is captured."""
         attributes = {semconv.EXCEPTION_TYPE: name_class(error)}
         content = describe_exception(error) if self.keeps_content else {}
         if span.operation in semconv.INFERENCES or span.operation in CLIENT_OPERATIONS:
@@ -261,7 +261,7 @@ class LocalTelemetry(Telemetry):
             span.add_event(semconv.EVENT_SPAN_EXCEPTION, {**attributes, **content})
 
     def listen(self, listener: SpanListener) -> Callable[[], None]:
-        """Call a function for every span that begins or ends; return what ends that."""
+        """Register a listener for span starts and ends; return the function that removes it."""
         self._listeners = (*self._listeners, listener)
 
         def end() -> None:
@@ -270,25 +270,25 @@ class LocalTelemetry(Telemetry):
         return end
 
     def find_problems(self) -> Sequence[str]:
-        """Return what does not work at the moment: `traces` for the store."""
+        """Return the names of failing parts: `traces` for the store."""
         return ("traces",) if self.store is not None and self.store.is_failing else ()
 
     def describe(self) -> Mapping[str, Any]:
-        """Return what is on, and what enabled it, for an operator to read."""
+        """Return the telemetry status for operators: what is enabled, and by which setting."""
         return {"enabled": True, "content": self.keeps_content}
 
     async def flush(self) -> None:
-        """Write what is held back."""
+        """Write pending spans."""
         if self.store is not None:
             await self.store.flush()
 
     async def aclose(self) -> None:
-        """Write what is held back, and end."""
+        """Write pending spans, and close the store."""
         if self.store is not None:
             await self.store.aclose()
 
     def _prepare(self, span: Span, parent: Span | SpanContext | None) -> None:
-        """Make a span ready before anybody sees it. For those who export."""
+        """Prepare a new span before listeners see it. A hook for exporting subclasses."""
 
     def _notify(self, span: Span, phase: Phase) -> None:
         for listener in self._listeners:
@@ -299,7 +299,7 @@ class LocalTelemetry(Telemetry):
 
 
 def _drop_content(span: Span) -> None:
-    """Take out what an application has set as attributes, in the words that mean content."""
+    """Remove content that the application set as plain attributes."""
     if not semconv.FACTS.issuperset(span.attributes):
         span.attributes = _list_facts(span.attributes)
     for number, event in enumerate(span.events):

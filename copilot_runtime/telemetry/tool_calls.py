@@ -1,4 +1,4 @@
-"""Calls of tools of which this process makes no whole span: the newest, as it remembers them."""
+"""A bounded registry of tool calls whose spans this process does not make or finish itself."""
 
 from collections.abc import Iterable
 from threading import Lock
@@ -8,13 +8,13 @@ from copilot_runtime.telemetry.context import SpanContext
 from copilot_runtime.telemetry.span import Span
 
 _MOST = 1024
-"""Calls of each kind that are remembered."""
+"""Maximum number of calls of each kind; the oldest are evicted."""
 
 
 class ToolCalls:
-    """Calls that a framework traces itself, and calls whose results the browser brings later.
+    """Tool calls that a framework traces itself, and calls that wait for the browser's result.
 
-    Results that come to another process, or after a restart, are linked to nothing.
+    A result that arrives at another process, or after a restart, is not linked.
     """
 
     def __init__(self) -> None:
@@ -23,18 +23,18 @@ class ToolCalls:
         self._lock = Lock()  # frameworks begin spans in threads
 
     def add_foreign(self, trace_id: str, call_id: str) -> None:
-        """Take a call for which a framework of this process makes a span."""
+        """Register a call for which a framework in this process makes the span."""
         with self._lock:
             self._foreign[trace_id, call_id] = None
             if len(self._foreign) > _MOST:
                 del self._foreign[next(iter(self._foreign))]
 
     def is_foreign(self, trace_id: str, call_id: str) -> bool:
-        """Return whether a framework makes the span of a call."""
+        """Return True if a framework makes the span of this call."""
         return (trace_id, call_id) in self._foreign
 
     def add_waiting(self, thread: str, call_id: str, context: SpanContext) -> None:
-        """Take the span of a call of a thread that has ended without a result."""
+        """Register the span of a call in a thread that ended without a result."""
         with self._lock:
             self._waiting[thread, call_id] = context
             if len(self._waiting) > _MOST:
@@ -42,11 +42,11 @@ class ToolCalls:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether any call waits: no results need be looked for if none does."""
+        """True if any call waits for a result."""
         return bool(self._waiting)
 
     def link_results(self, span: Span, thread: str, call_ids: Iterable[str]) -> None:
-        """Link the span of a run to the calls of its thread whose results it has got."""
+        """Link a run's span to the waiting calls of its thread whose results it received."""
         for call_id in call_ids:
             with self._lock:
                 context = self._waiting.pop((thread, call_id), None)

@@ -1,4 +1,4 @@
-"""Values that are too long, shortened within: their JSON stays JSON, and work is bounded, too."""
+"""Truncation of nested values to a JSON size: the result is valid JSON, in bounded time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -7,22 +7,23 @@ from copilot_runtime.base.jsontext import dumps
 
 _MAX_DEPTH = 32
 _LEAST = 32
-"""Characters below which an item is of no use: a list or an object keeps fewer items then."""
+"""Minimum useful size of an item, in characters: lists and objects drop items below it."""
 _MARK = 16
-"""Room for the mark at the end of a text."""
+"""Characters reserved for the mark at the end of a truncated text."""
 
 
 def truncate(value: Any, characters: int) -> Any:
-    """Return a value whose JSON has at most so many characters: itself, if it is short enough.
+    """Truncate a value so that its JSON has at most `characters` characters.
 
-    The longest texts are cut first; what they lost is told at their ends, as `…[+1234]`. A list
-    that is still too long loses its middle, an object its last members.
+    A short value is returned as it is. The longest texts are cut first, and end with the number of
+    omitted characters, as in `…[+1234]`. A list that is still too long loses its middle items, an
+    object its last members.
     """
     return value if _measure(value, characters) <= characters else _cut(value, characters)
 
 
 def _measure(value: Any, enough: int, depth: int = 0) -> int:
-    """Return how long the JSON of a value is, or anything greater than `enough`."""
+    """Return the length of a value's JSON, or any number above `enough` if it is longer."""
     match value:
         case str():
             return _measure_text(value)
@@ -106,7 +107,7 @@ def _cut_list(value: Sequence[Any], room: int, depth: int) -> list[Any]:
 
 
 def _cut_items(items: Sequence[Any], room: int, depth: int) -> list[Any]:
-    """Return items that fit into the room together: the short ones whole."""
+    """Truncate items so that they fit into `room` together; short items stay whole."""
     sizes = [_measure(item, max(room, 0), depth + 1) for item in items]
     share = _find_share(sizes, room)
     return [
@@ -116,7 +117,7 @@ def _cut_items(items: Sequence[Any], room: int, depth: int) -> list[Any]:
 
 
 def _find_share(sizes: Sequence[int], room: int) -> int:
-    """Return how much each may have, so that what the short ones do not need is the others'."""
+    """Return the maximum size per item so that all fit, with short items' surplus shared."""
     share = 0
     for number, size in enumerate(sorted(sizes)):
         share = room // (len(sizes) - number)

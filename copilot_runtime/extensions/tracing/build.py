@@ -1,4 +1,4 @@
-"""Choose what becomes of spans: nothing, a store of this process, or an export as well."""
+"""Builds the telemetry: none, a trace store, or a store with export by OpenTelemetry's SDK."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _OURS = __name__.partition(".")[0]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetryOptions:
-    """What the settings `telemetry` say: see there."""
+    """Options of the telemetry: the fields of `TelemetrySettings` that it needs."""
 
     enabled: bool = True
     store: str = "memory"
@@ -60,11 +60,11 @@ class TelemetryOptions:
     environment: str = ""
     version: str = ""
     enabled_via: str = ""
-    """What enabled the export, as the settings know it."""
+    """The source that enabled the export: `TelemetrySettings.enabled_via`."""
 
     @property
     def destinations(self) -> Sequence[str]:
-        """The exporters: OTLP by its usual protocol, if only an endpoint is named."""
+        """The exporter names: OTLP by the configured protocol, if only an endpoint is set."""
         if self.export is False:
             return ()
         if self.exporters:
@@ -75,18 +75,18 @@ class TelemetryOptions:
 
     @property
     def emits_details(self) -> bool:
-        """Whether requests to models are events as well, by default if those have content."""
+        """True if model requests are events as well; by default, if events carry content."""
         if self.inference_events is not None:
             return self.inference_events
         return self.content == "export" and self.capture != "span_only"
 
 
 def build_telemetry(options: TelemetryOptions) -> Telemetry:
-    """Return what takes note of runs. Opens no file and no connection.
+    """Build the telemetry of a runtime. Opens no file and no connection.
 
-    With a destination, spans are exported by OpenTelemetry's SDK; where the host program has set a
-    provider of its own by the time the server starts, by that one alone. Raises `MissingPackage`
-    without the SDK.
+    With a destination, OpenTelemetry's SDK exports spans; if the host program has set a tracer
+    provider by the time the server starts, only that one does. Raises `MissingPackage` if the SDK
+    is not installed.
     """
     if not options.enabled:
         return NO_TELEMETRY
@@ -118,7 +118,7 @@ def build_telemetry(options: TelemetryOptions) -> Telemetry:
 
 
 def build_store(options: TelemetryOptions) -> SpanStore | None:
-    """Return where traces are kept, or None for nowhere."""
+    """Build the trace store that the options select, or return None for `none`."""
     kind, _, place = options.store.partition(":")
     if kind == "none":
         return None
@@ -137,7 +137,7 @@ def build_store(options: TelemetryOptions) -> SpanStore | None:
 
 
 def has_host_provider() -> bool:
-    """Return whether the host program has set a provider of OpenTelemetry's spans."""
+    """Return True if the host program has set an OpenTelemetry tracer provider."""
     api: Any = sys.modules.get("opentelemetry.trace")
     if api is None:
         return False
@@ -149,7 +149,7 @@ def has_host_provider() -> bool:
 
 
 def _check_packages(options: TelemetryOptions) -> None:
-    """Raise `MissingPackage` if something is missing that is needed when the server starts."""
+    """Raise `MissingPackage` if a package is missing that the export needs."""
     destinations = options.destinations
     needs = {"opentelemetry.sdk": "opentelemetry-sdk"}
     if "otlp-http" in destinations or "file" in destinations:

@@ -1,7 +1,7 @@
-"""Names that other programs give to what the conventions name otherwise: read, never written.
+"""Attribute names of other dialects, mapped to the conventions: read, never written.
 
-OpenInference, OpenLLMetry, Vercel's AI SDK, VS Code, and older and newer conventions. As a table
-of foreign names, it is the one place besides `semconv` where names are written out.
+OpenInference, OpenLLMetry, Vercel's AI SDK, VS Code, and older and newer conventions. Beside
+`semconv`, only this module spells out attribute names.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     semconv.TOOL_CALL_ID: ("tool_call.id", "ai.toolCall.id"),
     semconv.RETRIEVAL_TOP_K: ("gen_ai.request.top_k",),
 }
-"""Other names of an attribute; the first one that a span has counts."""
+"""Aliases of an attribute; the first one that a span has is used."""
 
 _OPERATIONS: Mapping[str, Mapping[str, str]] = {
     "openinference.span.kind": {
@@ -71,23 +71,23 @@ _OPERATIONS: Mapping[str, Mapping[str, str]] = {
     },
     "llm.request.type": {"chat": semconv.CHAT, "completion": semconv.TEXT_COMPLETION},
 }
-"""Operations by attributes that say in other words what was done."""
+"""Operations by the attribute values that other dialects use for them."""
 
 FACTS = frozenset((*(name for names in ALIASES.values() for name in names), *_OPERATIONS))
-"""All names that are read."""
+"""All attribute names that are read."""
 
 
 _SPECIAL = ("gen_ai.", "llm.", "openinference.", "traceloop.", "ai.", "langsmith.", "langfuse.")
-"""How the names of those begin that tell of models and agents alone."""
+"""Prefixes of attribute names that only spans of models and agents have."""
 
 
 def tells_of_models(attributes: Mapping[str, Any]) -> bool:
-    """Return whether a span has to do with models or agents, in any dialect."""
+    """Return True if attributes in any dialect describe a model or an agent."""
     return any(name.startswith(_SPECIAL) for name in attributes)
 
 
 def translate_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes with those that the conventions know under another name added."""
+    """Return attributes, with aliases also added under the names of the conventions."""
     found = dict(attributes)
     for name, words in _OPERATIONS.items():
         if semconv.OPERATION_NAME not in found and (word := words.get(str(found.get(name)))):

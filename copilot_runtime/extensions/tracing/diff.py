@@ -1,4 +1,4 @@
-"""Two runs side by side: which steps they share, and what differs in those."""
+"""Comparison of two traces: shared steps and their differences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from copilot_runtime.extensions.tracing.tree import Node, build_tree, walk_tree
 from copilot_runtime.telemetry import semconv
 
 _MOST_STEPS = 2_000
-"""Steps of a run that are compared; the rest is passed over."""
+"""Maximum number of compared steps per run; further steps are ignored."""
 
 _ANSWERS = (semconv.OUTPUT_MESSAGES, semconv.TOOL_CALL_ARGUMENTS, semconv.TOOL_CALL_RESULT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What was done in one step of a run."""
+    """A step of a run, such as a model request or a tool call."""
 
     name: str
     seconds: float
@@ -28,12 +28,12 @@ class Step:
     output_tokens: int | None = None
     error: str = ""
     answer: str = ""
-    """What a model or a tool wrote, as JSON, where content is kept."""
+    """The output of the model or tool as JSON; empty if content is not stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDiff:
-    """A step of two runs, or of one of them. `changes` names what differs besides the time."""
+    """A step of one or both runs. `changes` names the fields that differ, except the duration."""
 
     state: Literal["same", "changed", "removed", "added"]
     depth: int
@@ -43,13 +43,13 @@ class StepDiff:
 
     @property
     def name(self) -> str:
-        """What was done."""
+        """The name of the step."""
         step = self.after or self.before
         return step.name if step is not None else ""
 
 
 def diff_traces(before: Sequence[Record], after: Sequence[Record]) -> list[StepDiff]:
-    """Return the steps of two runs in their order, those of the same name side by side."""
+    """Compare the steps of two runs in order, aligned by depth and name."""
     old, new = _list_steps(before), _list_steps(after)
     matcher = SequenceMatcher(None, _name_steps(old), _name_steps(new), autojunk=False)
     found: list[StepDiff] = []

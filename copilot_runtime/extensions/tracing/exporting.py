@@ -1,4 +1,4 @@
-"""Telemetry of a runtime: kept here, and handed to OpenTelemetry's SDK where that is used."""
+"""Telemetry that stores spans and also passes them to OpenTelemetry's SDK."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -18,10 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 class ExportingTelemetry(LocalTelemetry):
-    """Keeps spans as `LocalTelemetry` does, and mirrors them, metrics and events into the SDK.
+    """Stores spans as `LocalTelemetry` does, and mirrors spans, metrics and events into the SDK.
 
-    `connect` returns the mirror, or None where nothing is exported. It is called once, when the
-    server starts, or when the first span begins: until then a host program may set its provider.
+    `connect` returns the mirror, or None if nothing is exported. It is called once, at server
+    start or at the first span: until then a host program may set its provider.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ExportingTelemetry(LocalTelemetry):
             self._gauges[semconv.TELEMETRY_DROPPED] = [lambda: store.dropped + self.logs.dropped]
 
     def finish_span(self, span: Span) -> None:
-        """End the span of the SDK, and hand ours to the store and the listeners."""
+        """End the mirrored SDK span, and pass ours to the store and the listeners."""
         if self._mirror is not None:
             if self.emits_details and span.operation in semconv.INFERENCES:
                 self._mirror.log_event(
@@ -53,16 +53,16 @@ class ExportingTelemetry(LocalTelemetry):
         super().finish_span(span)
 
     def enter(self, span: Span) -> Any:
-        """Let frameworks that use the SDK work under a span."""
+        """Make a span the parent of SDK spans that frameworks start in this context."""
         return self._mirror.enter(span) if self._mirror is not None else None
 
     def leave(self, token: Any) -> None:
-        """End what `enter` began."""
+        """Restore the state before `enter`."""
         if token is not None and self._mirror is not None:
             self._mirror.leave(token)
 
     def observe(self, metric: str, read: Callable[[], float]) -> None:
-        """Let a gauge be read by a function, whenever somebody asks for it."""
+        """Register a callback that returns the current value of a gauge."""
         super().observe(metric, read)
         readers = self._gauges.setdefault(metric, [])
         readers.append(read)
@@ -77,41 +77,41 @@ class ExportingTelemetry(LocalTelemetry):
         span: Span = NO_SPAN,
         content: Attributes | None = None,
     ) -> None:
-        """Note an event of `semconv`, under a span if there is one."""
+        """Record an event of `semconv`, on its span if there is one."""
         super().log_event(name, attributes, span=span, content=content)
         if self._mirror is not None:
             self._mirror.log_event(name, attributes or {}, span, content or {})
 
     def find_problems(self) -> Sequence[str]:
-        """Return what does not work at the moment: `traces` for the store, `exporter`."""
+        """Return the names of failing parts: `traces` for the store, `exporter`."""
         is_failing = self._mirror is not None and self._mirror.is_failing
         return (*super().find_problems(), *(("exporter",) if is_failing else ()))
 
     def describe(self) -> Mapping[str, Any]:
-        """Return what is on, what enabled it, and whose provider is used."""
+        """Return the telemetry status for operators, including the owner of the provider."""
         found = self._mirror.describe() if self._mirror is not None else {"provider": "none"}
         return {**super().describe(), **self._description, **found}
 
     async def open(self) -> None:
-        """Choose the provider, unless a span has begun already."""
+        """Connect the SDK, unless the first span has done so."""
         await super().open()
         self._choose()
 
     async def flush(self) -> None:
-        """Write and send what is held back, for a few seconds at most."""
+        """Write pending spans and send pending exports, for a few seconds at most."""
         await super().flush()
         if self._mirror is not None:
             await call(self._mirror.flush)
 
     async def aclose(self) -> None:
-        """Write and send what is held back, for a few seconds at most, and end."""
+        """Write pending spans, send pending exports for a few seconds at most, and close."""
         mirror, self._mirror, self._connect = self._mirror, None, None
         if mirror is not None:
             await call(mirror.close)
         await super().aclose()
 
     def _prepare(self, span: Span, parent: Span | SpanContext | None) -> None:
-        """Begin the span of the SDK; ours gets its ids."""
+        """Start the mirrored SDK span; ours takes its ids."""
         if self._connect is not None:
             self._choose()
         if self._mirror is not None:

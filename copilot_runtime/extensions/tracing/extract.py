@@ -1,4 +1,4 @@
-"""What a message of a service is about, in numbers and names, as Copilot-LD notes it."""
+"""Span attributes of service messages: names and counts, as Copilot-LD records them."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
@@ -10,10 +10,10 @@ _NUMBERS = ("threshold", "limit", "max_tokens")
 
 
 def extract_attributes(message: object) -> dict[str, Any]:
-    """Return the attributes of a span or an event that deals with a message.
+    """Return the attributes that describe a message on a span or an event.
 
-    Names and counts, and the first text of an `input`: that one, and terms of triples, may be what
-    people wrote. What is missing, empty or of another type is left out.
+    These are names, counts and the first text of `input`; that text and the terms of triples may be
+    user input. Fields that are missing, empty or of another type are left out.
     """
     if not isinstance(message, Mapping):
         return {}
@@ -47,7 +47,7 @@ def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
 
 
 def _read_number(value: Any) -> float | None:
-    """Return a number, which messages have as text; None for what is none."""
+    """Parse a number, which messages send as text; return None if it is not one."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):

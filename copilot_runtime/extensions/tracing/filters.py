@@ -1,4 +1,4 @@
-"""Read what people write to name traces: a thread, an agent, a time such as `1h`."""
+"""Parsers of trace filters from text: threads, agents, times such as `1h`."""
 
 import re
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ _TEXTS = ("trace_id", "resource_id", "thread_id", "run_id", "agent", "user", "te
 _LONGEST = 1_000
 
 NAMES = (*_TEXTS, "rating", "since", "until", "has_error", "min_duration")
-"""What a filter is made of: the fields of `TraceFilter`."""
+"""The parameter names of a filter: the fields of `TraceFilter`."""
 
 
 def parse_filter(values: Mapping[str, str]) -> TraceFilter:
-    """Return the filter that texts by these names mean. Raises `Misuse` for what is none."""
+    """Parse a filter from texts by parameter name. Raises `Misuse` for an invalid value."""
     texts = {name: values.get(name, "") for name in _TEXTS}
     for name, text in texts.items():
         if len(text) > _LONGEST:
@@ -34,10 +34,10 @@ def parse_filter(values: Mapping[str, str]) -> TraceFilter:
 
 
 def parse_time(text: str, name: str, now: int | None = None) -> int:
-    """Return a time in nanoseconds since 1970; 0 for none. Raises `Misuse`.
+    """Parse a time to nanoseconds since 1970; 0 for an empty text. Raises `Misuse`.
 
-    A text is a time ago such as `90s`, `15m`, `2h`, `7d`, `1w`, a date or a time by ISO 8601, which
-    is in UTC unless it says so, or a number of seconds since 1970.
+    The text is an age such as `90s`, `15m`, `2h`, `7d` or `1w`, an ISO 8601 date or time (UTC
+    unless it has an offset), or a number of seconds since 1970.
     """
     text = text.strip()
     if not text:
@@ -60,7 +60,7 @@ def parse_time(text: str, name: str, now: int | None = None) -> int:
 
 
 def parse_seconds(text: str, name: str) -> float:
-    """Return a number of seconds, which may have an `s` or `ms` behind it; 0 for none."""
+    """Parse seconds with an optional suffix `s` or `ms`; 0 for an empty text. Raises `Misuse`."""
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s)?", text.strip(), re.ASCII)
     if not text.strip():
         return 0.0

@@ -1,7 +1,7 @@
-"""Attributes that other programs and frameworks write: which hold what people and models wrote.
+"""Classification of third-party attributes: content, secret or neither.
 
-Whoever made a span is not known, nor what it calls its things. So a text is taken for content,
-unless its name is known to hold none: a name of the conventions, or one that ends like an id.
+The author of a third-party span and its names are unknown. So a text counts as content, unless its
+attribute name is known to hold none: a name of the conventions, or one that ends like an id.
 """
 
 import re
@@ -17,13 +17,13 @@ _SECRETS = re.compile(
     r"|(api|access|private|secret|signing)[._-]?key)$",
     re.IGNORECASE,
 )
-"""What the name of a secret ends with."""
+"""Endings of attribute names that hold secrets."""
 _NAMESPACES = (
     *("service.", "telemetry.", "deployment.", "cloud.", "container.", "faas.", "host.", "k8s."),
     *("os.", "device.", "browser.", "process.runtime.", "thread.", "code.", "otel.", "openai."),
     *("server.", "client.", "peer.", "network.", "net.", "rpc.", "user_agent.", "tls.", "dns."),
 )
-"""What names of the conventions begin with whose texts nobody wrote."""
+"""Prefixes of the conventions' names that hold no content."""
 _NAMES = frozenset(
     (
         *(semconv.ERROR_TYPE, semconv.EXCEPTION_TYPE, "exception.escaped", "log.iostream"),
@@ -36,11 +36,11 @@ _NAMES = frozenset(
         *DIALECT_FACTS,
     )
 )
-"""Further names of texts that nobody wrote: of the conventions, and of dialects that we read."""
+"""Further names that hold no content, of the conventions and the dialects that we read."""
 _SHAPES = frozenset(
     ("id", "ids", "uuid", "kind", "type", "types", "code", "codes", "version", "model", "status")
 )
-"""What any other name of such a text ends with; the text is one word."""
+"""Endings of other names that hold no content, if the text is a single word."""
 _LONGEST_WORD = 200
 _CONTENT_WORDS = frozenset(
     (
@@ -50,16 +50,16 @@ _CONTENT_WORDS = frozenset(
         *("properties", "stacktrace", "variables"),
     )
 )
-"""What is nowhere in such a name: parts of what was written are called after all of it."""
+"""Name parts that mark content in any position: parts of a message are named after it."""
 _BORDER = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])")
 _URLS = frozenset(("url.full", "url.original", "http.url", "http.target"))
 _URL_SECRETS = re.compile(r"(?<=//)[^/?#@]*@|[?#].*", re.DOTALL)
 
 
 def has_content(name: str, value: Any) -> bool:
-    """Return whether an attribute of somebody else's span may hold what people or models wrote.
+    """Return True if an attribute of a third-party span may hold content.
 
-    Numbers never do. Texts of queries have their values in them, as far as is known.
+    Numbers never do. Query texts count as content, because they may include values.
     """
     if semconv.is_content(name):
         return True
@@ -80,7 +80,7 @@ def has_content(name: str, value: Any) -> bool:
 
 
 def _is_fact(name: str, text: str) -> bool:
-    """Return whether nobody has written a text, as far as its name says."""
+    """Return True if a text holds no content, judged by its attribute name."""
     if name in _NAMES or semconv.is_identity(name):
         return True
     words = [word.lower() for word in _BORDER.split(name) if word]
@@ -91,12 +91,12 @@ def _is_fact(name: str, text: str) -> bool:
 
 
 def is_secret(name: str) -> bool:
-    """Return whether an attribute is called like a password, a key or a token."""
+    """Return True if an attribute's name looks like a password, a key or a token."""
     return name not in semconv.ATTRIBUTES and _SECRETS.search(name) is not None
 
 
 def drop_secrets(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes without the texts that are called like secrets, also within others."""
+    """Return attributes without the texts whose names look like secrets, at any depth."""
     return {
         name: _drop_inner_secrets(value)
         for name, value in attributes.items()
@@ -115,10 +115,10 @@ def _drop_inner_secrets(value: Any) -> Any:
 
 
 def clean_value(name: str, value: Any) -> Any:
-    """Return the value of an attribute; that of an address as `strip_url` returns it."""
+    """Return the value of an attribute; URLs are stripped by `strip_url`."""
     return strip_url(value) if name in _URLS and isinstance(value, str) else value
 
 
 def strip_url(url: str) -> str:
-    """Return an address without its password, query and fragment."""
+    """Return a URL without its credentials, query and fragment."""
     return _URL_SECRETS.sub("", url)

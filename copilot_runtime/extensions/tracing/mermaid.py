@@ -18,7 +18,7 @@ from copilot_runtime.telemetry import semconv
 NOTHING = "No spans found matching the filter criteria."
 
 MOST_CALLS = 300
-"""Calls in a diagram: nobody can read more."""
+"""Maximum number of calls in a diagram that stays readable."""
 
 _FIRST = ("cli", "agent", "memory", "llm", "tool", "graph", "vector")
 """The order of the services of Copilot-LD; others stand behind them, as they come."""
@@ -39,7 +39,7 @@ _USER = "user"
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A line of a diagram when it began, and one when it ended."""
+    """A call in a diagram: one arrow at its start, and one at its end."""
 
     caller: str
     callee: str
@@ -50,7 +50,7 @@ class _Call:
 
 
 def draw_sequence(records: Iterable[Record], *, resource_id: str = "") -> str:
-    """Return spans as Mermaid: a diagram for each trace, or a single one for a resource."""
+    """Draw spans as Mermaid: a diagram for each trace, or a single one for a resource."""
     traces: dict[str, list[Record]] = {}
     for record in records:
         traces.setdefault(record["trace_id"], []).append(record)
@@ -81,7 +81,7 @@ def _draw_trace(trace_id: str, spans: Sequence[Record]) -> str:
 
 
 class _Names(dict[str, str]):
-    """Who takes part, and how a diagram calls each: by an alias where its name is no word."""
+    """Participants of a diagram and their aliases, needed if a name is not a plain word."""
 
     def __init__(self, calls: Iterable[_Call]) -> None:
         found = dict.fromkeys(name for call in calls for name in (call.caller, call.callee))
@@ -102,7 +102,7 @@ def _begin(title: str, names: _Names) -> list[str]:
 
 
 def _draw_calls(calls: Sequence[_Call], names: _Names) -> list[str]:
-    """Return the lines of calls by their time. What ends then comes before what begins."""
+    """Return the arrows of calls by time; at the same time, ends precede starts."""
     moments: list[tuple[int, int, int, str]] = []
     for call in calls[:MOST_CALLS]:
         caller, callee = names[call.caller], names[call.callee]
@@ -127,7 +127,7 @@ def _find_calls(spans: Sequence[Record]) -> list[_Call]:
 
 
 def _find_rpc(node: Node) -> _Call | None:
-    """Return the call of another service that a client's span is, if the server's is known."""
+    """Return the remote call of a client span, or None if it has no server span below it."""
     if node.span["kind"] != _CLIENT:
         return None
     server = next((it for it in node.children if it.span["kind"] == _SERVER), None)
@@ -149,7 +149,7 @@ def _find_rpc(node: Node) -> _Call | None:
 
 
 def _find_step(node: Node) -> _Call | None:
-    """Return the call of an agent, a model or a tool that a span is."""
+    """Return the call of an agent, a model or a tool that a span records, or None."""
     of, operation = node.attributes, node.operation
     above = node.agent
     caller = _USER if above is None else _name_agent(above)
@@ -184,7 +184,7 @@ def _describe_end(node: Node) -> str:
 
 
 def _read(attributes: Mapping[str, Any], name: str) -> str:
-    """Return an attribute that old traces spell with an underscore, and newer ones with a dot."""
+    """Return an attribute, spelt with an underscore in old traces and with a dot in newer ones."""
     return str(attributes.get(name) or attributes.get(name.replace("_", ".", 1)) or "")
 
 
@@ -203,7 +203,7 @@ def _join(node: Node, names: Sequence[str]) -> str:
 
 
 def _clean(text: str, longest: int = _LONGEST) -> str:
-    """Return a text that ends no line of Mermaid: `;` would, and `#` begins a character there."""
+    """Escape a text for Mermaid, where `;` ends a line and `#` starts a character reference."""
     line = "".join(char if char.isprintable() else " " for char in text)
     line = line if len(line) <= longest else f"{line[: longest - 1]}…"
     return line.translate(_ESCAPES)

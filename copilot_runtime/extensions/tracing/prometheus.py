@@ -1,4 +1,4 @@
-"""Metrics as a page of Prometheus, named by OpenTelemetry's rules for it.
+"""Metrics in Prometheus' text format, named by OpenTelemetry's compatibility rules.
 
 The rules: https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/
 The format: https://prometheus.io/docs/instrumenting/exposition_formats/ (version 0.0.4).
@@ -32,9 +32,9 @@ def render_metrics(
     version: str = "",
     labels: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the page. `resource` is what describes this process, and becomes `target_info`.
+    """Render the page. The attributes of `resource` become the metric `target_info`.
 
-    All other samples have the `labels`.
+    All other samples carry the `labels`.
     """
     scope = {
         "otel_scope_name": semconv.SCOPE,
@@ -48,7 +48,7 @@ def render_metrics(
 
 
 def merge_pages(pages: Iterable[str]) -> str:
-    """Return one page of several, whose samples differ: the samples of a family are together."""
+    """Merge pages with distinct samples into one, with the samples of each family together."""
     families: dict[str, list[str]] = {}
     for page in pages:
         family, is_first = list[str](), True
@@ -72,7 +72,7 @@ def name_metric(metric: Metric) -> str:
 
 
 def _name_unit(unit: str) -> str:
-    """Return a unit as a suffix; what is in braces is no unit, but says what is counted."""
+    """Return a unit as a name suffix; empty for an annotation in braces, such as `{token}`."""
     unit = _ANNOTATION.sub("", unit)
     return _UNITS.get(unit) or _NO_UNIT.sub("_", unit).strip("_")
 
@@ -107,7 +107,7 @@ def _render_histogram(
 
 
 def _render_labels(attributes: Mapping[str, Any]) -> str:
-    """Return labels in braces. Two attributes that become one label are joined, as is the rule."""
+    """Return labels in braces. Values of attributes with the same label name are joined."""
     labels: dict[str, list[str]] = {}
     for name, value in sorted(attributes.items()):
         labels.setdefault(_name_label(name), []).append(_render_value(value))

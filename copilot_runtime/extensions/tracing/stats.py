@@ -1,4 +1,4 @@
-"""What many runs have in common: how often, how long, at what cost, by agent, model and tool."""
+"""Statistics over traces: counts, durations, tokens and cost by agent, model and tool."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _SERVER = KINDS["server"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStats:
-    """What all spans of one agent, model or tool have in common. Times are in seconds."""
+    """Statistics of all spans of one agent, model or tool. Times are in seconds."""
 
     name: str
     count: int
@@ -26,16 +26,16 @@ class GroupStats:
     output_tokens: int
     dollars: float
     unpriced: int
-    """How many requests to models have no known price."""
+    """Number of model requests without a known price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStats:
-    """What traces have in common, by agent, model and tool, those with the most calls first."""
+    """Statistics of traces by agent, model and tool, sorted by number of calls."""
 
     traces: int
     failed: int
-    """How many traces have a span that failed."""
+    """Number of traces with a failed span."""
     spans: int
     agents: Sequence[GroupStats]
     models: Sequence[GroupStats]
@@ -88,7 +88,7 @@ class _Groups(dict[str, _Group]):
 
 
 def compute_stats(records: Iterable[Record]) -> TraceStats:
-    """Return what traces have in common. An agent has the tokens of its own requests to models."""
+    """Compute statistics of traces. An agent's tokens are those of its own model requests."""
     traces: dict[str, list[Record]] = {}
     for record in records:
         traces.setdefault(record["trace_id"], []).append(record)
@@ -107,12 +107,12 @@ def compute_stats(records: Iterable[Record]) -> TraceStats:
 
 
 def find_percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest of the values that at least this share of them do not exceed; or 0."""
+    """Return the percentile of values for a share from 0 to 1 (nearest rank); 0 for no values."""
     return sorted(values)[max(0, ceil(share * len(values)) - 1)] if values else 0.0
 
 
 def name_model(of: Mapping[str, Any]) -> str:
-    """Return the model that answered, or else the one that was asked for."""
+    """Return the response's model, or the requested one if the response names none."""
     return str(of.get(semconv.RESPONSE_MODEL) or of.get(semconv.REQUEST_MODEL) or "unknown")
 
 
@@ -123,7 +123,7 @@ def _count(node: Node, agents: _Groups, models: _Groups, tools: _Groups) -> None
     elif node.operation == semconv.EXECUTE_TOOL and node.span["kind"] != _SERVER:
         tools[str(of.get(semconv.TOOL_NAME) or node.span["name"])].add(node)
     elif node.operation in semconv.INFERENCES:
-        # the one asked for: what failed has no other, and belongs to the same line
+        # by the requested model: failed requests have no response model
         model = models[str(of.get(semconv.REQUEST_MODEL) or name_model(of))]
         model.add(node)
         model.add_usage(of)

@@ -1,4 +1,4 @@
-"""The spans of a trace as a tree, for those who draw or count them."""
+"""The spans of a trace as a tree, walked by the waterfall, the diagram, statistics and diff."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ from copilot_runtime.telemetry import semconv
 
 @dataclass(slots=True)
 class Node:
-    """A span and what was done under it, by their starts."""
+    """A span with its children, sorted by start."""
 
     span: Record
     parent: "Node | None" = None
     agent: "Node | None" = None
-    """The agent that acted: the nearest span above that is one."""
+    """The nearest ancestor that is the span of an agent, or None."""
     depth: int = 0
     children: "list[Node]" = field(default_factory=list["Node"])
 
@@ -27,7 +27,7 @@ class Node:
 
     @property
     def operation(self) -> str:
-        """The value of `gen_ai.operation.name`, or nothing."""
+        """The value of `gen_ai.operation.name`; empty if it is not set."""
         return str(self.attributes.get(semconv.OPERATION_NAME) or "")
 
     @property
@@ -42,21 +42,21 @@ class Node:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the span ended with an error."""
+        """True if the span ended with an error."""
         return self.span["status"]["code"] == 2
 
     @property
     def error_type(self) -> str:
-        """What kind of error it was; nothing for a span that has not failed."""
+        """The value of `error.type`; empty for a span that has not failed."""
         if not self.has_failed:
             return ""
         return str(self.attributes.get(semconv.ERROR_TYPE) or semconv.ERROR_TYPE_OTHER)
 
 
 def build_tree(records: Iterable[Record]) -> list[Node]:
-    """Return the spans that have no parent among these, each with all that is under it.
+    """Build the trees of spans; return the roots: spans whose parent is not among the records.
 
-    A span that would be above itself has no parent, so that every span is found.
+    A cycle of parents is broken at one span, so that every span belongs to a tree.
     """
     nodes = {record["span_id"]: Node(record) for record in sort_spans(records)}
     for node in nodes.values():
@@ -74,7 +74,7 @@ def build_tree(records: Iterable[Record]) -> list[Node]:
 
 
 def walk_tree(roots: Sequence[Node]) -> Iterator[Node]:
-    """Yield spans, each before what is under it. A tree may be as deep as it likes."""
+    """Yield nodes in pre-order, without recursion: a tree may be of any depth."""
     waiting = [*reversed(roots)]
     while waiting:
         node = waiting.pop()
@@ -83,7 +83,7 @@ def walk_tree(roots: Sequence[Node]) -> Iterator[Node]:
 
 
 def _cut_circles(nodes: Iterable[Node]) -> None:
-    """Take the parent from one span of each circle. Each span is looked at once."""
+    """Remove the parent of one span in each cycle, in linear time."""
     others = set[str]()
     for node in nodes:
         path, above = set[str](), node

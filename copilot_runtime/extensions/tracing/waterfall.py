@@ -25,10 +25,10 @@ from copilot_runtime.extensions.tracing.tree import Node, build_tree, walk_tree
 from copilot_runtime.telemetry import semconv
 
 MOST_ROWS = 100
-"""Spans that are drawn each on its own: of more, those that are alike share a line."""
+"""Maximum number of rows with one span each: larger traces group similar spans."""
 
 _ALIKE = 3
-"""Spans of one name under one parent that still have a line each in a large trace."""
+"""Maximum number of siblings with one name that are not grouped in a large trace."""
 _MOST_ERRORS = 10
 _MOST_LOGS = 20
 _NARROWEST = 40
@@ -49,7 +49,7 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """How wide the name, the bar and what stands behind it are."""
+    """Widths of the columns, in characters."""
 
     label: int
     bar: int
@@ -66,11 +66,11 @@ def draw_waterfall(
     ascii_only: bool = False,
     most_rows: int = MOST_ROWS,
 ) -> str:
-    """Return a trace in lines: what it was, a bar for each span, and what failed.
+    """Draw a trace as text: a summary, a row with a bar for each span, errors and logs.
 
-    Of a trace with more spans than `most_rows`, those of one name under one parent share a line,
-    and what is deep below is left out, so that it can be read; 0 draws each span. Lines are at
-    most `width` wide, but at least 40.
+    If a trace has more than `most_rows` spans, siblings of one name share a row, and rows beyond
+    `most_rows` are omitted; 0 draws each span. Lines have at most `width` characters; values below
+    40 count as 40.
     """
     summary = summarize_trace(records)
     if summary is None:
@@ -118,7 +118,7 @@ def _describe(summary: TraceSummary, width: int) -> Iterator[str]:
 
 
 def _build_rows(roots: Sequence[Node], most_rows: int) -> Iterator[_Row]:
-    """Yield the lines of a tree. With `most_rows`, spans that are alike share one."""
+    """Yield the rows of a tree. With `most_rows`, similar siblings share a row."""
     if not most_rows:
         for node in walk_tree(roots):
             yield _build_row(node, node.depth)
@@ -134,7 +134,7 @@ def _build_rows(roots: Sequence[Node], most_rows: int) -> Iterator[_Row]:
 
 
 def _share_rows(nodes: Sequence[Node]) -> "list[_Row | Node]":
-    """Return spans under one parent; many of one name as one line, where the first of them is."""
+    """Return siblings; more than `_ALIKE` of one name become one row, in the place of the first."""
     by_name: dict[str, list[Node]] = {}
     for node in nodes:
         by_name.setdefault(node.span["name"], []).append(node)
@@ -146,7 +146,7 @@ def _share_rows(nodes: Sequence[Node]) -> "list[_Row | Node]":
 
 
 def _join_rows(alike: Sequence[Node]) -> _Row:
-    """Return one line for spans of one name; what was done under them is counted in."""
+    """Return one row for siblings of one name, including the totals of their descendants."""
     every = [*walk_tree(alike)]
     failed = sum(node.has_failed for node in every)
     below = len(every) - len(alike)
@@ -213,7 +213,7 @@ def _draw_row(row: _Row, columns: _Columns, start: int, end: int, *, ascii_only:
 
 
 def _list_errors(roots: Sequence[Node], width: int, *, color: bool) -> Iterable[str]:
-    """Yield what failed, in words as far as they are kept."""
+    """Yield a line for each failed span, with its error message if content is stored."""
     failed = [node for node in walk_tree(roots) if node.has_failed]
     if not failed:
         return
@@ -228,7 +228,7 @@ def _list_errors(roots: Sequence[Node], width: int, *, color: bool) -> Iterable[
 
 
 def _list_logs(roots: Sequence[Node], width: int) -> Iterable[str]:
-    """Yield what other processes logged, the last lines by their times."""
+    """Yield the last log records of other processes, sorted by time."""
     found = [
         (event["time_unix_nano"], event["attributes"], node.span["name"])
         for node in walk_tree(roots)

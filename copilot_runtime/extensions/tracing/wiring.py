@@ -1,4 +1,4 @@
-"""Builds what takes note of runs, and what Prometheus reads of it."""
+"""Builds the telemetry of a runtime and its metrics endpoint from the settings."""
 
 from dataclasses import fields
 
@@ -11,7 +11,7 @@ from copilot_runtime.telemetry.telemetry import Telemetry
 
 
 def build_runtime_telemetry(settings: Settings) -> Telemetry:
-    """Return what takes note of runs, as the settings say."""
+    """Build the telemetry from the settings."""
     names = {field.name for field in fields(TelemetryOptions)}
     options = settings.telemetry.model_dump(include=names - {"enabled_via"})
     return build_telemetry(
@@ -25,7 +25,7 @@ def build_runtime_telemetry(settings: Settings) -> Telemetry:
 
 
 def build_metrics_endpoint(settings: Settings, telemetry: Telemetry) -> MetricsEndpoint | None:
-    """Return what Prometheus reads, if anything is counted and the settings offer it."""
+    """Build the metrics endpoint, or return None if there are no metrics or it is disabled."""
     section, metrics = settings.telemetry, telemetry.metrics
     if metrics is None or not section.metrics_endpoint:
         return None

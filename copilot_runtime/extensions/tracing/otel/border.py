@@ -1,4 +1,4 @@
-"""What may leave this machine: exporters of spans behind a border that strips and shortens."""
+"""The export filter: removes content, identity and secrets from spans, and truncates values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _SHORTEST = 8
 
 @dataclass(frozen=True, slots=True)
 class ExportRules:
-    """What exporters may send. `max_chars` is the longest text of an attribute; 0 for any."""
+    """Rules for exported data. `max_chars` limits the length of an attribute; 0 is no limit."""
 
     content: bool = False
     capture: Capture = "span_only"
@@ -30,20 +30,20 @@ class ExportRules:
 
     @property
     def spans_have_content(self) -> bool:
-        """Whether spans may say what people and models wrote."""
+        """True if exported spans may contain content."""
         return self.content and self.capture != "event_only"
 
     @property
     def events_have_content(self) -> bool:
-        """Whether events may say what people and models wrote."""
+        """True if exported events may contain content."""
         return self.content and self.capture != "span_only"
 
     def allows(self, span: ReadableSpan) -> bool:
-        """Return whether a span may leave: ours by its operation, others always."""
+        """Return True if a span may be exported: ours by operation, third-party ones always."""
         return not _is_ours(span) or semconv.is_exported(span.attributes or {})
 
     def filter(self, attributes: Mapping[str, Any] | None, *, is_ours: bool) -> dict[str, Any]:
-        """Return the attributes of a span that may leave, shortened. Secrets never may."""
+        """Return the exportable attributes of a span, truncated. Secrets are always removed."""
         found = drop_secrets(attributes or {})
         if self.spans_have_content:
             return self.limit(found)
@@ -52,7 +52,7 @@ class ExportRules:
         return self.limit({k: clean_value(k, v) for k, v in found.items() if not has_content(k, v)})
 
     def limit(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return attributes without who somebody is, unless that is allowed, and shortened."""
+        """Return attributes truncated, and without identity unless the rules allow it."""
         return {
             name: shorten(value, self.max_chars) if self.max_chars else value
             for name, value in attributes.items()
@@ -61,9 +61,9 @@ class ExportRules:
 
 
 def shorten(value: Any, most: int) -> Any:
-    """Return a value whose text, or whose JSON, has at most `most` characters.
+    """Truncate a value so that its text or JSON has at most `most` characters.
 
-    What has parts keeps them, and JSON stays valid: the texts inside are shortened.
+    Nested values keep their structure, and JSON stays valid: the texts inside are truncated.
     """
     if isinstance(value, str):
         if len(value) <= most:
@@ -80,7 +80,7 @@ def shorten(value: Any, most: int) -> Any:
 
 
 def _shorten_parts(value: Any, most: int) -> Any:
-    """Shorten all texts inside to the same length, the longest that fits."""
+    """Truncate all nested texts to the same length, the longest that fits."""
     limit = most
     while len(_dump(value)) > most and limit >= _SHORTEST:
         value = _shorten_texts(value, limit)
@@ -108,19 +108,19 @@ def _dump(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of the SDK, which has mappings and tuples of its own, as JSON has it."""
+    """Convert a value of the SDK, with its own mapping and tuple types, to JSON types."""
     return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
 
 
 class FilteredExporter(SpanExporter):
-    """Gives an exporter copies of the spans that may leave, without what must not."""
+    """A span exporter that passes filtered copies of exportable spans to another exporter."""
 
     def __init__(self, exporter: SpanExporter, rules: ExportRules) -> None:
         self.exporter = exporter
         self.rules = rules
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Export what may leave."""
+        """Export filtered copies of the exportable spans."""
         allowed = [self._copy(span) for span in spans if self.rules.allows(span)]
         return self.exporter.export(allowed) if allowed else SpanExportResult.SUCCESS
 
@@ -129,7 +129,7 @@ class FilteredExporter(SpanExporter):
         self.exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Send what the exporter holds back."""
+        """Flush the wrapped exporter."""
         return self.exporter.force_flush(timeout_millis)
 
     def _copy(self, span: ReadableSpan) -> ReadableSpan:
@@ -166,7 +166,7 @@ class FilteredExporter(SpanExporter):
 
 
 def limit_resource(resource: Resource, rules: ExportRules) -> Resource:
-    """Return what is known of this process without who uses it, unless that is allowed."""
+    """Return a resource without identity attributes, unless the rules allow them."""
     if rules.identity or not any(map(semconv.is_identity, resource.attributes)):
         return resource
     return Resource(rules.limit(resource.attributes), resource.schema_url)

@@ -1,4 +1,4 @@
-"""Put the providers of OpenTelemetry's SDK together, or take those of the host program."""
+"""Builds the providers of OpenTelemetry's SDK, or uses those of the host program."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -50,15 +50,15 @@ SAMPLERS = {
     "parentbased_always_on": sampling.DEFAULT_ON,
     "parentbased_always_off": sampling.DEFAULT_OFF,
 }
-"""The samplers of the SDK that need no ratio, by the names that OTEL_TRACES_SAMPLER has."""
+"""The SDK's samplers without a ratio, by their OTEL_TRACES_SAMPLER names."""
 
 
 class OwnTracerProvider(sdk_trace.TracerProvider):
-    """A provider of ours: where it is the one of the process, it is still no host's."""
+    """Our own tracer provider, distinguishable from a host's by its class."""
 
 
 def connect(options: TelemetryOptions, store: SpanStore | None, telemetry: Telemetry) -> SdkMirror:
-    """Return a mirror that uses the host's providers, where it has set some, and else our own."""
+    """Build a mirror that uses the host's providers if it has set some, otherwise our own."""
     rules = ExportRules(
         content=options.content == "export",
         capture=options.capture,
@@ -76,7 +76,7 @@ def connect(options: TelemetryOptions, store: SpanStore | None, telemetry: Telem
 
 
 class _Builder:
-    """Collects the providers, and what has to be done when they end."""
+    """Builds the providers, and collects the functions that flush and close them."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class _Builder:
         self.dropped = 0
         self.resource = limit_resource(_build_resource(options), rules)
         self.destinations: Sequence[tuple[Exporters, Receiver]] = [
-            (exporters, Receiver(strip_url(exporters.place)))
+            (exporters, Receiver(strip_url(exporters.target)))
             for exporters in (build_exporters(name, options) for name in options.destinations)
         ]
         self.flush: list[Callable[[], Any]] = []
@@ -111,7 +111,7 @@ class _Builder:
         )
 
     def _bridge_host(self) -> list[Callable[[], Any]]:
-        """Let the spans of frameworks that go to the host's provider come to our store, too."""
+        """Store framework spans of the host's provider, too; return the functions that end it."""
         add: Any = getattr(trace.get_tracer_provider(), "add_span_processor", None)
         if self.store is None or add is None:
             return []
@@ -140,7 +140,7 @@ class _Builder:
         return provider
 
     def _trace_requests(self, provider: sdk_trace.TracerProvider) -> None:
-        """Let requests over HTTP be spans, by the package that OpenTelemetry has for it."""
+        """Trace outgoing HTTP requests by OpenTelemetry's instrumentation of httpx."""
         module = import_module("opentelemetry.instrumentation.httpx")
         instrumentor: Any = module.HTTPXClientInstrumentor()
         instrumentor.instrument(tracer_provider=provider)
@@ -195,7 +195,7 @@ MakeQueue = Callable[[str, Callable[[Sequence[Any]], bool]], ExportQueue[Any]]
 
 
 class QueueSpanProcessor(SpanProcessor):
-    """Hands spans to an exporter by way of a queue."""
+    """A span processor that queues ended spans for an exporter."""
 
     def __init__(self, exporter: SpanExporter, receiver: Receiver, build_queue: MakeQueue) -> None:
         self._exporter = exporter
@@ -203,18 +203,18 @@ class QueueSpanProcessor(SpanProcessor):
         self._queue = build_queue("telemetry-spans", self._export)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Put a span into the queue, if it was sampled."""
+        """Queue a span, if it was sampled."""
         context = span.get_span_context()
         if context is not None and context.trace_flags.sampled:
             events = sum(measure(event.attributes) for event in span.events)
             self._queue.put(span, measure(span.attributes) + events)
 
     def force_flush(self, timeout_millis: int = int(PATIENCE * 1000)) -> bool:
-        """Send what is held back."""
+        """Send the queued items."""
         return self._queue.flush(min(timeout_millis / 1000, PATIENCE))
 
     def shutdown(self) -> None:
-        """Send what is held back, if that can be done soon, and end the exporter."""
+        """Send the queued items within a few seconds, and shut down the exporter."""
         self._queue.close(PATIENCE)
         self._exporter.shutdown()
 
@@ -225,7 +225,7 @@ class QueueSpanProcessor(SpanProcessor):
 
 
 class QueueLogProcessor(LogRecordProcessor):
-    """Hands events to an exporter by way of a queue."""
+    """A log record processor that queues events for an exporter."""
 
     def __init__(
         self, exporter: LogRecordExporter, receiver: Receiver, build_queue: MakeQueue
@@ -235,7 +235,7 @@ class QueueLogProcessor(LogRecordProcessor):
         self._queue = build_queue("telemetry-events", self._export)
 
     def on_emit(self, log_record: ReadWriteLogRecord) -> None:
-        """Put an event into the queue."""
+        """Queue an event."""
         record = ReadableLogRecord(
             log_record.log_record,
             log_record.resource or Resource.get_empty(),
@@ -244,11 +244,11 @@ class QueueLogProcessor(LogRecordProcessor):
         self._queue.put(record, measure(record.log_record.attributes))
 
     def force_flush(self, timeout_millis: int = int(PATIENCE * 1000)) -> bool:
-        """Send what is held back."""
+        """Send the queued items."""
         return self._queue.flush(min(timeout_millis / 1000, PATIENCE))
 
     def shutdown(self) -> None:
-        """Send what is held back, if that can be done soon, and end the exporter."""
+        """Send the queued items within a few seconds, and shut down the exporter."""
         self._queue.close(PATIENCE)
         self._exporter.shutdown()
 
@@ -259,7 +259,7 @@ class QueueLogProcessor(LogRecordProcessor):
 
 
 class QuietMetricExporter(MetricExporter):
-    """Hands metrics to an exporter, and says only once that it fails."""
+    """A metric exporter that logs only the first of consecutive failures of another exporter."""
 
     def __init__(self, exporter: MetricExporter, receiver: Receiver) -> None:
         super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)
@@ -277,7 +277,7 @@ class QuietMetricExporter(MetricExporter):
         return MetricExportResult.SUCCESS if done else MetricExportResult.FAILURE
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
-        """Send what is held back."""
+        """Send the queued items."""
         return self._exporter.force_flush(timeout_millis)
 
     def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
@@ -298,7 +298,7 @@ def build_sampler(name: str, argument: str) -> sampling.Sampler:
 
 
 def measure(value: Any) -> int:
-    """Return about how many characters a value has."""
+    """Return the approximate number of characters of a value."""
     if isinstance(value, str | bytes):
         return len(value)
     if hasattr(value, "items"):
@@ -320,7 +320,7 @@ def _build_resource(options: TelemetryOptions) -> Resource:
 
 
 def _find_identity() -> dict[str, str]:
-    """Return which machine this is, and whose process, as far as the system knows."""
+    """Return host name and process user as resource attributes, as far as they are known."""
     try:
         user = getuser()
     except (ImportError, KeyError, OSError):  # a container may have no name for its user
@@ -329,23 +329,24 @@ def _find_identity() -> dict[str, str]:
 
 
 _MOST_TRACES = 10_000
-"""Traces of ours that are remembered: a request may end long after its run has begun."""
+"""Maximum number of remembered own traces: third-party spans may end much later."""
 
 
 class BridgeProcessor(SpanProcessor):
-    """Hands spans that others made with the SDK to our telemetry, which has its own already.
+    """A span processor that imports third-party SDK spans into our telemetry.
 
-    A provider keeps its processors for good, so `close` lets go of what it feeds.
+    It imports spans of our traces and spans of models and agents; others would fill the store. A
+    provider cannot remove processors, so `close` detaches the telemetry.
     """
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
         self._traces: dict[int, None] = {}
-        """The traces that have a span of ours, the oldest first."""
+        """Ids of the traces with a span of ours, the oldest first."""
         self._lock = Lock()
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Tell of the call of a tool: the span that we make of its events is one too many."""
+        """Register a framework's tool call, so that its events produce no second span."""
         del parent_context
         if not _is_foreign(span):
             self._add_trace(span.get_span_context().trace_id)
@@ -359,20 +360,20 @@ class BridgeProcessor(SpanProcessor):
             calls.add_foreign(f"{context.trace_id:032x}", id)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Keep a span of somebody else that has to do with runs."""
+        """Import a third-party span that belongs to a run's trace, or to a model or an agent."""
         telemetry = self._telemetry
         if telemetry.is_recording and _is_foreign(span) and self._is_relevant(span):
             telemetry.import_span(from_sdk_span(span, keeps_content=telemetry.keeps_content))
 
     def close(self) -> None:
-        """Keep no more spans."""
+        """Stop importing spans."""
         self._telemetry = NO_TELEMETRY
 
     def shutdown(self) -> None:
-        """Do nothing: the telemetry belongs to others."""
+        """Do nothing: the telemetry has its own lifecycle."""
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Return true: nothing is held back here."""
+        """Return True: nothing is buffered here."""
         del timeout_millis
         return True
 

@@ -1,4 +1,4 @@
-"""Our spans as those of OpenTelemetry's SDK, and its spans as ours."""
+"""Conversion between our spans and those of OpenTelemetry's SDK."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -29,7 +29,7 @@ _KIND_NAMES: Mapping[SpanKind, Kind] = {kind: name for name, kind in KINDS.items
 
 
 def to_sdk_context(context: SpanContext) -> trace.SpanContext:
-    """Return the context of a span of another process, or of one that is not exported."""
+    """Convert a span context that has no SDK span: of another process, or not exported."""
     flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if context.is_sampled else 0)
     return trace.SpanContext(
         trace_id=int(context.trace_id, 16),
@@ -41,15 +41,15 @@ def to_sdk_context(context: SpanContext) -> trace.SpanContext:
 
 
 def to_sdk_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes that every exporter takes.
+    """Convert attributes to types that every exporter accepts.
 
-    What has parts keeps them, if the SDK takes such values, and is written as JSON else.
+    Nested values stay nested if the SDK supports them; otherwise they become JSON.
     """
     return {name: to_sdk_value(value) for name, value in attributes.items()}
 
 
 def to_sdk_value(value: Any) -> Any:
-    """Return a value of an attribute."""
+    """Convert an attribute value to a type that the SDK accepts."""
     if isinstance(value, str):
         return to_unicode(value)
     if isinstance(value, Mapping) or (isinstance(value, Sequence) and not _is_flat(value)):
@@ -61,30 +61,30 @@ def to_sdk_value(value: Any) -> Any:
 
 
 def to_json(value: Any) -> str:
-    """Return what has parts as JSON, and a text as it is."""
+    """Return a nested value as JSON, and a text as it is."""
     return to_unicode(value) if isinstance(value, str) else _dump(_structure(value, _DEPTH))
 
 
 def to_unicode(text: str) -> str:
-    """Return a text that can be sent: half a character becomes a question mark."""
+    """Return a text that UTF-8 can encode: lone surrogates become question marks."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 @cache
 def takes_structures() -> bool:
-    """Return whether this version of the SDK takes attributes with parts."""
+    """Return True if this version of the SDK supports nested attribute values."""
     probe = BoundedAttributes(attributes={"probe": {"part": 1}}, immutable=False)
     return "probe" in probe
 
 
 def _is_flat(value: Sequence[Any]) -> bool:
-    """Return whether all items are texts, or all are numbers of a kind."""
+    """Return True if all items are texts, or numbers of one type."""
     first = type(value[0]) if value else str
     return first in (str, bool, int, float) and all(type(item) is first for item in value)
 
 
 def _structure(value: Any, depth: int) -> Any:
-    """Return what protobuf can carry: of other objects their text, of what is too deep its JSON."""
+    """Convert a value for protobuf: other objects become text, too deep values JSON."""
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, str):
@@ -111,7 +111,7 @@ def _dump(value: Any) -> str:
 
 
 def to_sdk_status(span: Span, *, exports_content: bool) -> SdkStatus | None:
-    """Return how a span ended; its message may hold what people wrote."""
+    """Return the SDK status of a span; its message is content, exported only if allowed."""
     if span.status == "error":
         message = span.message if exports_content and span.message else None
         return SdkStatus(StatusCode.ERROR, message or span.attributes.get(semconv.ERROR_TYPE))
@@ -119,7 +119,7 @@ def to_sdk_status(span: Span, *, exports_content: bool) -> SdkStatus | None:
 
 
 def from_sdk_span(sdk_span: ReadableSpan, *, keeps_content: bool) -> Span:
-    """Return a span that a framework made with the SDK, as our store keeps it."""
+    """Convert a third-party SDK span to our type, for the store."""
     context = sdk_span.get_span_context()
     assert context is not None
     span = Span(
@@ -155,7 +155,7 @@ def from_sdk_span(sdk_span: ReadableSpan, *, keeps_content: bool) -> Span:
 def _read_attributes(
     attributes: Mapping[str, Any] | None, *, keeps_content: bool
 ) -> dict[str, Any]:
-    """Return attributes of an event or a link, which have no place apart for content."""
+    """Return the attributes of an event or a link, without content unless it is captured."""
     return {
         name: _from_sdk_value(value)
         for name, value in drop_secrets(attributes or {}).items()
@@ -164,7 +164,7 @@ def _read_attributes(
 
 
 def _from_sdk_value(value: Any) -> Any:
-    """Return a value as JSON has it: the SDK keeps tuples."""
+    """Convert an SDK value to JSON types: tuples become lists."""
     if isinstance(value, Mapping):
         members = cast("Mapping[str, Any]", value)
         return {name: _from_sdk_value(member) for name, member in members.items()}

@@ -14,16 +14,16 @@ from copilot_runtime.extensions.tracing.build import EXPORTERS, TelemetryOptions
 
 
 class Exporters(NamedTuple):
-    """What sends one kind of data each to the same place, called `place`."""
+    """Exporters (one per signal) that send to the same endpoint, named `target`."""
 
-    place: str
+    target: str
     spans: Callable[[], SpanExporter]
     metrics: Callable[[], MetricExporter]
     events: Callable[[], LogRecordExporter]
 
 
 def build_exporters(name: str, options: TelemetryOptions) -> Exporters:
-    """Return the exporters of a name. Opens no connection and no file."""
+    """Build the exporters of a name. Opens no connection and no file."""
     makers = {
         "otlp-http": _over_http,
         "otlp-grpc": _over_grpc,
@@ -90,7 +90,7 @@ def _over_grpc(options: TelemetryOptions) -> Exporters:
 
 
 def _to_console(options: TelemetryOptions) -> Exporters:
-    """Write to stderr, where the log is: over stdout, MCP clients are served."""
+    """Export to stderr: stdout may be the transport of MCP clients."""
     del options
     return Exporters(
         "The console",

@@ -1,4 +1,4 @@
-"""A file with telemetry: a line of OTLP's JSON for each batch.
+"""File exporters: each batch is appended as a line of OTLP JSON.
 
 https://opentelemetry.io/docs/specs/otel/protocol/file-exporter/
 """
@@ -81,7 +81,7 @@ class FileMetricExporter(MetricExporter):
 
 
 def append_line(path: Path, message: Message) -> None:
-    """Add a line, in one piece, to a file that only its owner may read."""
+    """Append a message as one line in a single write; the file is readable by its owner only."""
     line = orjson.dumps(to_json(message)) + b"\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "ab", buffering=0, opener=_open_private) as file:
@@ -89,7 +89,7 @@ def append_line(path: Path, message: Message) -> None:
 
 
 def to_json(message: Message) -> dict[str, Any]:
-    """Return a message of OTLP as OTLP writes it in JSON: ids in hexadecimal, enums as numbers."""
+    """Encode a protobuf message as OTLP JSON: ids in hexadecimal, enums as numbers."""
     found = MessageToDict(message, use_integers_for_enums=True)
     _write_ids(found)
     return found

@@ -1,4 +1,4 @@
-"""Spans, metrics and events as OpenTelemetry's SDK has them: beside our own, with the same ids."""
+"""The OpenTelemetry bridge: mirrors our spans, metrics and events into its SDK, by the same ids."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Token
@@ -35,7 +35,7 @@ from copilot_runtime.telemetry.metrics import is_measure
 from copilot_runtime.telemetry.span import Attributes, Span
 
 PATIENCE = 3.0
-"""Seconds for which the end of the server waits for receivers."""
+"""Maximum time in seconds that a shutdown waits for receivers."""
 
 _SEVERITIES = {
     semconv.EVENT_INFERENCE_DETAILS: SeverityNumber.DEBUG,
@@ -45,27 +45,27 @@ _SEVERITIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Providers:
-    """The providers of the SDK: those of the host program, or our own; None for no such data."""
+    """The SDK's providers: the host program's or our own; None for a disabled signal."""
 
     tracers: TracerProvider | None = None
     meters: MeterProvider | None = None
     loggers: LoggerProvider | None = None
     owner: Literal["host", "own"] = "own"
-    """Whose the provider of spans is."""
+    """The owner of the tracer provider."""
     flush: Sequence[Callable[[], Any]] = ()
-    """What sends all that is held back."""
+    """Functions that send queued data."""
     close: Sequence[Callable[[], Any]] = ()
-    """What ends providers of our own."""
+    """Functions that shut down our own providers."""
     is_failing: Callable[[], bool] = lambda: False
-    """Whether a receiver did not take what was sent last, as far as we send."""
+    """True while one of our receivers rejects or misses exports."""
 
 
 class SdkMirror:
-    """Makes a span of the SDK for each of ours that may leave this machine, and ends it with ours.
+    """Starts and ends an SDK span for each of our spans that may be exported.
 
-    What people and models wrote reaches the SDK only where `rules` allow it, so that no exporter,
-    also none of the host, can send it otherwise. Spans of operations that are not exported stay
-    here, and those below them get the next span above.
+    Content reaches the SDK only if `rules` allow it, so that no exporter, not even one of the
+    host, can send it otherwise. Spans of operations that are not exported have no SDK span; their
+    children are attached to the nearest exported ancestor.
     """
 
     def __init__(self, providers: Providers, rules: ExportRules, version: str = "") -> None:
@@ -79,13 +79,13 @@ class SdkMirror:
 
     @property
     def is_failing(self) -> bool:
-        """Whether a receiver did not take what was sent last."""
+        """True while a receiver fails."""
         return self._providers.is_failing()
 
     def start_span(self, span: Span, parent: Span | SpanContext | None) -> None:
-        """Begin the span of the SDK for one of ours, which gets its ids.
+        """Start the SDK span for one of ours, which takes its ids.
 
-        Without a `parent`, both are below the current span of the SDK, if there is one.
+        Without a `parent`, both are children of the SDK's current span, if there is one.
         """
         above = _context_of(parent)
         peer = self._start_peer(span, above)
@@ -103,7 +103,7 @@ class SdkMirror:
         span.peer_context = set_span_in_context(peer, above)
 
     def finish_span(self, span: Span) -> None:
-        """End the span of the SDK that belongs to ours."""
+        """End the SDK span that mirrors ours."""
         peer: trace.Span | None = span.peer
         if peer is None or not peer.is_recording():
             return
@@ -125,7 +125,7 @@ class SdkMirror:
         peer.end(span.end_time)
 
     def enter(self, span: Span) -> Token[Context] | None:
-        """Let frameworks that use the SDK work under a span."""
+        """Make a span the parent of SDK spans that frameworks start in this context."""
         return sdk_context.attach(span.peer_context) if span.peer_context is not None else None
 
     def leave(self, token: Token[Context]) -> None:
@@ -133,7 +133,7 @@ class SdkMirror:
         sdk_context.detach(token)
 
     def record(self, metric: str, value: float, attributes: Attributes) -> None:
-        """Add a value to the instrument of a metric."""
+        """Record a value on the SDK's instrument of a metric."""
         definition = semconv.METRICS.get(metric)
         if self._meter is None or definition is None or not is_measure(value):
             return
@@ -147,7 +147,7 @@ class SdkMirror:
             instrument.add(value, bounded)
 
     def observe(self, metric: str, readers: Sequence[Callable[[], float]]) -> None:
-        """Let a gauge or a counter be the sum of what functions return when metrics are sent."""
+        """Register callbacks whose sum is the value of a gauge or counter at each export."""
         if self._meter is None or (definition := semconv.METRICS.get(metric)) is None:
             return
 
@@ -160,7 +160,7 @@ class SdkMirror:
         create(metric, [observe], definition.unit, definition.about)
 
     def log_event(self, name: str, attributes: Attributes, span: Span, content: Attributes) -> None:
-        """Emit an event as a record of the log, with what was written where that is allowed."""
+        """Emit an event as a log record, with its content if the rules allow it."""
         if self._logger is None:
             return
         values = self._limit(attributes)
@@ -175,19 +175,19 @@ class SdkMirror:
         )
 
     def describe(self) -> Mapping[str, Any]:
-        """Return whose provider is used, and whether content is exported."""
+        """Return the owner of the tracer provider, and whether content is exported."""
         return {"provider": self._providers.owner, "exports_content": self._rules.content}
 
     def flush(self) -> None:
-        """Send what is held back, for a few seconds at most."""
+        """Send queued data, for a few seconds at most."""
         run_together(self._providers.flush)
 
     def close(self) -> None:
-        """Send what is held back, for a few seconds at most, and end providers of our own."""
+        """Send queued data for a few seconds at most, and shut down our own providers."""
         run_together(self._providers.close)
 
     def _start_peer(self, span: Span, above: Context) -> trace.Span | None:
-        """Begin the span of the SDK; None if spans of this operation are not exported."""
+        """Start the SDK span, or return None if spans of this operation are not exported."""
         if self._tracer is None or not semconv.is_exported(span.attributes):
             return None
         peer = self._tracer.start_span(
@@ -202,7 +202,7 @@ class SdkMirror:
         return peer if is_own and peer.get_span_context().is_valid else None
 
     def _filter(self, attributes: Attributes) -> dict[str, Any]:
-        """Return what spans may say: an application may have named content as an attribute."""
+        """Return the exportable attributes: an application may have set content as an attribute."""
         return self._limit(
             attributes
             if self._rules.spans_have_content
@@ -220,7 +220,7 @@ class SdkMirror:
 
 
 def run_together(works: Sequence[Callable[[], Any]]) -> None:
-    """Call functions at the same time, and wait for them, but for a few seconds at most."""
+    """Call functions in parallel threads, and wait for them for a few seconds at most."""
     threads = [Thread(target=work, name="telemetry-end", daemon=True) for work in works]
     for thread in threads:
         thread.start()
@@ -241,9 +241,9 @@ def _build_instrument(meter: Meter, metric: semconv.Metric) -> Histogram | Count
 
 
 def _context_of(parent: Span | SpanContext | None) -> Context:
-    """Return the context of the SDK that has a parent of ours as its span.
+    """Return the SDK context for children of `parent`.
 
-    A span of the host program for the same request is below the client's span, and above ours.
+    If the host program traces the same request, its span is between the client's span and ours.
     """
     current = sdk_context.get_current()
     if isinstance(parent, SpanContext):
@@ -259,9 +259,9 @@ def _context_of(parent: Span | SpanContext | None) -> Context:
 
 
 def _find_context(span: Span) -> Context:
-    """Return the context of an event: of its span, also if that has ended long ago.
+    """Return the SDK context of an event: that of its span, even if the span has ended.
 
-    The ids of other programs need not be such as the SDK knows.
+    Ids of other programs may be invalid for the SDK.
     """
     try:
         context = _context_of(span)
@@ -272,7 +272,7 @@ def _find_context(span: Span) -> Context:
 
 
 def _set_ids(context: SpanContext, current: Context) -> Context:
-    """Return a context of the SDK whose span has ids of ours."""
+    """Return an SDK context whose current span has the given ids."""
     return set_span_in_context(NonRecordingSpan(to_sdk_context(context)), current)
 
 

@@ -1,4 +1,4 @@
-"""Requests of OTLP in protobuf, as the JSON of the same protocol. Needs `opentelemetry-proto`."""
+"""Decoding of OTLP protobuf requests to OTLP JSON. Needs `opentelemetry-proto`."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from copilot_runtime.extensions.tracing.otlp.codec import MAX_ITEMS, MAX_SPANS, OtlpError
 
 MAX_BYTES = 4 * 1024 * 1024
-"""Bytes of a request, as with gRPC: in memory, it may take thirty times as much."""
+"""Maximum request size in bytes, as with gRPC: decoded, it may take thirty times as much."""
 MAX_SPAN_BYTES = 1024 * 1024
-"""Bytes of one span: as JSON it takes up to a hundred times as much."""
+"""Maximum span size in bytes: as JSON it may take a hundred times as much."""
 
 
 def decode_traces(body: bytes) -> dict[str, Any]:

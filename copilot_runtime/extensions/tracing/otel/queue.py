@@ -1,4 +1,4 @@
-"""Send what has ended from a thread of its own, so that nobody waits for a receiver."""
+"""A queue that exports batches from its own thread, so that no run waits for a receiver."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,11 +13,11 @@ _MAX_SIZE = 64 * 1024 * 1024
 
 
 class ExportQueue(Generic[Item]):
-    """Exports what is put in, a batch at a time. What does not fit is left out and counted.
+    """Exports queued items in batches. Items that do not fit are dropped and counted.
 
-    `export` sends a batch, raises nothing, and returns whether it was taken; `drop` is called with
-    how many did not fit or were not taken. A batch is sent when it is full, or after `interval`
-    seconds. `put` never blocks.
+    `export` sends a batch, never raises, and returns True if the receiver accepted it; `drop` gets
+    the number of items that did not fit or were rejected. A batch is sent when it is full, or after
+    `interval` seconds. `put` never blocks.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ExportQueue(Generic[Item]):
         self._is_closed = False
 
     def put(self, item: Item, size: int = 0) -> None:
-        """Add an item of about so many characters, or leave it out if there is no room."""
+        """Queue an item of about `size` characters, or drop it if the queue is full."""
         with self._changed:
             if self._thread is None and not self._is_closed:
                 self._thread = Thread(target=self._work, name=self._name, daemon=True)
@@ -61,14 +61,14 @@ class ExportQueue(Generic[Item]):
         self._drop(1)
 
     def flush(self, timeout: float) -> bool:
-        """Send all there is; return whether that was done in time."""
+        """Send all queued items; return True if this was done within `timeout` seconds."""
         with self._changed:
             self._is_hasty = True
             self._changed.notify_all()
             return self._changed.wait_for(lambda: not (self._items or self._is_busy), timeout)
 
     def close(self, timeout: float) -> None:
-        """Send all there is, if that can be done in time, and take no more."""
+        """Send all queued items within `timeout` seconds, and accept no more."""
         self.flush(timeout)
         with self._changed:
             self._is_closed = True
@@ -87,7 +87,7 @@ class ExportQueue(Generic[Item]):
                 self._changed.notify_all()
 
     def _take_batch(self) -> Sequence[Item]:
-        """Wait for a batch, and return it; nothing when the queue is closed."""
+        """Wait for the next batch; return an empty one when the queue is closed."""
         with self._changed:
             until = monotonic() + self._interval
             while not self._is_due(until):
@@ -104,7 +104,7 @@ class ExportQueue(Generic[Item]):
             return [item for item, _ in batch]
 
     def _is_due(self, until: float) -> bool:
-        """Return whether there is something to send now, or nothing ever again."""
+        """Return True if a batch is due, or the queue is closed."""
         if self._is_closed:
             return True
         is_late = self._is_hasty or monotonic() >= until or len(self._items) >= self._batch

@@ -1,4 +1,4 @@
-"""What is said of a receiver that fails: one warning, and one line when it works again."""
+"""Availability of receivers: one warning when exports start to fail, one line on recovery."""
 
 import logging
 import threading
@@ -16,13 +16,13 @@ _SDK_LOGGERS = (
     "opentelemetry.exporter.otlp.proto.http.trace_exporter",
     "opentelemetry.sdk.metrics._internal.export",
 )
-"""What exporters of the SDK log to, again and again while a receiver fails."""
+"""Loggers of the SDK's exporters, which repeat messages while a receiver fails."""
 
 _reasons: ContextVar[list[str] | None] = ContextVar("copilot_runtime.export", default=None)
 
 
 class _ReasonFilter(logging.Filter):
-    """Keeps what the SDK says of an export of ours, in place of logging it."""
+    """A filter that collects the SDK's messages about our exports instead of logging them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         reasons = _reasons.get()
@@ -37,7 +37,7 @@ _FILTER = _ReasonFilter()
 
 
 class Receiver:
-    """A receiver of spans, metrics and events, and whether it takes them."""
+    """The availability of a receiver of spans, metrics and events."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -48,12 +48,12 @@ class Receiver:
 
     @property
     def is_failing(self) -> bool:
-        """Whether it did not take what was sent last."""
+        """True if the last delivery failed."""
         return bool(self._failing)
 
     @contextmanager
     def watch(self, signal: str) -> Generator["Delivery"]:
-        """Watch an attempt to send `signal`. What it raises is a failure as well."""
+        """Track a delivery of `signal`. An exception counts as a failure."""
         delivery = Delivery()
         token = _reasons.set(delivery.reasons)
         try:
@@ -89,9 +89,9 @@ class Receiver:
 
 
 class Delivery:
-    """One attempt to send something."""
+    """An attempt to send a batch."""
 
     def __init__(self) -> None:
         self.is_done = False
         self.reasons: list[str] = []
-        """What the exporter said about it."""
+        """Messages that the exporter logged about the delivery."""

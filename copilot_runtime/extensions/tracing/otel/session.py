@@ -1,4 +1,4 @@
-"""How exports travel over HTTP: whatever a receiver answers, only its status is of interest."""
+"""The HTTP session of the OTLP exporters, which evaluates only the status of responses."""
 
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -15,16 +15,16 @@ from copilot_runtime.extensions.tracing.foreign import strip_url
 _MAX_ANSWER = 64 * 1024
 _PATIENCE = 1.0
 _MAX_PAUSE = 600.0
-"""Seconds for which a receiver may ask for silence."""
+"""Maximum delay in seconds that is accepted from `Retry-After`."""
 _PAUSES = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _RETRY_AFTER = "retry-after"
 
 
 class ExportSession(requests.Session):
-    """Reads at most a small answer, so that its connection is used again, and drops larger ones.
+    """Reads small response bodies so that connections are reused, and closes on larger ones.
 
-    Nothing is sent to a receiver before the time that its `Retry-After` asked for. A redirect is
-    an error: OpenTelemetry's exporters do not follow one, and take it for success.
+    No request is sent before the time of the last `Retry-After` header. A redirect is an error:
+    OpenTelemetry's exporters do not follow redirects, and count them as success.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class ExportSession(requests.Session):
         self._pause_end = 0.0
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-        """Send a request, and return an answer without a body."""
+        """Send a request, and return the response without its body."""
         if (seconds := self._pause_end - monotonic()) > 0:
             self._pause.headers[_RETRY_AFTER] = str(seconds)
             return self._pause
@@ -54,7 +54,7 @@ class ExportSession(requests.Session):
 
 
 def _read_rest(response: requests.Response) -> None:
-    """Read the body of an answer; a long or slow one is left, and its connection closed."""
+    """Read a response body; close the connection if it is too long or too slow."""
     until, size = monotonic() + _PATIENCE, 0
     try:
         while chunk := response.raw.read1(_MAX_ANSWER, decode_content=False):
@@ -67,7 +67,7 @@ def _read_rest(response: requests.Response) -> None:
 
 
 def _read_seconds(text: str) -> float:
-    """Return the seconds that `Retry-After` means, which may be a time; 0 for nothing."""
+    """Parse `Retry-After`, seconds or a date, to seconds; 0 if it is missing or invalid."""
     try:
         seconds = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Spans in OTLP, OpenTelemetry's protocol, as JSON: to read what others send, and to write ours.
+"""Encoding and decoding of OTLP JSON: spans and logs from other processes, and spans of ours.
 
     {"resourceSpans": [{"resource": {"attributes": […]}, "scopeSpans": [{"scope": {"name"},
      "spans": [{"traceId", "spanId", "name", "kind", "startTimeUnixNano", "attributes": […]}]}]}]}
@@ -24,26 +24,26 @@ from copilot_runtime.telemetry.truncation import truncate
 Signal = Literal["traces", "metrics", "logs"]
 
 MAX_SPANS = 20_000
-"""Spans in one request: exporters send 512 at once."""
+"""Maximum number of spans in a request: exporters send 512 at once."""
 MAX_ITEMS = 2_000
-"""Attributes, events or links of one span. OpenTelemetry's SDKs keep 128 of each."""
+"""Maximum number of attributes, events or links of a span. OpenTelemetry's SDKs keep 128."""
 MAX_LOG_TRACES = 200
-"""Traces of which one request may have logs: each of them is looked up."""
+"""Maximum number of traces in a logs request: each of them is looked up."""
 MAX_LOG_CHARS = 16 * 1024
-"""Characters of a record of a log; its longest texts are shortened."""
+"""Maximum size of a log record in characters; its longest texts are truncated."""
 MAX_DEPTH = 24
-"""Levels of a value; what is below is left out."""
+"""Maximum nesting depth of a value; deeper values are dropped."""
 MAX_NAME = 1_000
-"""Characters of a name."""
+"""Maximum length of a name, in characters."""
 
 _MAX_INT = 2**63 - 1
 _EVENT_NAME = "event.name"
-"""Where records had their names before OTLP had a field for it."""
+"""The attribute for event names that preceded OTLP's field `eventName`."""
 _HEX = frozenset("0123456789abcdef")
 
 
 class Batch(NamedTuple):
-    """What was read of a request, how many of its items were none, and why the first was not."""
+    """The decoded items of a request, the number of rejected ones, and the first rejection."""
 
     spans: Sequence[Span] = ()
     rejected: int = 0
@@ -52,13 +52,13 @@ class Batch(NamedTuple):
 
 
 class OtlpError(ValueError):
-    """The request is none of OTLP."""
+    """The request is not valid OTLP."""
 
 
 def decode_spans(request: Any, *, keeps_content: bool) -> Batch:
-    """Return the spans of an `ExportTraceServiceRequest`. Raises `OtlpError` for what is none.
+    """Decode the spans of an `ExportTraceServiceRequest`. Raises `OtlpError` if it is malformed.
 
-    Without `keeps_content`, what people and models wrote is left out.
+    Without `keeps_content`, content is dropped.
     """
     spans: list[Span] = []
     count, reason = 0, ""
@@ -81,9 +81,9 @@ def decode_spans(request: Any, *, keeps_content: bool) -> Batch:
 
 
 def decode_logs(request: Any, *, keeps_content: bool) -> Batch:
-    """Return the records of an `ExportLogsServiceRequest`. Raises `OtlpError` for what is none.
+    """Decode the records of an `ExportLogsServiceRequest`. Raises `OtlpError` if it is malformed.
 
-    A record that names no span is rejected. Without `keeps_content`, it has no body.
+    Records without a span are rejected. Without `keeps_content`, their bodies are dropped.
     """
     records: list[LogRecord] = []
     trace_ids: set[str] = set()
@@ -123,7 +123,7 @@ def encode_otlp_json(records: Iterable[Record]) -> bytes:
 
 
 def group_spans(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """Return spans of a store as OTLP has them: by their process, and by what made them."""
+    """Group stored spans for OTLP: by resource, then by instrumentation scope."""
     groups: dict[bytes, tuple[dict[str, Any], dict[str, list[Any]]]] = {}
     for record in records:
         resource = record["resource"]["attributes"]
@@ -245,18 +245,18 @@ def _decode_attributes(value: Any, depth: int = 0) -> dict[str, Any]:
 
 
 def _decode_all(value: Any) -> dict[str, Any]:
-    """Return attributes without secrets."""
+    """Decode attributes without secrets."""
     return drop_secrets(_decode_attributes(value))
 
 
 def _decode_facts(value: Any) -> dict[str, Any]:
-    """Return attributes without what people and models may have written."""
+    """Decode attributes without secrets and without possible content."""
     found = _decode_all(value)
     return {k: clean_value(k, v) for k, v in found.items() if not has_content(k, v)}
 
 
 def _decode_value(value: Mapping[str, Any], depth: int) -> Any:
-    """Return what an `AnyValue` says; None for nothing, and for what is too deep."""
+    """Decode an `AnyValue`; None if it is empty or nested too deep."""
     for kind, content in value.items():
         match kind:
             case "stringValue" | "bytesValue":
@@ -278,7 +278,7 @@ def _decode_value(value: Mapping[str, Any], depth: int) -> Any:
 
 
 def _decode_int(value: Any) -> int | str | None:
-    """Return a number; one of more than 64 bits stays a text, for no store could keep it."""
+    """Decode an integer; one of more than 64 bits stays a text, as no store supports it."""
     if isinstance(value, str) and len(value) < 25 and value.removeprefix("-").isdecimal():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -287,7 +287,7 @@ def _decode_int(value: Any) -> int | str | None:
 
 
 def _decode_double(value: Any) -> float | str | None:
-    """Return a number; `NaN` and `Infinity` are texts, in OTLP's JSON and in ours."""
+    """Decode a float; `NaN` and `Infinity` stay texts, as in OTLP's JSON and in ours."""
     if isinstance(value, str):
         return value if value in ("NaN", "Infinity", "-Infinity") else None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -330,7 +330,7 @@ def _encode_record(record: Record) -> dict[str, Any]:
 
 
 def encode_attributes(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return attributes as OTLP has them in JSON."""
+    """Encode attributes as OTLP JSON."""
     return [{"key": name, "value": _encode_value(value)} for name, value in attributes.items()]
 
 

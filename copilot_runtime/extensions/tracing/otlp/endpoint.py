@@ -1,7 +1,7 @@
-"""Take in spans and logs of other processes: OTLP over HTTP, as OpenTelemetry's exporters send it.
+"""The OTLP/HTTP receiver for spans and logs of other processes.
 
-https://opentelemetry.io/docs/specs/otlp/#otlphttp. Nothing here makes spans of its own, and what
-comes in goes to no exporter: two servers that send to each other would never end.
+https://opentelemetry.io/docs/specs/otlp/#otlphttp. The receiver makes no spans, and received
+spans are not exported: two servers that export to each other would loop forever.
 """
 
 import asyncio
@@ -46,18 +46,18 @@ _REJECTED: Mapping[Signal, str] = {
 _JSON = "application/json"
 _PROTOBUF = "application/x-protobuf"
 _STATUS_CODES = {400: 3, 401: 16, 403: 7, 408: 4, 413: 8, 415: 3}
-"""Codes of gRPC, which errors of OTLP have, by the status of HTTP."""
+"""gRPC status codes of OTLP errors, by HTTP status."""
 _UNKNOWN = 2
 _NO_METRICS = (
     "This server keeps traces and logs, and no metrics of others: set OTEL_METRICS_EXPORTER=none, "
     "or let Prometheus read them where they are."
 )
 _LARGE = 64 * 1024
-"""Bytes from which on a request is read in a thread."""
+"""Body size in bytes above which a request is decoded in a thread."""
 
 
 class OtlpEndpoint(Transport):
-    """Answers exporters. Spans are kept beside ours, logs as events of spans; metrics are not."""
+    """The OTLP endpoint. It stores spans beside ours, and logs as span events, but no metrics."""
 
     paths = tuple(_SIGNALS)
     root_paths = paths
@@ -108,7 +108,7 @@ class OtlpEndpoint(Transport):
         await _respond(request, signal, batch)
 
     def _authorize(self, request: Request) -> None:
-        """Raise `BadRequest` for who may not send."""
+        """Raise `BadRequest` if the client may not send telemetry."""
         if self._receive == "token":
             word, _, token = request.headers.get("authorization", "").partition(" ")
             is_right = hmac.compare_digest(self._token.encode(), token.strip().encode("latin-1"))
@@ -127,7 +127,7 @@ class OtlpEndpoint(Transport):
             )
 
     def _decode(self, request: Request, signal: Signal, body: bytes) -> Batch:
-        """Return the spans of a request. Raises `BadRequest`, `OtlpError` and `MissingPackage`."""
+        """Decode a request. Raises `BadRequest`, `OtlpError` or `MissingPackage`."""
         is_json = request.content_type == _JSON
         if is_json:
             request.check_json(body)
@@ -154,7 +154,7 @@ def _read_json(body: bytes) -> Any:
 
 
 def _import_protobuf() -> Any:
-    """Return the module that reads protobuf. Raises `MissingPackage`."""
+    """Import the protobuf decoder. Raises `MissingPackage`."""
     try:
         return import_module("copilot_runtime.extensions.tracing.otel.protobuf")
     except ImportError as error:
@@ -163,7 +163,7 @@ def _import_protobuf() -> Any:
 
 
 def _decompress(request: Request, body: bytes, limit: int) -> bytes:
-    """Return the body without its gzip. Raises `BadRequest`."""
+    """Decompress a gzip body up to `limit` bytes. Raises `BadRequest`."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("", "identity"):
         return body
@@ -182,7 +182,7 @@ def _decompress(request: Request, body: bytes, limit: int) -> bytes:
 
 
 async def _respond(request: Request, signal: Signal, batch: Batch) -> None:
-    """Answer that it was taken, and what of it was not."""
+    """Send a success response, with the number of rejected items."""
     if request.content_type == _JSON:
         body: dict[str, Any] = {}
         if batch.rejected:
@@ -198,7 +198,7 @@ async def _respond(request: Request, signal: Signal, batch: Batch) -> None:
 
 
 async def _refuse(request: Request, error: BadRequest) -> None:
-    """Answer with a `Status`, in the form of the request."""
+    """Send an error `Status` in the request's format."""
     code = _STATUS_CODES.get(error.status, _UNKNOWN)
     if request.content_type == _PROTOBUF:
         answer = _encode_int(1, code) + _encode_bytes(2, error.message.encode())
@@ -209,12 +209,12 @@ async def _refuse(request: Request, error: BadRequest) -> None:
 
 
 def _type_of(answer: bytes) -> Mapping[str, str]:
-    """Return the header that an empty answer has as well: OTLP wants the type of the request."""
+    """Return the content type for an empty response, which OTLP requires as well."""
     return {} if answer else {"content-type": _PROTOBUF}
 
 
 def _encode_int(field: int, value: int) -> bytes:
-    """Return a number as protobuf has it; so little needs no package."""
+    """Encode an integer field as protobuf, without a dependency."""
     return bytes([field << 3]) + _encode_varint(value)
 
 
@@ -232,13 +232,13 @@ def _encode_varint(value: int) -> bytes:
 
 
 class LogJoiner:
-    """Notes records at spans that are stored, and leaves the others to wait for theirs."""
+    """Attaches log records to stored spans, and buffers the others until their spans arrive."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
 
     async def join(self, records: Sequence[LogRecord]) -> None:
-        """Keep records: at their spans, as far as these are stored."""
+        """Add records to their stored spans; buffer the records of other spans."""
         self._telemetry.import_logs(records)
         store: Any = getattr(self._telemetry, "store", None)
         logs: Any = getattr(self._telemetry, "logs", None)

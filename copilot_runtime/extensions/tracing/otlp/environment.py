@@ -1,4 +1,4 @@
-"""Tell programs that this server starts where to send their spans: here."""
+"""OTLP exporter variables for child processes, so that they send their spans to this server."""
 
 from collections.abc import Mapping
 from urllib.parse import quote
@@ -9,10 +9,10 @@ _ANY: Mapping[str, str] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  #
 
 
 def build_exporter_environment(listener: Listener, token: str = "") -> Mapping[str, str]:
-    """Return the variables of OpenTelemetry's exporters for a server that listens there.
+    """Return the variables of OpenTelemetry's exporters for a server at a listener's address.
 
-    `token` is that of the setting `telemetry.receive_token`. Nothing without a port, or at an
-    address from which requests would not be those of this machine.
+    `token` is the setting `telemetry.receive_token`. Return an empty mapping without a port, or
+    without a token at an address that is not loopback.
     """
     address = _ANY.get(listener.address, listener.address)
     if not listener.port or not (token or is_loopback(address)):

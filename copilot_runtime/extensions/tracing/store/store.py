@@ -44,7 +44,7 @@ class TraceStore(ABC):
     """How many spans were left out, because they came faster than they could be written."""
 
     is_failing = False
-    """Whether spans cannot be written at the moment."""
+    """True while writes fail."""
 
     @cached_property
     def edits(self) -> asyncio.Lock:

@@ -59,7 +59,7 @@ class TraceSummary:
     output_tokens: int = 0
     dollars: float = 0.0
     unpriced: int = 0
-    """How many requests to models have no known price."""
+    """Number of model requests without a known price."""
     models: list[str] = field(default_factory=list)
     error_type: str = ""
     outcome: str = ""

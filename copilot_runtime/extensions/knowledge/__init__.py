@@ -1,4 +1,4 @@
-"""What agents may know: resources, and the indexes that find them.
+"""The knowledge extension: resources, and the indexes that search them.
 
 `Knowledge` puts them together; it is imported when it is used, and its parts when those are.
 """

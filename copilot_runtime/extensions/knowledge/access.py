@@ -1,6 +1,6 @@
-"""What somebody may do with which resource, as indexes see it.
+"""The access of an actor to resources, as indexes check it.
 
-An engine may take its time to judge, and may hang. So the event loop never asks an `Access`:
+A policy engine may be slow or hang, so the event loop never calls an `Access` directly:
 `judge`, `select`, `require` and `run_with_access` do it in threads, but for what needs no wait.
 """
 
@@ -15,17 +15,17 @@ from copilot_runtime.base.errors import Refused
 T = TypeVar("T")
 
 _MOST_ON_LOOP = 1000
-"""So many URIs are judged in less time than a thread takes, where there is nothing to wait for."""
+"""Maximum number of URIs judged on the event loop, which is faster than starting a thread."""
 
 _SEARCHES = ThreadPool(32, "search")
-"""Where searches judge by rules, beside all other work of the process."""
+"""Threads of searches that judge by rules, apart from the other work of the process."""
 
 _ENGINES = ThreadPool(16, "judge access")
-"""Where engines are asked. One that hangs makes only those wait who need its answer."""
+"""Threads that call policy engines. A hanging engine blocks only the callers that need it."""
 
 
 class AccessDenied(Refused):
-    """A policy does not let somebody do what was tried: no word of what it was done to."""
+    """A policy denies an action. The message does not name the resource."""
 
     code = "ACCESS_DENIED"
 
@@ -38,40 +38,40 @@ AccessAction = Literal["read", "write", "list", "delete"]
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who wants something: a user, an agent, or the system itself."""
+    """The subject of an access check: a user, an agent, or the system itself."""
 
     name: str
-    """The user of the `authenticate` hook, or the URI of an agent; empty for nobody."""
+    """The user of the `authenticate` hook, or the URI of an agent; empty for an anonymous user."""
     groups: frozenset[str] = frozenset()
     agent: str = ""
     """The agent that acts for the user, if one does."""
     conversation: str = ""
-    """The URI of the conversation in which it acts: nobody has no more than that."""
+    """The URI of the current conversation; an anonymous user owns only the resources below it."""
 
 
 class Access(ABC):
-    """One actor and one action, judged before anything is shown.
+    """The permission check of one actor and one action.
 
-    An index asks it for each resource that it would return, before it counts, sorts or cuts off.
-    What it answers for a resource stays the same while `key` does, so an index may remember it.
+    An index checks each candidate before it counts, sorts or truncates results. Answers stay the
+    same while `key` does, so an index may cache them.
     """
 
     @property
     @abstractmethod
     def key(self) -> Hashable:
-        """Another value whenever another answer is possible."""
+        """A cache key that changes whenever an answer may change."""
 
     @abstractmethod
     def allows(self, uri: str) -> bool:
-        """Return whether it may be done. It never raises: what cannot be judged is denied."""
+        """Return whether the action is allowed. Never raises: an undecidable case is denied."""
 
     def judge(self, uris: Iterable[str]) -> list[bool]:
-        """Return for each whether it may be done: faster than one by one."""
+        """Return whether the action is allowed, for each URI; faster than one call for each."""
         return [*map(self.allows, uris)]
 
     @property
     def immediate(self) -> "Access | None":
-        """What answers in its place at this moment without a wait, such as for a process or a file.
+        """An equivalent access that currently answers without blocking, or `None`.
 
         Without one, it is judged in a thread.
         """
@@ -92,11 +92,11 @@ class _FullAccess(Access):
 
 
 FULL_ACCESS: Access = _FullAccess()
-"""For the system itself: ingestion, and the commands of an operator."""
+"""The access of the system itself: ingestion, and the commands of an operator."""
 
 
 async def judge(access: Access, uris: Iterable[str]) -> list[bool]:
-    """Return for each resource whether it may be done, without a wait on the event loop."""
+    """Return whether the action is allowed, for each resource, without blocking the event loop."""
     uris = [*uris]
     immediate = access.immediate
     if immediate is not None and len(uris) <= _MOST_ON_LOOP:
@@ -105,7 +105,7 @@ async def judge(access: Access, uris: Iterable[str]) -> list[bool]:
 
 
 async def select(access: Access, items: Iterable[T]) -> list[T]:
-    """Return those of some resources, by their URI or as identifiers, with which it may be done."""
+    """Return the items, URIs or identifiers, for which the action is allowed."""
     items = [*items]
     if access is FULL_ACCESS:
         return items
@@ -114,15 +114,15 @@ async def select(access: Access, items: Iterable[T]) -> list[T]:
 
 
 async def require(access: Access, uris: Iterable[str]) -> None:
-    """Raise `AccessDenied` unless it may be done with all of the resources."""
+    """Raise `AccessDenied` unless the action is allowed for all of the resources."""
     if access is not FULL_ACCESS and not all(await judge(access, uris)):
         raise AccessDenied
 
 
 async def run_with_access(access: Access, work: Callable[[], T]) -> T:
-    """Return what sync work returns that asks an access: it runs in a thread.
+    """Run a blocking function that checks an access in a thread, and return its result.
 
-    What may wait for an engine has threads of its own, and takes nobody else's.
+    Accesses that may wait for an engine use a separate thread pool.
     """
     pool = _ENGINES if access.immediate is None else _SEARCHES
     return await pool.run(work)

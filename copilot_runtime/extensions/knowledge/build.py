@@ -1,4 +1,4 @@
-"""Builds knowledge, and puts into it what is a resource as well."""
+"""Build knowledge from the settings, and mirror tools and assistants into it as resources."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def build_knowledge(settings: Settings) -> "Knowledge | None":
-    """Return the knowledge of the settings, if they name a storage or sources."""
+    """Return the knowledge of the settings, or `None` if they name no storage and no sources."""
     if not settings.knowledge.address:
         return None
     from copilot_runtime.extensions.knowledge import Knowledge
@@ -31,23 +31,23 @@ def build_knowledge(settings: Settings) -> "Knowledge | None":
 def connect_knowledge(
     knowledge: "Knowledge", threads: ThreadStore, telemetry: Telemetry, adapter: Adapter
 ) -> KnowledgeChanges:
-    """Give knowledge the parts that it shares, and return what tells other processes of changes."""
-    changes = KnowledgeChanges(threads, knowledge.expire)
-    knowledge.on_change = changes.tell
+    """Connect knowledge to shared services; return the notifier of the other processes."""
+    changes = KnowledgeChanges(threads, knowledge.invalidate_cache)
+    knowledge.on_change = changes.broadcast
     knowledge.threads, knowledge.telemetry = threads, telemetry
     knowledge.summarize = knowledge.summarize or partial(summarize, adapter)
     return changes
 
 
 def select_by_policy(knowledge: "Knowledge | None", type: str) -> SelectNames | None:
-    """Return what says which resources of a type a user may use: those that they may read."""
+    """Return a filter for names of resources of a type that a user may read, or `None`."""
     return None if knowledge is None else partial(knowledge.select_names, type)
 
 
 def keep_as_resources(
     files: "ToolCatalog | AssistantFolder", type: str, origin: str, knowledge: "Knowledge"
 ) -> None:
-    """Keep what files define as resources, as the files change."""
+    """Mirror the definitions in files as resources, and follow changes of the files."""
 
     def describe() -> Mapping[str, JsonObject]:
         definitions = files.definitions

@@ -1,4 +1,4 @@
-"""Which resources there are, and in which version: one file in place of a walk through all."""
+"""The catalog of all resources with their versions: one file instead of a listing."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,28 +12,28 @@ from copilot_runtime.extensions.storage import Storage
 from copilot_runtime.extensions.storage.jsonlines import JsonLines, encode_lines, salvage_lines
 
 _LONG = 100_000
-"""Bytes of lines that are parsed in a thread."""
+"""Minimum size in bytes of lines that are parsed in a thread."""
 
 
-class Entry(NamedTuple):
-    """What the catalog holds of a resource."""
+class CatalogEntry(NamedTuple):
+    """The entry of a resource in the catalog."""
 
     version: str
     type: str
     tokens: int
     etag: str = ""
-    """That of the object in the storage, by which a change from outside is seen."""
+    """The etag of the object in the storage, which reveals changes by other programs."""
 
 
-class Change(NamedTuple):
-    """A line of the catalog: what a resource is from now on, or that it is gone.
+class CatalogChange(NamedTuple):
+    """A line of the catalog: the new entry of a resource, or its deletion.
 
     With `before`, it counts only if that is the etag that the catalog had: it mends what the
     catalog says, and is late if somebody has written meanwhile.
     """
 
     uri: str
-    entry: Entry | None
+    entry: CatalogEntry | None
     before: str | None = None
 
 
@@ -42,38 +42,38 @@ class Catalog:
 
     def __init__(self, storage: Storage, key: str = "catalog.jsonl") -> None:
         self._lines = JsonLines(storage, key)
-        self._entries: dict[str, Entry] = {}
-        self._unread: dict[str, Entry | None] = {}
-        """What this process has added, until it is read in its place among what others have."""
+        self._entries: dict[str, CatalogEntry] = {}
+        self._unread: dict[str, CatalogEntry | None] = {}
+        """Changes of this process that it has not yet read back in order with those of others."""
         self.is_read = False
-        """Whether there are entries, be they old."""
+        """Whether the catalog was loaded at least once; its entries may be stale."""
         self._lock = asyncio.Lock()
 
     @cached_property
-    def entries(self) -> Mapping[str, Entry]:
-        """What the catalog said when it was last refreshed."""
+    def entries(self) -> Mapping[str, CatalogEntry]:
+        """The entries as of the last refresh, by URI."""
         return MappingProxyType(self._entries)
 
     @property
     def is_missing(self) -> bool:
-        """Whether there was no such object when it was last read."""
+        """Whether the object was absent at the last read."""
         return self._lines.is_missing
 
-    def find(self, uri: str) -> Entry | None:
-        """Return the entry of a resource, as this process last read or wrote it.
+    def find(self, uri: str) -> CatalogEntry | None:
+        """Return the last entry of a resource that this process read or wrote, or `None`.
 
-        It may be old. What it says of an etag is true in any case.
+        The entry may be stale; its content always belongs to its etag.
         """
         return self._unread[uri] if uri in self._unread else self._entries.get(uri)
 
-    async def refresh(self) -> Mapping[str, Entry]:
-        """Read what was added since, by whichever process, and return the entries."""
+    async def refresh(self) -> Mapping[str, CatalogEntry]:
+        """Read the lines that any process has added, and return all entries by URI."""
         async with self._lock:
             await self._read()
         return self.entries
 
-    async def append(self, changes: Iterable[Change]) -> None:
-        """Add lines."""
+    async def append(self, changes: Iterable[CatalogChange]) -> None:
+        """Append changes as lines."""
         changes = [*changes]
         await self._lines.append(encode_lines(map(encode_change, changes)))
         await self._note(changes)
@@ -81,13 +81,13 @@ class Catalog:
     async def append_with_objects(
         self,
         objects: Mapping[str, bytes],
-        describe: Callable[[Mapping[str, str]], Iterable[Change]],
+        describe: Callable[[Mapping[str, str]], Iterable[CatalogChange]],
     ) -> dict[str, str]:
         """Write objects, and add the changes that `describe` makes of their etags.
 
-        Returns the etags that they have then: others than those if somebody wrote meanwhile.
+        Returns the resulting etags, which differ from those if another writer was faster.
         """
-        changes: list[Change] = []
+        changes: list[CatalogChange] = []
 
         def encode(etags: Mapping[str, str]) -> bytes:
             changes.extend(describe(etags))
@@ -100,7 +100,7 @@ class Catalog:
     async def compact(self) -> None:
         """Write one line for each resource, if many lines are old.
 
-        Nothing is written if somebody adds lines at this moment.
+        Nothing is written if another process appends at the same time.
         """
         if not self._lines.is_long(len(self._entries)):
             return
@@ -109,13 +109,13 @@ class Catalog:
             if self._lines.is_long(len(self._entries)):
                 await self._lines.rewrite(lambda: encode_entries(self._entries))
 
-    async def _note(self, changes: Iterable[Change]) -> None:
-        """Remember what was added, until it is read."""
+    async def _note(self, changes: Iterable[CatalogChange]) -> None:
+        """Store appended changes until they are read back."""
         self._unread.update((change.uri, change.entry) for change in changes)
         await self.compact()
 
     async def _read(self) -> None:
-        """Apply the lines that were added since."""
+        """Apply the lines added since the last read."""
         unread = dict(self._unread)
         lines = await self._lines.read_new()
         if lines.is_anew or len(lines.data) > _LONG:
@@ -132,7 +132,7 @@ class Catalog:
                 del self._unread[uri]
 
 
-def replay(changes: Iterable[Change], entries: dict[str, Entry]) -> None:
+def replay(changes: Iterable[CatalogChange], entries: dict[str, CatalogEntry]) -> None:
     """Apply changes to entries."""
     for uri, entry, before in changes:
         current = entries.get(uri)
@@ -144,12 +144,12 @@ def replay(changes: Iterable[Change], entries: dict[str, Entry]) -> None:
             entries[uri] = entry
 
 
-def encode_entries(entries: Mapping[str, Entry]) -> bytes:
+def encode_entries(entries: Mapping[str, CatalogEntry]) -> bytes:
     """Return a line for each entry."""
-    return encode_lines(encode_change(Change(uri, entry)) for uri, entry in entries.items())
+    return encode_lines(encode_change(CatalogChange(uri, entry)) for uri, entry in entries.items())
 
 
-def encode_change(change: Change) -> JsonObject:
+def encode_change(change: CatalogChange) -> JsonObject:
     """Return the line of a change."""
     line: JsonObject = {"id": change.uri}
     if change.entry is not None:
@@ -158,21 +158,21 @@ def encode_change(change: Change) -> JsonObject:
     return drop_none({**line, "before": change.before})
 
 
-def decode_changes(data: bytes) -> Iterator[Change]:
-    """Read the changes of lines; a line without one, as a crash may leave it, is left out."""
+def decode_changes(data: bytes) -> Iterator[CatalogChange]:
+    """Decode the changes of lines; skip lines that a crash left incomplete."""
     for line in salvage_lines(data):
         if change := decode_change(line):
             yield change
 
 
-def decode_change(line: JsonObject) -> Change | None:
-    """Read the change of a line; None of a line that has none."""
+def decode_change(line: JsonObject) -> CatalogChange | None:
+    """Decode the change of a line; `None` if the line is malformed."""
     uri, version = get_text(line, "id"), get_text(line, "version")
     before = get_text(line, "before") if "before" in line else None
     if not uri:
         return None
     if not version:
-        return Change(uri, None, before)
+        return CatalogChange(uri, None, before)
     tokens = as_count(line.get("tokens")) or 0
-    entry = Entry(version, get_type(uri), tokens, get_text(line, "etag"))
-    return Change(uri, entry, before)
+    entry = CatalogEntry(version, get_type(uri), tokens, get_text(line, "etag"))
+    return CatalogChange(uri, entry, before)

@@ -1,4 +1,4 @@
-"""Tells the other server processes when knowledge has changed in this one."""
+"""Notify the other server processes when this one has changed the knowledge."""
 
 import asyncio
 import logging
@@ -11,41 +11,41 @@ from copilot_runtime.extensions.cluster import Peers
 from copilot_runtime.threads.store import ThreadStore
 
 CHANGED = "knowledge_changed"
-"""What a process tells the others: their indexes are older than what is stored."""
+"""The message that makes other processes reload their indexes."""
 
 logger = logging.getLogger(__name__)
 
 
 class KnowledgeChanges:
-    """Lets searches of other processes find at once what was taken in here.
+    """Makes changes of this process searchable in other processes at once.
 
-    What is lost on its way costs seconds: each process looks by itself, too. `expire` is called
-    when another process tells that its knowledge has changed.
+    A lost notification only delays others by seconds, since each process also polls the storage.
+    `invalidate_cache` is called on a notification of another process.
     """
 
-    def __init__(self, store: ThreadStore, expire: Callable[[], None]) -> None:
+    def __init__(self, store: ThreadStore, invalidate_cache: Callable[[], None]) -> None:
         self.peers: Peers | None = None
         self._store = store
-        self._expire = expire
+        self._invalidate_cache = invalidate_cache
         self._is_due = False
         self._telling: asyncio.Task[None] | None = None
 
-    def tell(self) -> None:
-        """Tell all others. What changes while that is done is told together."""
+    def broadcast(self) -> None:
+        """Notify all other processes. Changes during a broadcast are combined in the next one."""
         if self.peers is None or not self.peers.address:
             return
         self._is_due = True
         if self._telling is None or self._telling.done():
             self._telling = asyncio.create_task(
-                self._tell(self.peers), name="tell of knowledge", context=Context()
+                self._broadcast(self.peers), name="broadcast of knowledge", context=Context()
             )
 
     def take_notice(self, sender: str, values: Mapping[str, Any]) -> None:
-        """Take what another process tells."""
+        """Handle a notification of another process."""
         del sender, values
-        self._expire()
+        self._invalidate_cache()
 
-    async def _tell(self, peers: Peers) -> None:
+    async def _broadcast(self, peers: Peers) -> None:
         while self._is_due:
             self._is_due = False
             try:
@@ -54,4 +54,4 @@ class KnowledgeChanges:
                 logger.info("Others are not told of new knowledge: %s", error.message)
                 return
             for server in servers:
-                peers.tell(server, CHANGED)
+                peers.broadcast(server, CHANGED)

@@ -1,4 +1,4 @@
-"""What a search wants of the resources it finds."""
+"""The filter of a search."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from copilot_runtime.extensions.knowledge.identifiers import Identifier, contain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Applied in this order: access, type and prefix, threshold, limit, tokens."""
+    """Conditions of a search, applied in order: access, type, prefix, threshold, limit, tokens."""
 
     access: Access = FULL_ACCESS
     type: str = ""
@@ -21,22 +21,22 @@ class Filter:
     threshold: float | None = None
     """The lowest score that counts, for indexes that give scores."""
     limit: int = 0
-    """How many at most; zero or less for all."""
+    """Maximum number of results; unlimited if zero or less."""
     max_tokens: int = 0
-    """How many tokens in all: results are taken until one does not fit. Zero or less for all."""
+    """Maximum total of tokens: the first result that exceeds it ends the list; 0 is unlimited."""
 
     def matches(self, identifier: Identifier) -> bool:
-        """Return whether type and prefix let a resource through, whoever may see it."""
+        """Return whether a resource matches type and prefix, without checking access."""
         if self.type and identifier.type != self.type:
             return False
         return not self.prefix or contains(self.prefix, str(identifier))
 
     async def select(self, found: Iterable[Identifier]) -> list[Identifier]:
-        """Return the first of those that access, type and prefix let through; see `cut`."""
+        """Return the identifiers that match access, type and prefix, limited as by `cut`."""
         return self.cut(await select(self.access, filter(self.matches, found)))
 
     def cut(self, found: Iterable[Identifier]) -> list[Identifier]:
-        """Return the first of what was found, as limit and tokens allow.
+        """Return the first identifiers within the limits of count and tokens.
 
         Raises `Misuse` if tokens are counted and one has none.
         """

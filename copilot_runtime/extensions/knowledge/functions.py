@@ -1,4 +1,4 @@
-"""The tools as functions with signatures: frameworks of agents make tools of their own of them."""
+"""The knowledge tools as functions with signatures, for agent frameworks."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ def _build_function(tool: Action) -> Function:
 
 
 async def _call(tool: Action, arguments: Mapping[str, Any]) -> Any:
-    """Call an action for the caller of the current run. What fails is told to the model."""
+    """Call an action as the caller of the current run; return errors to the model."""
     slot = CURRENT_RUN.get(None)
     run = slot.run if slot is not None else None
     if run is None:

@@ -1,4 +1,4 @@
-"""Knowledge in GraphQL: the schema of a runtime that has some. Every field runs as the caller.
+"""The GraphQL schema of a runtime with knowledge. Every field runs as the caller.
 
 Without knowledge the schema is that of CopilotKit 1.10 and our subscription, and nothing here is
 imported.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge.identifiers import Identifier
 
 _MOST_FIELDS = 10
-"""Fields of knowledge in one request: each may be a search, and cost an embedding."""
+"""Maximum number of knowledge fields in a request, since each may cost an embedding."""
 
 _MOST_RESULTS = 100
 _MOST_TOKENS = 20_000
@@ -402,7 +402,7 @@ ROOTS = {
 
 
 def _ask(context: Context, thread_id: str = "") -> "tuple[Knowledge, Actor]":
-    """Return the knowledge, and who asks it. Raises `LimitExceeded` for too many questions."""
+    """Return the knowledge and the actor. Raises `LimitExceeded` for too many fields."""
     context.count_field("knowledge", _MOST_FIELDS)
     knowledge = context.services.knowledge
     assert knowledge is not None
@@ -410,9 +410,9 @@ def _ask(context: Context, thread_id: str = "") -> "tuple[Knowledge, Actor]":
 
 
 def _ask_for(context: Context, uri: str) -> "tuple[Knowledge, Actor]":
-    """Return the knowledge, and who asks it for what is in a conversation.
+    """Return the knowledge and the actor, with access to the conversation of a URI.
 
-    One of nobody belongs to whoever knows its URI.
+    The conversation of an anonymous user belongs to every caller who knows its URI.
     """
     knowledge, actor = _ask(context)
     first = strip_namespace(_check_text("id", uri)).partition("/")[0]

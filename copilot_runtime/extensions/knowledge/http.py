@@ -1,6 +1,6 @@
 """Knowledge over HTTP: a search, resources for readers and programs, the ontology, files.
 
-Every answer holds what the policy lets the caller read, and nothing else.
+Every response contains only what the policy allows the caller to read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,17 +50,17 @@ if TYPE_CHECKING:
 
 
 _MOST = 100
-"""Resources in one answer."""
+"""Maximum number of resources in a response."""
 
 _MOST_TOKENS = 20_000
-"""Tokens in the answer to one search."""
+"""Maximum number of tokens in the response to a search."""
 
 _LONGEST_QUERY = 2000
 _PRIVATE = {"cache-control": "private, no-cache", "x-content-type-options": "nosniff"}
 
 
 class KnowledgeEndpoint(Transport):
-    """Answers `GET knowledge` and what is below it, `POST knowledge/files` and that of windows."""
+    """Serves `GET knowledge` and the paths below it, and POST for files and context windows."""
 
     paths = ("knowledge", "knowledge/{rest:path}")
 
@@ -75,7 +75,7 @@ class KnowledgeEndpoint(Transport):
 
     async def __call__(self, request: Request) -> None:
         assert self._knowledge is not None
-        view = _View(self._knowledge, request)
+        handlers = _KnowledgeRequest(self._knowledge, request)
         if request.path == "knowledge/files":
             check_method(request, "POST")
             await request.respond_json(201, await store_file(self._knowledge, request), _PRIVATE)
@@ -83,32 +83,32 @@ class KnowledgeEndpoint(Transport):
         _, _, path = request.path.partition("/")
         name, _, rest = path.partition("/")
         if name == "context" and rest and request.method == "POST":
-            await view.optimize_window(unquote(rest))
+            await handlers.optimize_window(unquote(rest))
             return
         check_method(request, "GET", "HEAD")
         match name, rest:
             case "", "":
-                await view.status()
+                await handlers.status()
             case "search", "":
-                await view.search()
+                await handlers.search()
             case "ontology", "":
-                await view.ontology()
+                await handlers.ontology()
             case "ontology.svg", "":
-                await view.picture()
+                await handlers.picture()
             case "resources", "":
-                await view.list_resources()
+                await handlers.list_resources()
             case "resources", _:
-                await view.show(unquote(rest))
+                await handlers.show(unquote(rest))
             case "files", _:
-                await view.send_file(unquote(rest))
+                await handlers.send_file(unquote(rest))
             case "context", _ if rest:
-                await view.show_window(unquote(rest))
+                await handlers.show_window(unquote(rest))
             case _:
                 raise NotFound(f"There is nothing at {request.path[:100]!r}.")
 
 
-class _View:
-    """One request, and the answers to it."""
+class _KnowledgeRequest:
+    """The handlers of one request."""
 
     def __init__(self, knowledge: Knowledge, request: Request) -> None:
         self._knowledge = knowledge
@@ -117,7 +117,7 @@ class _View:
         self._actor = build_actor(request.caller.user)
 
     async def status(self) -> None:
-        """Answer what is loaded, and what was taken in."""
+        """Respond with the state, the number of resources, and the sources."""
         sources = await self._knowledge.list_sources(actor=self._actor)
         found = await self._knowledge.find_resources(actor=self._actor)
         state = self._knowledge.status().state
@@ -125,7 +125,7 @@ class _View:
         await self._respond(status)
 
     async def search(self) -> None:
-        """Answer with what is nearest to the text `q`."""
+        """Respond with the resources most similar to the text `q`."""
         text = self._query.get("q", "").strip()
         if not text:
             raise BadRequest("Write what to search for: ?q=opening+hours")
@@ -142,7 +142,7 @@ class _View:
         await self._respond({"results": [*map(_encode_passage, found)]})
 
     async def list_resources(self) -> None:
-        """Answer with a page of the resources, in the order in which they were taken in."""
+        """Respond with a page of the resources, in the order of their ingestion."""
         found = await self._knowledge.find_resources(
             actor=self._actor,
             type=self._query.get("type", ""),
@@ -158,7 +158,7 @@ class _View:
         await self._respond({"resources": rows, "total": len(found)})
 
     async def show(self, uri: str) -> None:
-        """Answer with one resource: a page for browsers, else JSON."""
+        """Respond with one resource: an HTML page for browsers, else JSON."""
         reader = self._reader(uri)
         resource = await self._knowledge.get(uri, actor=reader)
         if resource is None:
@@ -182,24 +182,24 @@ class _View:
         await self._respond({**_encode_passage(passage), **fields, **provenance})
 
     async def ontology(self) -> None:
-        """Answer with the vocabulary in Turtle."""
+        """Respond with the ontology in Turtle."""
         text = await self._knowledge.ontology_turtle(actor=self._actor)
         await self._send(text.encode(), "text/turtle; charset=utf-8", _PRIVATE)
 
     async def picture(self) -> None:
-        """Answer with a picture of the vocabulary."""
+        """Respond with the ontology as SVG."""
         svg = await self._knowledge.picture(actor=self._actor)
         headers = {**_PRIVATE, "content-security-policy": POLICY}
         await self._send(svg.encode(), "image/svg+xml", headers)
 
     async def send_file(self, uri: str) -> None:
-        """Answer with a file as its owner has sent it."""
+        """Respond with the original bytes of an uploaded file."""
         upload, data = await load_file(self._knowledge, uri, self._reader(uri))
         headers = {**_PRIVATE, **build_headers(upload)}
         await self._send(data, choose_media_type(upload), headers)
 
     async def show_window(self, uri: str) -> None:
-        """Answer with the context window of a conversation."""
+        """Respond with the context window of a conversation."""
         window = await self._knowledge.get_window(uri, actor=self._reader(uri))
         resources = [
             {"id": it.uri, "tokens": it.id.tokens, "role": it.role, "content": it.content}
@@ -209,16 +209,16 @@ class _View:
         await self._respond(answer)
 
     async def optimize_window(self, uri: str) -> None:
-        """Make a context window smaller; answer whether it fits, and whether it has changed."""
+        """Optimise a context window; respond whether it fits, and whether it has changed."""
         budget = _read_budget(await self._request.body())
         result = await self._knowledge.optimize_window(uri, budget, actor=self._reader(uri))
         await self._respond(asdict(result))
 
     def _reader(self, uri: str) -> Actor:
-        """Return who reads a resource.
+        """Return the actor that reads a resource.
 
-        Nobody's conversation belongs to whoever knows its id, which is in its URI, as its thread
-        does.
+        The conversation of an anonymous user, like its thread, belongs to every caller who knows
+        its identifier, which is part of the URI.
         """
         first = strip_namespace(uri).partition("/")[0]
         if self._request.caller.user is None and first.startswith(f"{CONVERSATION}."):
@@ -241,7 +241,7 @@ class _View:
 
 
 def _read_budget(body: bytes) -> int | None:
-    """Return the budget that a body asks for, if there is one. Raises `BadRequest`."""
+    """Return the budget in a body, or `None` without one. Raises `BadRequest`."""
     try:
         value = loads(body) if body.strip() else {}
     except ValueError:
@@ -265,7 +265,7 @@ def _encode_passage(passage: Passage) -> Mapping[str, Any]:
 
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
-"""What such a page may load: nothing. A resource may hold anything."""
+"""Content security policy of resource pages: they load nothing, since content is untrusted."""
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; }
@@ -280,7 +280,7 @@ td:first-child { opacity: .7; white-space: nowrap; }
 
 
 def render_resource(resource: Resource, passage: Passage, files: Sequence[str]) -> str:
-    """Return the page of a resource. Nothing of it is markup, and no link of it is a script."""
+    """Return a resource as HTML. Its content is escaped, and only HTTP addresses become links."""
     rows = "".join(
         f"<tr><td>{escape(name)}</td><td>{_link(value)}</td></tr>"
         for name, value in list_provenance(resource, files)
@@ -295,7 +295,7 @@ def render_resource(resource: Resource, passage: Passage, files: Sequence[str]) 
 
 
 def list_provenance(resource: Resource, files: Sequence[str] = ()) -> list[tuple[str, str]]:
-    """Return where a resource is from, such as some files, and what it is: pairs of few words."""
+    """Return the provenance of a resource as pairs of a label and a value."""
     place = get_object(resource.fields, "place")
     where = ", ".join(f"{name} {_describe(value)}" for name, value in place.items())
     rows = [
@@ -311,7 +311,7 @@ def list_provenance(resource: Resource, files: Sequence[str] = ()) -> list[tuple
 
 
 def _describe(value: JsonValue) -> str:
-    """Return a value, or the range from one to another."""
+    """Return a value, or a range as `1 to 5`."""
     return " to ".join(map(str, dict.fromkeys(as_list(value) or [value])))
 
 
@@ -323,12 +323,12 @@ def _link(value: str) -> str:
 
 
 _SANDBOX = "default-src 'none'; sandbox"
-"""What a file may do that a browser opens all the same: nothing."""
+"""Content security policy of a file that a browser displays instead of saving it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _NewFile:
-    """A file as a page has sent it, and the thread that it is for."""
+    """An uploaded file, and the thread that it belongs to."""
 
     data: bytes
     name: str
@@ -369,7 +369,7 @@ async def store_file(knowledge: Knowledge, request: Request) -> JsonObject:
 
 
 async def load_file(knowledge: Knowledge, uri: str, reader: Actor) -> "tuple[Upload, bytes]":
-    """Return a file as it came. Raises `AccessDenied` for all but its owner, and `NotFound`."""
+    """Return an uploaded file. Raises `AccessDenied` for all but its owner, and `NotFound`."""
     from copilot_runtime.extensions.knowledge.uploads.uploads import (
         decode_upload,  # loads pyoxigraph
     )
@@ -386,13 +386,13 @@ async def load_file(knowledge: Knowledge, uri: str, reader: Actor) -> "tuple[Upl
 
 
 def choose_media_type(upload: "Upload") -> str:
-    """Return as what a file is sent: as nothing that a browser runs."""
+    """Return the content type of a response: never one whose scripts a browser would run."""
     is_page = upload.media_type in ("", "text/html") or "xml" in upload.media_type
     return "application/octet-stream" if is_page else upload.media_type
 
 
 def build_headers(upload: "Upload") -> Mapping[str, str]:
-    """Return the headers of a file, which is to be saved and not opened."""
+    """Return response headers that make a browser save the file."""
     plain = "".join(
         char if char.isascii() and char.isprintable() and char not in '"\\%' else "_"
         for char in upload.name

@@ -1,4 +1,4 @@
-"""Names of resources, and the hashes they are made of."""
+"""Identifiers of resources, and the hashes used in their names."""
 
 import hashlib
 import re
@@ -23,7 +23,7 @@ _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """Which resource is meant, and what an index says about it.
+    """The identifier of a resource, with the values that an index adds to it.
 
     `str(identifier)` is its URI: `type.name`, behind the URI of its parent and a slash if it has
     one, as in `common.Conversation.c1/common.Message.m1`. A type is two words with a dot between;
@@ -35,11 +35,11 @@ class Identifier:
     parent: str = ""
     """The URI of the parent."""
     tokens: int | None = field(default=None, compare=False)
-    """How many tokens the content has, about."""
+    """Estimated number of tokens of the content."""
     score: float | None = field(default=None, compare=False)
-    """How well it answers a search: higher is better."""
+    """Relevance to a search: higher is better."""
     subjects: tuple[str, ...] = field(default=(), compare=False)
-    """The IRIs of the things it is about."""
+    """The IRIs of the subjects of its content."""
 
     def __post_init__(self) -> None:
         if not self.type or not self.name:
@@ -62,15 +62,15 @@ class Identifier:
         return f"{_NAMESPACE}{self}"
 
     def score_as(self, score: float) -> "Identifier":
-        """Return it as an answer to a search."""
+        """Return a copy with the score of a search."""
         return replace(self, score=score)
 
 
 def parse_identifier(uri: str, tokens: int | None = None) -> Identifier:
-    """Return what a URI or URN names. Raises `Misuse`.
+    """Parse a URI or URN into an identifier. Raises `Misuse`.
 
-    Of a last part with more than two dots, type is what stands before the second one, and name
-    what stands behind the last one.
+    If the last part has more than two dots, the type ends before the second dot, and the name
+    begins after the last one.
     """
     path = strip_namespace(uri)
     parent, _, last = path.rpartition("/")
@@ -84,12 +84,12 @@ def parse_identifier(uri: str, tokens: int | None = None) -> Identifier:
 
 
 def strip_namespace(uri: str) -> str:
-    """Return the URI of a URI or URN."""
+    """Return a URI or URN without the prefix `cld:`."""
     return uri.removeprefix(_NAMESPACE)
 
 
 def encode_identifier(identifier: Identifier) -> JsonObject:
-    """Return an identifier as the JSON that files and other programs have of it."""
+    """Return an identifier as JSON, the form in files and on the wire."""
     encoded: JsonObject = {
         "type": identifier.type,
         "name": identifier.name,
@@ -119,13 +119,13 @@ def decode_identifier(value: JsonValue) -> Identifier:
 
 
 def get_type(uri: str) -> str:
-    """Return the type in a URI, which is that of a resource."""
+    """Return the type of the resource that a URI names."""
     words = uri.rpartition("/")[2].split(".", 2)
     return ".".join(words[:2])
 
 
 def contains(parent: str, uri: str) -> bool:
-    """Return whether a URI is `parent` or below it: never for a mere longer name."""
+    """Return whether a URI is `parent` or a descendant; a common prefix alone does not count."""
     return uri == parent or uri.startswith(f"{parent}/")
 
 
@@ -145,18 +145,18 @@ def hash_short(*values: str | None) -> str:
 
 
 def escape_name(name: str) -> str:
-    """Return a name as it stands in a URI."""
+    """Return a name percent-encoded for a URI."""
     return name.replace("%", "%25").replace(".", "%2E").replace("/", "%2F").replace(":", "%3A")
 
 
 def unescape_name(name: str) -> str:
-    """Return what `escape_name` was given."""
+    """Return the original of a name that `escape_name` encoded."""
     name = name.replace("%3A", ":").replace("%2F", "/").replace("%2E", ".")
     return name.replace("%25", "%")
 
 
 def check_base(base: str) -> str:
-    """Return what is put before the paths of pages. Raises `ConfigurationFailed` for no IRI."""
+    """Return a valid base IRI of pages. Raises `ConfigurationFailed` if it is not an IRI."""
     if _IRI.fullmatch(base):
         return base
     raise ConfigurationFailed(

@@ -1,4 +1,4 @@
-"""What all indexes have in common, and one that holds identifiers."""
+"""The interface of all indexes, and an index of identifiers."""
 
 import asyncio
 import logging
@@ -30,33 +30,33 @@ EVERYTHING = Filter()
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What an index holds of one resource."""
+    """The record of one resource in an index."""
 
     identifier: Identifier
     fields: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
 
 
 class Index(ABC, Generic[ItemT, QueryT]):
-    """Finds identifiers of resources by a query of its own kind."""
+    """Base class of indexes, each with its own type of query."""
 
     @abstractmethod
     async def add(self, *items: ItemT) -> None:
-        """Take in items. One whose identifier is there already takes its place."""
+        """Add items. An item with an existing identifier replaces the old one."""
 
     @abstractmethod
     async def get(self, ids: "Iterable[Identifier | str] | None") -> list[Identifier]:
-        """Return those of the identifiers that are there, in the order of `ids`; None has none."""
+        """Return the identifiers that exist, in the order of `ids`; an empty list for `None`."""
 
     @abstractmethod
     async def has(self, id: "Identifier | str") -> bool:
-        """Return whether there is an item of this identifier."""
+        """Return whether the index contains an identifier."""
 
     @abstractmethod
     async def query(self, query: QueryT, filter: Filter = EVERYTHING) -> list[Identifier]:
-        """Return what answers the query, best or oldest first, as far as the filter lets it."""
+        """Return the identifiers that match query and filter, best or oldest first."""
 
     async def aclose(self) -> None:
-        """Write what is not written yet, and let go of what the index holds."""
+        """Write pending items, and release the resources of the index."""
 
 
 class IndexBase(Index[Item, None]):
@@ -99,7 +99,7 @@ class IndexBase(Index[Item, None]):
         return self._items
 
     def _decode(self, lines: Iterable[JsonObject]) -> Iterator[Item]:
-        """Yield the items of lines; a line that has none costs the others nothing."""
+        """Yield the items of lines; malformed lines are skipped and logged."""
         for line in lines:
             try:
                 yield decode_item(line)
@@ -139,7 +139,7 @@ class BufferedIndex(IndexBase):
             await self.flush()
 
     async def flush(self) -> int:
-        """Write what is in the buffer, and return how many items that were.
+        """Write the buffered items, and return their number.
 
         Raises what the storage raises; then all of them are still in the buffer.
         """
@@ -150,7 +150,7 @@ class BufferedIndex(IndexBase):
         return len(batch)
 
     async def aclose(self) -> None:
-        """Write what is in the buffer. Raises what the storage raises."""
+        """Write the buffered items. Raises the errors of the storage."""
         self._closing.set()
         if self._timer is not None:
             await self._timer
@@ -158,7 +158,7 @@ class BufferedIndex(IndexBase):
         await self.flush()
 
     async def _flush_later(self) -> None:
-        """Write the buffer when it is time, again and again until it is empty."""
+        """Write the buffer after the flush interval, and retry until it is empty."""
         while self._buffer and not self._closing.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), self._interval)
@@ -176,19 +176,19 @@ class BufferedIndex(IndexBase):
 
 
 def encode_item(item: Item) -> JsonObject:
-    """Return an item as its line."""
+    """Return an item as the JSON object of its line."""
     identifier = encode_identifier(item.identifier)
     return {"id": str(item.identifier), "identifier": identifier, **item.fields}
 
 
 def decode_item(line: JsonObject) -> Item:
-    """Read the item of a line: its id is that of its identifier. Raises `Misuse`."""
+    """Decode the item of a line. Raises `Misuse` if the line is malformed."""
     fields = {name: value for name, value in line.items() if name not in ("id", "identifier")}
     return Item(decode_identifier(line.get("identifier")), fields)
 
 
 def check_ids(ids: object) -> list[str]:
-    """Return URIs of what was passed for ids. Raises `Misuse` for what is no list."""
+    """Return identifiers as a list of URIs. Raises `Misuse` if `ids` is not iterable."""
     if ids is None:
         return []
     if isinstance(ids, str | bytes | Identifier | Mapping) or not isinstance(ids, Iterable):
@@ -197,7 +197,7 @@ def check_ids(ids: object) -> list[str]:
 
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with how many resources are done, and of how many."""
+"""Callback with the number of processed resources and their total."""
 
 _SKIPPED = re.compile(
     r"(?:.*/)?(?:common\.(?:Conversation|Agent|Assistant)|tool\.ToolFunction)\.", re.DOTALL
@@ -207,20 +207,20 @@ _UPLOAD = re.compile(r"(?:.*/)?file\.Upload\.", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateReport:
-    """What an update of an index has done."""
+    """The result of an index update."""
 
     added: int = 0
     changed: int = 0
     removed: int = 0
     failed: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Why a resource could not be taken in, by URI."""
+    """The reason of each failure, by URI."""
     seconds: float = 0.0
 
 
 def is_indexed(uri: str) -> bool:
-    """Return whether a resource is in the indexes.
+    """Return whether a resource belongs in the indexes.
 
-    Who looks for knowledge does not look for chats, agents and tools, nor for what is below them:
-    only for the files that somebody has put into a chat.
+    Conversations, agents, assistants and tools are not searched, nor the resources below them,
+    except files that a user has attached to a chat.
     """
     return _SKIPPED.match(uri) is None or _UPLOAD.match(uri) is not None

@@ -1,4 +1,4 @@
-"""Puts the pieces of knowledge together: resources, and the indexes that find them."""
+"""The facade of the extension: resources, indexes, ingestion, memory and uploads in one object."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -84,16 +84,16 @@ if TYPE_CHECKING:
     from copilot_runtime.threads.store import ThreadStore
 
 Pattern = tuple[str, str, str]
-"""Subject, predicate and object; `?` stands for anything. A text has them with spaces between."""
+"""Subject, predicate and object; `?` is a wildcard."""
 
 _PACKAGES = ("numpy", "pyoxigraph", "lxml")
-"""What no knowledge can do without. They are looked for, not imported."""
+"""Required packages, which are located without being imported."""
 
 _GRAPH = "oxigraph"
-"""What spans of queries call the database of the graph."""
+"""The database system named in spans of graph queries."""
 
 _LEAST_SCORE = 0.0005
-"""What is less like a question has nothing in common with it, and is shown as 0."""
+"""Minimum score of a search without threshold: lower scores are displayed as 0."""
 
 logger = logging.getLogger(__name__)
 
@@ -105,22 +105,22 @@ class Knowledge:
     >>> await knowledge.ingest()
     >>> await knowledge.search("When is the library open?", limit=3)
 
-    Nothing is opened, and no package of it imported, before it is used. `actor` is who asks, and
-    sees what the policy lets it read; without one, the program itself asks, and sees everything.
+    Storage and packages are opened on first use. Methods return only what the policy allows the
+    `actor` to read; without an actor, the program itself is the caller and reads everything.
 
     Parameters:
 
-    * **storage** - Where everything is: `local:PATH`, `memory`, `s3://BUCKET/PREFIX`, or a
+    * **storage** - The storage: `local:PATH`, `memory`, `s3://BUCKET/PREFIX`, or a
       `Storage`. Default: the one of the settings.
     * **sources** - Files, folders and patterns such as `docs/**/*.html` that `ingest` takes in, and
       a server when it starts, beside those of the settings.
-    * **embedder** - What makes vectors: a name, such as `openai:text-embedding-3-small`, or an
+    * **embedder** - Computes vectors: a name, such as `openai:text-embedding-3-small`, or an
       `Embedder`.
-    * **policy** - Who may do what: a `Policy`, or a file of one. Default: what belongs to a user is
-      that user's, all else may be read by everybody.
+    * **policy** - The access policy: a `Policy`, or its file. By default, users have full access to
+      their own resources, and all other resources are readable.
     * **base** - IRI that relative names of things in HTML are resolved against.
-    * **scan** - Looks at each file that somebody attaches to a question, before it is stored: gets
-      its bytes and name, and returns why it is refused, or None.
+    * **scan** - Scanner of uploads, called with the bytes and the name of each file before it is
+      stored. Returns the reason of a refusal, or None.
     * **settings** - Numbers and switches: the section `knowledge` of the settings.
 
     Raises `ConfigurationFailed` for what can be known to be wrong without opening anything.
@@ -141,15 +141,15 @@ class Knowledge:
         self.sources = [*map(str, (*self.settings.sources, *_check_sources(sources)))]
         self.base = base or self.settings.base
         self.link = ""
-        """The address below which a server shows resources; set by the runtime that serves."""
+        """The base URL of resource pages; set by the runtime that serves."""
         self.threads: ThreadStore | None = None
-        """Where conversations are, which `recall` searches; set by the runtime that serves."""
+        """The thread store that `recall` searches; set by the runtime that serves."""
         self.telemetry: Telemetry = NO_TELEMETRY
-        """What takes note of updates and of files; set by the runtime that serves."""
+        """The telemetry of updates and uploads; set by the runtime that serves."""
         self.summarize: Summarize | None = None
-        """What summarises the oldest of a window; set by the runtime that serves."""
+        """Summarises the oldest items of a window; set by the runtime that serves."""
         self.on_change: Callable[[], None] | None = None
-        """Called when the indexes were changed here; set by the runtime that serves."""
+        """Callback after this process changed the indexes; set by the runtime that serves."""
         self._storage = storage or self.settings.address or "local:.copilot/knowledge"
         self._embedder = embedder or self.settings.embedder
         self._policy = policy or self.settings.policy or None
@@ -160,7 +160,7 @@ class Knowledge:
 
     @cached_property
     def storage(self) -> Storage:
-        """Where everything is."""
+        """The storage of resources and indexes."""
         if isinstance(self._storage, Storage):
             return self._storage
         from copilot_runtime.extensions.storage.url import open_storage
@@ -169,27 +169,27 @@ class Knowledge:
 
     @property
     def address(self) -> str:
-        """Where everything is, for messages."""
+        """The URL of the storage, for messages."""
         storage = self._storage
         return storage if isinstance(storage, str) else f"a {type(storage).__name__}"
 
     @cached_property
     def events(self) -> "ResourceEvents":
-        """What happens to resources."""
+        """The events of changes of resources."""
         from copilot_runtime.extensions.events import ResourceEvents
 
         return ResourceEvents()
 
     @cached_property
     def resources(self) -> "ResourceIndex":
-        """Everything that may be known."""
+        """The store of all resources."""
         from copilot_runtime.extensions.knowledge.resources import ResourceIndex
 
         return ResourceIndex(self.storage, self.events)
 
     @cached_property
     def embedder(self) -> Embedder:
-        """What makes vectors."""
+        """The embedder, which computes vectors."""
         if isinstance(self._embedder, Embedder):
             return self._embedder
         create = _embeddings().create_embedder
@@ -208,7 +208,7 @@ class Knowledge:
 
     @cached_property
     def similar(self) -> "SimilarResources":
-        """Finds assistants, tools and tasks by meaning, which are in no index."""
+        """Similarity search over assistants, tools and tasks."""
         from copilot_runtime.extensions.knowledge.similarity import SimilarResources
 
         return SimilarResources(self.resources, self.embedder)
@@ -222,14 +222,14 @@ class Knowledge:
 
     @cached_property
     def memory(self) -> "Memories":
-        """What belongs to each conversation. Chats of the runtime are threads, and not in it."""
+        """The memories of conversations. The runtime's own chats are in its thread store."""
         from copilot_runtime.extensions.knowledge.memory import Memories
 
         return Memories(self.storage, self.resources)
 
     @property
     def context(self) -> "ContextWindows":
-        """The windows of conversations, within a budget."""
+        """The context windows of conversations."""
         from copilot_runtime.extensions.knowledge.memory import ContextWindows
 
         return ContextWindows(
@@ -238,14 +238,14 @@ class Knowledge:
 
     @cached_property
     def uploads(self) -> "Uploads":
-        """The files that people have attached to their questions."""
+        """The files that users have attached to chats."""
         from copilot_runtime.extensions.knowledge.uploads.uploads import Uploads
 
         return Uploads(self, self._scan)
 
     @cached_property
     def ingestion(self) -> "Ingestion":
-        """Takes files into resources."""
+        """The ingestion of files."""
         from copilot_runtime.extensions.knowledge.ingestion import Ingestion
 
         return Ingestion(self.resources, self.storage, base=self.base)
@@ -258,7 +258,7 @@ class Knowledge:
 
     @cached_property
     def policy(self) -> "Policy":
-        """Who may do what."""
+        """The access policy."""
         from copilot_runtime.extensions.knowledge.policies import OWNERS_ONLY, Policy, load_policy
 
         if self._policy is None:
@@ -266,7 +266,7 @@ class Knowledge:
         return self._policy if isinstance(self._policy, Policy) else load_policy(self._policy)
 
     def access(self, actor: Actor | None, action: AccessAction = "read") -> Access:
-        """Return what somebody may do."""
+        """Return the access of an actor; `FULL_ACCESS` if it is `None`."""
         if actor is None:
             return FULL_ACCESS
         _check_actor(actor)
@@ -278,26 +278,26 @@ class Knowledge:
         return access
 
     def status(self) -> KnowledgeStatus:
-        """Return what is loaded. Opens nothing."""
+        """Return the status, without opening the storage."""
         return self._updater.status()
 
-    def expire(self) -> None:
-        """Look at what is stored before the next search: another process has changed it."""
+    def invalidate_cache(self) -> None:
+        """Reload the indexes before the next search; call it after changes of other processes."""
         for name in ("vectors", "graph"):
             if (index := self.__dict__.get(name)) is not None:
-                index.expire()
+                index.invalidate_cache()
 
     def start(self) -> None:
-        """Begin an update in the background, unless one goes on: of the sources and the indexes."""
+        """Start a background update of sources and indexes, unless one is running."""
         self._updater.start()
         for mirror in self._mirrors:
             mirror.update()
 
     def mirror(self, type: str, origin: str, read: "ReadFields") -> "ResourceMirror":
-        """Keep resources of a type as something else has them, from `start` on.
+        """Return a mirror that keeps resources of a type equal to an external source.
 
-        `origin` names that, and `read` returns the fields of each, by its name. What is returned
-        has them looked at again: `update`.
+        `origin` names the source, and `read` returns the fields of each resource by name. Call
+        `update` of the mirror to read them again.
         """
         from copilot_runtime.extensions.knowledge.mirror import ResourceMirror
 
@@ -306,7 +306,7 @@ class Knowledge:
         return mirror
 
     async def select_names(self, type: str, names: Sequence[str], user: str | None) -> list[str]:
-        """Return those names of resources of a type that a user may read, whatever there is."""
+        """Return the names, existing or not, whose resources of a type a user may read."""
         if self._policy is None:
             return [*names]
         from copilot_runtime.extensions.knowledge.policies import build_actor
@@ -317,34 +317,34 @@ class Knowledge:
     async def update(
         self, sources: Sequence[str | Path] | None = None, progress: StepProgress | None = None
     ) -> KnowledgeUpdate:
-        """Take in sources, and bring both indexes up to date with the resources.
+        """Ingest sources, and update both indexes from the resources.
 
-        One update waits for another. Raises `CopilotError`; what was done until then stays, and
-        the next update does the rest.
+        Updates run one after the other. Raises `CopilotError`; completed work is kept, and the
+        next update continues.
         """
         return await self._updater.update(sources, progress)
 
     async def embed_resources(
         self, uris: "Collection[str]", progress: StepProgress | None = None
     ) -> None:
-        """Let searches find some resources, new ones or gone ones, however many others there are.
+        """Update the vectors of some new, changed or deleted resources only.
 
-        It waits for no update that goes on. The triples in them come with the next one.
+        Does not wait for a running update. Their triples are indexed by the next update.
         """
         await self._updater.embed(uris, progress)
 
     async def provenance(self, resource: "Resource", *, actor: Actor | None = None) -> list[str]:
-        """Return the files that say something of a resource, as far as the actor may list them."""
+        """Return the names of the source files of a resource that the actor may list."""
         return await Sources(self.ingestion, self.access(actor, "list")).find(resource.uri)
 
     async def list_sources(self, *, actor: Actor | None = None) -> "list[SourceStatus]":
-        """Return the files that were taken in, or could not be when that was last tried."""
+        """Return the status of each source file at its last ingestion."""
         return await Sources(self.ingestion, self.access(actor, "list")).list()
 
     async def ingest(
         self, *sources: str | Path, progress: StepProgress | None = None
     ) -> KnowledgeUpdate:
-        """Take in files and folders, or else all `sources`; see `update`."""
+        """Ingest files and folders, by default all `sources`, and update the indexes."""
         return await self.update(sources or None, progress)
 
     async def search(
@@ -359,10 +359,10 @@ class Knowledge:
         max_tokens: int = 0,
         diversity: float | None = None,
     ) -> list[Passage]:
-        """Return the resources whose meaning is nearest to any of the texts, the best first.
+        """Return the resources most similar to any of the texts, the best first.
 
-        `threshold` is the lowest likeness that counts; without one, what has nothing in common with
-        the texts is left out.
+        `threshold` is the minimum cosine similarity; without it, resources with a score of almost
+        zero are left out.
         """
         await self._updater.wait_for_first()
         access = self.access(actor)
@@ -386,7 +386,7 @@ class Knowledge:
         offset: int = 0,
         max_tokens: int = 0,
     ) -> list[Passage]:
-        """Return the resources that hold triples of a pattern."""
+        """Return the resources with triples that match a pattern."""
         await self._updater.wait_for_first()
         access = self.access(actor)
         filter = Filter(access=access, type=type, prefix=prefix, limit=limit)
@@ -396,7 +396,7 @@ class Knowledge:
     async def triples(
         self, pattern: Pattern | str, *, actor: Actor | None = None, limit: int = 100
     ) -> list[Pattern]:
-        """Return the triples of a pattern, each term as N-Triples has it."""
+        """Return the triples that match a pattern, with terms in N-Triples syntax."""
         await self._updater.wait_for_first()
         triples = await self.graph.triples(pattern, self.access(actor), limit)
         return [(str(it.subject), str(it.predicate), str(it.object)) for it in triples]
@@ -404,10 +404,10 @@ class Knowledge:
     async def sparql(
         self, query: str, *, actor: Actor | None = None, limit: int = 1000
     ) -> "SparqlResult":
-        """Answer a SPARQL query that reads, over what the actor may read.
+        """Run a read-only SPARQL query over the triples that the actor may read.
 
-        Raises `Refused` for one that would write or look elsewhere, `Misuse` for what is no SPARQL,
-        and `LimitExceeded` for one that takes too long.
+        Raises `Refused` for updates and federated queries, `Misuse` for syntax errors,
+        and `LimitExceeded` on timeout.
         """
         await self._updater.wait_for_first()
         limits = self._graph_options.sparql
@@ -430,22 +430,22 @@ class Knowledge:
     async def subjects(
         self, type: str = "", *, actor: Actor | None = None
     ) -> Mapping[str, Sequence[str]]:
-        """Return things and their types, all of them or those of one type."""
+        """Return subjects with their types, optionally only those of one type."""
         await self._updater.wait_for_first()
         return await self.graph.subjects(type, self.access(actor))
 
     async def ontology(self, *, actor: Actor | None = None) -> "Ontology":
-        """Return the vocabulary of what the actor may read."""
+        """Return the ontology of the triples that the actor may read."""
         await self._updater.wait_for_first()
         return await self.graph.ontology(self.access(actor))
 
     async def ontology_turtle(self, *, actor: Actor | None = None) -> str:
-        """Return the vocabulary of what the actor may read, as SHACL shapes in Turtle."""
+        """Return the ontology of the triples that the actor may read, as SHACL shapes in Turtle."""
         await self._updater.wait_for_first()
         return await self.graph.ontology_turtle(self.access(actor))
 
     async def picture(self, *, actor: Actor | None = None) -> str:
-        """Return a picture of the vocabulary of what the actor may read, as SVG."""
+        """Return the ontology of the triples that the actor may read, as SVG."""
         from copilot_runtime.extensions.knowledge.graph.picture import draw_ontology
 
         return await call(draw_ontology, await self.ontology(actor=actor))
@@ -460,7 +460,7 @@ class Knowledge:
         limit: int = 10,
         max_tokens: int = 0,
     ) -> list[Passage]:
-        """Return what was said in a thread of the actor and has most in common with the texts.
+        """Return the messages of the actor's thread that are most similar to the texts.
 
         The run of `run_id`, and one that goes on, is left out.
         """
@@ -483,7 +483,7 @@ class Knowledge:
         return cut_passages(found, max_tokens)
 
     async def get_window(self, id: str, *, actor: Actor | None = None) -> "ContextWindow":
-        """Return what belongs to a conversation, as far as the actor may read it.
+        """Return the context window of a conversation, limited to what the actor may read.
 
         Raises `AccessDenied`, and `NotFound` without such a conversation.
         """
@@ -496,7 +496,7 @@ class Knowledge:
         *,
         actor: Actor | None = None,
     ) -> "OptimizationResult":
-        """Make the window of a conversation smaller until it is within a budget of tokens.
+        """Optimise the context window of a conversation to fit a budget of tokens.
 
         Equal items become one, large ones are trimmed, and the oldest are summarised. Nothing is
         lost: memory and resources stay. Returns whether it is within the budget, and whether
@@ -508,7 +508,7 @@ class Knowledge:
     async def find_resources(
         self, *, actor: Actor | None = None, type: str = "", prefix: str = ""
     ) -> "list[Identifier]":
-        """Return the resources that the actor may see listed."""
+        """Return the identifiers of the resources that the actor may list."""
         access, filter = self.access(actor, "list"), Filter(prefix=strip_namespace(prefix))
         if type:
             found = await self.resources.find_by_type(type, access=access)
@@ -518,17 +518,17 @@ class Knowledge:
         return await self.resources.find_all(access=access)
 
     async def read(self, resource: "Resource", *, actor: Actor | None = None) -> Passage:
-        """Return what is read of a resource, with its parts as far as the actor may read them."""
+        """Return a resource as a passage, with the parts that the actor may read."""
         return await self._make_reader(self.access(actor)).read(resource)
 
     async def read_titles(
         self, found: "Sequence[Identifier]", *, actor: Actor | None = None
     ) -> dict[str, str]:
-        """Return the titles of those resources, by URI, that the actor may read as well as list."""
+        """Return the titles, by URI, of the resources that the actor may read."""
         return await self._make_reader(self.access(actor)).read_titles(found)
 
     async def get(self, uri: str, *, actor: Actor | None = None) -> "Resource | None":
-        """Return a resource, or None without one. Raises `AccessDenied`."""
+        """Return a resource, or `None` if it does not exist. Raises `AccessDenied`."""
         try:
             found = await self.resources.get([uri], access=self.access(actor))
         except Misuse:  # nothing can be stored under such a name
@@ -536,19 +536,19 @@ class Knowledge:
         return found[0] if found else None
 
     async def read_texts(self, uris: "Sequence[str]", context: ActionContext) -> list[str]:
-        """Return the texts of resources that a tool has named, for the caller of an action."""
+        """Return the texts of resources that the caller of an action may read."""
         from copilot_runtime.extensions.knowledge.tools import read_texts
 
         return await read_texts(self, uris, context, self.settings.tool_tokens)
 
     def tools(self) -> list[Action]:
-        """Return the actions by which models and agents use knowledge."""
+        """Return the knowledge tools for models and agents."""
         from copilot_runtime.extensions.knowledge.tools import build_tools
 
         return build_tools(self, self.settings.tools, self.settings.tool_tokens)
 
     def functions(self) -> "list[Callable[..., Awaitable[Any]]]":
-        """Return the tools as async functions, of which any framework of agents makes its own.
+        """Return the tools as async functions, which agent frameworks can wrap.
 
         Each acts for the user, and in the thread, of the run in which it is called. Outside of a
         run of a runtime, it raises `Misuse`.
@@ -558,7 +558,7 @@ class Knowledge:
         return build_functions(self.tools())
 
     def retriever(self) -> "KnowledgeRetriever | None":
-        """Return what finds passages for questions, if the settings want it."""
+        """Return the retriever, or `None` if the settings disable retrieval."""
         from copilot_runtime.extensions.knowledge.retrieval import KnowledgeRetriever
 
         if not self.settings.retrieval:
@@ -571,7 +571,7 @@ class Knowledge:
         )
 
     def files(self) -> "ChatFiles | None":
-        """Return what takes in the files of a chat, if the settings want it."""
+        """Return the handler of files in chats, or `None` if the settings disable uploads."""
         if self.settings.uploads == "off":
             return None
         from copilot_runtime.extensions.knowledge.uploads.chat import ChatFiles
@@ -579,10 +579,10 @@ class Knowledge:
         return ChatFiles(self)
 
     async def forget_thread(self, user: str, thread_id: str) -> None:
-        """Delete all that is here of a thread, which is being deleted itself.
+        """Delete the data of a thread that is being deleted.
 
-        That are its files, its memory, and the resources below its conversation, with what indexes
-        have of them.
+        Deletes its files, its memory, and the resources below its conversation, with their index
+        entries.
         """
         from copilot_runtime.extensions.knowledge.policies import conversation_identifier
         from copilot_runtime.extensions.knowledge.resources import PREFIX
@@ -596,7 +596,7 @@ class Knowledge:
             await self.remove_from_indexes(map(str, removed))
 
     async def remove_from_indexes(self, uris: Iterable[str]) -> None:
-        """Remove what indexes have of deleted resources. What fails, the next update does."""
+        """Remove deleted resources from the indexes. The next update repeats what fails."""
         uris = [*uris]
         try:
             await self.vectors.remove(uris)
@@ -606,12 +606,12 @@ class Knowledge:
         self.report_change()
 
     def report_change(self) -> None:
-        """Let other processes know that the indexes were changed here."""
+        """Notify other processes that this one has changed the indexes."""
         if self.on_change is not None:
             self.on_change()
 
     async def forget_old_files(self, before: float) -> int:
-        """Delete the files that came before a time to threads that are no more.
+        """Delete uploads older than a time whose threads no longer exist.
 
         Returns how many. Where the user or the thread is known by a digest alone, nobody can tell
         whether the thread is still there: its files go with `forget_thread`.
@@ -627,7 +627,7 @@ class Knowledge:
         return await self.uploads.forget_older(before, exists)
 
     async def aclose(self) -> None:
-        """End the update, and let go of everything that was opened here. It can be used again."""
+        """Cancel the update, and close all opened parts. The object can be used again."""
         await self._updater.aclose()
         owned = {"storage": self._storage, "embedder": self._embedder}
         for mirror in self._mirrors:
@@ -647,7 +647,7 @@ class Knowledge:
             close = getattr(part, "aclose", None)
             if close is not None and part is not owned.get(name):
                 await close()
-        if "events" in self.__dict__:  # whoever follows them stays
+        if "events" in self.__dict__:  # subscribers stay subscribed
             await self.events.aclose()
         policy: Policy | None = self.__dict__.pop("policy", None)
         if policy is not None and policy is not self._policy:
@@ -657,7 +657,7 @@ class Knowledge:
         return PassageReader(self.resources, access, self.link)
 
     def _check(self) -> None:
-        """Raise `ConfigurationFailed` for what cannot work, before anything is opened."""
+        """Raise `ConfigurationFailed` for an invalid configuration, without opening the storage."""
         for package in _PACKAGES:
             if find_spec(package) is None:
                 raise MissingPackage("Knowledge", package, "knowledge")
@@ -674,7 +674,7 @@ class Knowledge:
         if self.settings.graph_options:
             _ = self._graph_options
         if self._policy is not None:
-            _ = self.policy  # which is read now, and says what is wrong with it
+            _ = self.policy  # reads the policy, and raises if it is invalid
         if isinstance(self._embedder, str):
             kind = self._embedder.partition(":")[0].strip()
             table = Registry("copilot_runtime.embedders", _embeddings().EMBEDDERS)
@@ -712,5 +712,5 @@ def _check_actor(actor: object) -> None:
 
 
 def _embeddings() -> Any:
-    """Return the package of embedders: it is beside this one, so it is looked up by its name."""
+    """Import the package of embedders on first use."""
     return import_module("copilot_runtime.adapters.embeddings")

@@ -1,4 +1,4 @@
-"""Keeps resources of one type as something else has them, such as the files of an operator."""
+"""Mirror an external source, such as the files of an operator, as resources of one type."""
 
 import asyncio
 import logging
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 ReadFields = Callable[[], Mapping[str, JsonObject]]
 
 _RETRY = 5.0
-"""Seconds until resources are written again that could not be."""
+"""Seconds until failed writes are retried."""
 
 _ORIGIN = "origin"
-"""The field that says who keeps a resource: others of its type are left as they are."""
+"""The field that names the owner of a mirrored resource; other resources are not touched."""
 
 logger = logging.getLogger(__name__)
 
 
 class ResourceMirror:
-    """Puts what is new or other than before, and removes what is gone, in the background.
+    """Writes new and changed resources, and removes missing ones, in the background.
 
     Args:
         knowledge: Where the resources are.
@@ -51,7 +51,7 @@ class ResourceMirror:
         self._writer: asyncio.Task[None] | None = None
 
     def update(self) -> None:
-        """Begin to write what has changed. For the event loop."""
+        """Start writing changes. Must be called on the event loop."""
         self._is_current = False
         if self._writer is None or self._writer.done():
             self._writer = asyncio.create_task(
@@ -60,12 +60,12 @@ class ResourceMirror:
             self._writer.add_done_callback(retrieve_exception)
 
     async def flush(self) -> None:
-        """Wait until all is written."""
+        """Wait until all changes are written."""
         if self._writer is not None:
             await asyncio.wait((self._writer,))
 
     async def aclose(self) -> None:
-        """Leave what is not written yet: the next start of the server writes it."""
+        """Stop writing. The next start of the server writes the remaining changes."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.cancel()

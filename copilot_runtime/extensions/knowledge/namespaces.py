@@ -1,4 +1,4 @@
-"""Namespaces of RDF that every reader and index knows."""
+"""RDF namespaces shared by readers and indexes."""
 
 from pyoxigraph import NamedNode
 

@@ -1,4 +1,4 @@
-"""What models and people read of a resource: its text, its title, and a link to it."""
+"""Render a resource as a passage: its text, its title, and a link to it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge.resources import Resource
 
 _LEAST_TOKENS = 40
-"""A shorter piece of a text says nothing."""
+"""Minimum number of tokens of a truncated passage."""
 
 _NAMELESS = re.compile(r'"(urn:skolem:[^"\s]+)"')
 _MOST_PARTS = 20
@@ -39,10 +39,10 @@ def build_passage(
     parts: Sequence["Resource"] = (),
     names: Mapping[str, str] | None = None,
 ) -> Passage:
-    """Return what is read of a resource, with the texts of its parts below its own.
+    """Return a resource as a passage, followed by the texts of its parts.
 
-    `link` is the address below which resources are, and `names` what things are called to which it
-    refers, by their IRIs.
+    `link` is the base URL of resource pages, and `names` are the labels of the things that it
+    refers to, by IRI.
     """
     text = render_resource(resource, names)
     return Passage(
@@ -55,7 +55,7 @@ def build_passage(
 
 
 def find_links(resource: "Resource") -> dict[str, str]:
-    """Return the IRIs of the things that a resource refers to, by the URIs they are stored at."""
+    """Return the IRIs of the things that a resource refers to, by their resource URIs."""
     if resource.format not in _LINKS:
         return {}
     own = {*resource.id.subjects}
@@ -65,7 +65,7 @@ def find_links(resource: "Resource") -> dict[str, str]:
 
 
 def find_parts(resource: "Resource") -> list[str]:
-    """Return the URIs of parts that have no name of their own, such as the answer to a question."""
+    """Return the URIs of parts without an IRI (blank nodes), such as the answer to a question."""
     if resource.format != "jsonld":
         return []
     iris = dict.fromkeys(_NAMELESS.findall(resource.content))
@@ -75,7 +75,7 @@ def find_parts(resource: "Resource") -> list[str]:
 
 
 def cut_passages(passages: Sequence[Passage], max_tokens: int) -> list[Passage]:
-    """Return the first passages of so many tokens in all, the last of them cut; 0 for all."""
+    """Return the first passages within `max_tokens`, the last one truncated; 0 is unlimited."""
     if max_tokens <= 0:
         return [*passages]
     cut: list[Passage] = []
@@ -115,7 +115,7 @@ def _find_headings(resource: "Resource") -> str:
 
 
 def _find_title(resource: "Resource", text: str) -> str:
-    """Return what a person calls a resource: its own name, or that of its page and where it is."""
+    """Return the title of a resource: its own, or that of its page with the position in it."""
     title = get_text(resource.fields, "title")
     if not title and resource.format != "text":  # a thing without a name: what it is, and where
         file = get_text(resource.fields, "source").rpartition("/")[2]

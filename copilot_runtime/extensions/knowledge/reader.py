@@ -1,4 +1,4 @@
-"""Reads resources as passages: with their parts, and the names of what they refer to."""
+"""Read resources as passages, with their parts and the labels of referenced things."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class PassageReader:
-    """What somebody reads of resources: nothing of those that `access` does not allow.
+    """Reads passages of the resources that `access` allows.
 
-    `link` is the address below which a server shows resources.
+    `link` is the base URL of resource pages.
     """
 
     def __init__(self, resources: "ResourceIndex", access: Access, link: str = "") -> None:
@@ -32,14 +32,14 @@ class PassageReader:
         self._link = link
 
     async def read(self, resource: "Resource") -> Passage:
-        """Return what is read of a resource that may be read."""
+        """Return a readable resource as a passage."""
         (passage,) = await self._build([resource], {})
         return passage
 
     async def read_results(
         self, found: "Sequence[Identifier]", max_tokens: int = 0
     ) -> list[Passage]:
-        """Return what is read of search results that are still there, cut to so many tokens."""
+        """Return existing search results as passages, truncated to `max_tokens`."""
         resources = await self._resources.get_visible(found, self._access)
         scores = {str(identifier): identifier.score for identifier in found}
         return await call(cut_passages, await self._build(resources, scores), max_tokens)
@@ -72,7 +72,7 @@ class PassageReader:
         return {uri: [parts[it] for it in below if it in parts] for uri, below in uris.items()}
 
     async def _read_names(self, resources: "Iterable[Resource]") -> dict[str, str]:
-        """Return what the things are called that resources refer to, by their IRIs."""
+        """Return the labels of the things that resources refer to, by IRI."""
         iris: dict[str, str] = {}
         for resource in resources:
             iris |= find_links(resource)

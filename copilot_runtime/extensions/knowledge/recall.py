@@ -1,7 +1,7 @@
-"""Finds what was said earlier in a thread, by the words of a question.
+"""Search earlier messages of a thread.
 
-The threads of the store are searched as they are: nothing of a chat is stored twice, and nothing
-is sent to a provider of embeddings.
+The threads are read from their store: no message is stored twice, and none is sent to a provider
+of embeddings.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from copilot_runtime.api.transcript import fold_thread
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 
 _MOST_MESSAGES = 2000
-"""The latest of a thread; what is older is forgotten."""
+"""Maximum number of messages that are searched, the latest ones of a thread."""
 
 _LONGEST = 4000
-"""Characters of a message that are compared."""
+"""Maximum number of characters of a message that are compared."""
 
 _LEAST_SCORE = 0.15
 
@@ -32,7 +32,7 @@ async def recall_messages(
     run_id: str = "",
     limit: int = 10,
 ) -> list[Passage]:
-    """Return the messages of a thread that have most in common with one of the texts.
+    """Return the messages of a thread that are most similar to any of the texts.
 
     The run of `run_id`, and one that goes on, is left out: the question that is answered now would
     be the best match.
@@ -51,7 +51,7 @@ async def recall_messages(
 
 
 def _list_passages(runs: Sequence[StoredRun]) -> list[Passage]:
-    """Return the texts of a thread, and what its actions returned."""
+    """Return the texts and the action results of a thread as passages."""
     messages = fold_thread(run.events for run in runs)[-_MOST_MESSAGES:]
     return [passage for message in messages if (passage := _read(message)).text.strip()]
 

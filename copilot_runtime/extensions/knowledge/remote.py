@@ -1,4 +1,4 @@
-"""Knowledge on a machine of its own, searched over gRPC for each question of a chat."""
+"""A retriever that searches knowledge on another machine over gRPC."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -19,8 +19,8 @@ _TIMEOUT = 10.0
 class RemoteRetriever(KnowledgeRetriever):
     """Finds passages as `Knowledge.retriever()` does, in the service `vector` of another runtime.
 
-    It asks for the user of each run, which the service that signs must be allowed there: its role
-    has the scope `operate`. For a run of nobody it asks as itself.
+    It searches on behalf of the user of each run, for which the role of the signing service needs
+    the scope `operate`. Anonymous runs search as the service itself.
 
     >>> channel = connect("grpc://vectors:50051", service="chat", secrets=[secret])
     >>> agent = DirectAgent(adapter, retriever=RemoteRetriever(channel))
@@ -40,7 +40,7 @@ class RemoteRetriever(KnowledgeRetriever):
 
 
 class RemoteSearch:
-    """Searches like `Knowledge.search`, elsewhere."""
+    """The remote equivalent of `Knowledge.search`."""
 
     def __init__(self, channel: "ServiceChannel", timeout: float) -> None:
         self._channel = channel
@@ -49,7 +49,7 @@ class RemoteSearch:
     async def search(
         self, text: str, *, actor: Actor, limit: int, threshold: float | None = None
     ) -> Sequence[Passage]:
-        """Return what the actor may read. Raises `CopilotError`."""
+        """Return the passages that the actor may read. Raises `CopilotError`."""
         from grpc.aio import AioRpcError
 
         from copilot_runtime.extensions.grpc.errors import convert_rpc_error

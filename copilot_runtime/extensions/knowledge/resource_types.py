@@ -1,4 +1,4 @@
-"""The types of resources that Copilot-LD has, and how an object of them gets its name."""
+"""The resource types of Copilot-LD, and the rules by which their objects are named."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from copilot_runtime.extensions.knowledge.identifiers import Identifier, hash_va
 from copilot_runtime.extensions.knowledge.resources import OWN_FIELDS, ContentFormat, Resource
 
 Naming = Literal["random", "content"]
-"""What names an object that has no name: a UUID, so that each is another one, or a hash of its
+"""The name of an object without one: a UUID, so that all differ, or a hash of its
 content, so that equal ones are the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceType:
-    """What objects of a type have in common."""
+    """The properties shared by all objects of a type."""
 
     name: str
     """As in `common.Message`."""
     role: str = ""
-    """Whose words the content is, where an object does not say."""
+    """The default role of the content."""
     repeats_name: bool = False
-    """Whether its name is also a member of the object."""
+    """Whether objects repeat their name as a member."""
 
 
 RESOURCE_TYPES: Mapping[str, ResourceType] = {
@@ -44,7 +44,7 @@ _SECTIONS = ("purpose", "instructions", "applicability", "evaluation")
 
 
 def to_resource(fields: Mapping[str, JsonValue]) -> Resource:
-    """Return the resource that an object of a type is, by the type of its `id`. Raises `Misuse`."""
+    """Convert an object to a resource, by the type of its `id`. Raises `Misuse`."""
     type = get_text(as_object(fields.get("id")), "type")
     if not type:
         raise Misuse("Object must have an identifier")
@@ -97,7 +97,7 @@ def create_resource(
 
 
 def describe(meta: Mapping[str, JsonValue]) -> str:
-    """Return what a task or an assistant is for: what a search for one compares.
+    """Return the description of a task or an assistant, which searches compare.
 
     Its sections are purpose, instructions, applicability and evaluation; empty ones are left out.
     """

@@ -1,4 +1,4 @@
-"""Resources: everything that agents may know, each with a name of its own."""
+"""Resources: named contents, and the store of them."""
 
 import asyncio
 import hashlib
@@ -22,7 +22,7 @@ from copilot_runtime.extensions.knowledge.access import (
     run_with_access,
     select,
 )
-from copilot_runtime.extensions.knowledge.catalog import Catalog, Change, Entry
+from copilot_runtime.extensions.knowledge.catalog import Catalog, CatalogChange, CatalogEntry
 from copilot_runtime.extensions.knowledge.identifiers import (
     Identifier,
     decode_identifier,
@@ -39,20 +39,20 @@ logger = logging.getLogger(__name__)
 ContentFormat = Literal["text", "nquads", "turtle", "jsonld"]
 
 PREFIX = "resources/"
-"""Where resources are in a storage, each as `<uri>.json`."""
+"""The storage prefix of resources, each stored as `<uri>.json`."""
 
 _AT_ONCE = 500
-"""So many resources are read at a time, where all might be."""
+"""Maximum number of resources read in one batch."""
 
 _FEW = 20
-"""So many resources are no work for a thread of its own."""
+"""Maximum number of resources decoded on the event loop."""
 
 OWN_FIELDS = ("id", "role", "format", "content")
-"""What no other field of a resource may be called."""
+"""Reserved names of fields."""
 
 
 class VersionConflict(CopilotError):
-    """A resource is not in the version that somebody expected: another one was written."""
+    """A resource has a different version than a conditional write expected."""
 
     code = "CONFLICT"
     status_code = 409
@@ -75,12 +75,12 @@ class Resource:
     """A content with a name: a message, a document, a thing of a graph, a tool."""
 
     id: Identifier
-    """Its tokens are counted in the content, if they are not given."""
+    """The identifier; missing tokens are counted in the content."""
     content: str = ""
     format: ContentFormat = "text"
     role: str = ""
     fields: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
-    """What else it has: JSON, by name."""
+    """Further fields: JSON values by name."""
 
     def __post_init__(self) -> None:
         if self.format not in get_args(ContentFormat):
@@ -95,17 +95,17 @@ class Resource:
 
     @cached_property
     def uri(self) -> str:
-        """Its name as text."""
+        """The URI of the resource."""
         return str(self.id)
 
     @cached_property
     def data(self) -> bytes:
-        """It as the compact JSON that is stored."""
+        """The compact JSON that is stored."""
         return dumps(encode_resource(self))
 
     @cached_property
     def version(self) -> str:
-        """A hash of all that is stored of it: two equal resources are in one version."""
+        """A hash of the stored JSON: equal resources have equal versions."""
         return hashlib.sha256(self.data).hexdigest()[:32]
 
 
@@ -113,11 +113,11 @@ class ResourceIndex:
     """The resources of a storage.
 
     Each is an object of its own. A catalog says which ones there are and in which version, so
-    that nobody walks through all of them: indexes compare it with what they hold. What one
+    that listing them all is unnecessary: indexes compare it with what they hold. What one
     method wrote, every later one of any process sees.
 
-    `access` says what may be done to which resource, and is asked for each; the default is for
-    the system itself. What it does not allow raises `AccessDenied` where one resource was named,
+    `access` is checked for each resource; the default is full access, for the system
+    itself. What it does not allow raises `AccessDenied` where one resource was named,
     and is left out where many are looked through.
     """
 
@@ -129,12 +129,12 @@ class ResourceIndex:
         self._source = source
         self._catalog = Catalog(storage)
         self.is_reconciled = False
-        """Whether this process has compared the catalog with what is stored."""
+        """Whether this process has reconciled the catalog with the storage."""
 
     async def put(
         self, resource: Resource, *, access: Access = FULL_ACCESS, expected: str | None = None
     ) -> bool:
-        """Store a resource, and return whether that changed anything.
+        """Store a resource, and return whether it was new or changed.
 
         With `expected`, raises `VersionConflict` if what is there is in another version; empty,
         if anything is there. Of several writers who expect the same, one succeeds.
@@ -160,7 +160,7 @@ class ResourceIndex:
         return True
 
     async def put_many(self, resources: Iterable[Resource], *, access: Access = FULL_ACCESS) -> int:
-        """Store resources together, and return how many of them were new or other than before."""
+        """Store resources in one batch, and return how many were new or changed."""
         changed = {resource.uri: resource for resource in resources}
         await require(access, changed)
         if len(changed) > _FEW:
@@ -168,12 +168,12 @@ class ResourceIndex:
         await self._drop_equal(changed)
         if not changed:
             return 0
-        entries: dict[str, Entry] = {}
+        entries: dict[str, CatalogEntry] = {}
 
-        def describe(etags: Mapping[str, str]) -> Iterable[Change]:
+        def describe(etags: Mapping[str, str]) -> Iterable[CatalogChange]:
             for uri, resource in changed.items():
                 entries[uri] = _entry(resource, etags[_key(uri)])
-            return starmap(Change, entries.items())
+            return starmap(CatalogChange, entries.items())
 
         objects = {_key(uri): resource.data for uri, resource in changed.items()}
         etags = await self._catalog.append_with_objects(objects, describe)
@@ -184,7 +184,7 @@ class ResourceIndex:
     async def get(
         self, ids: Iterable[Identifier | str] | None, *, access: Access = FULL_ACCESS
     ) -> list[Resource]:
-        """Return those of the resources that exist, in the order of `ids`; None has none."""
+        """Return the resources that exist, in the order of `ids`; an empty list for `None`."""
         uris = [strip_namespace(uri) for uri in check_ids(ids)]
         await require(access, uris)
         found = await self.storage.read_many(dict.fromkeys(map(_key, uris)))
@@ -200,14 +200,14 @@ class ResourceIndex:
         return results
 
     async def get_visible(self, ids: Iterable[Identifier | str], access: Access) -> list[Resource]:
-        """Return those of the resources that exist and may be read; others are left out.
+        """Return the resources that exist and may be read.
 
-        For what a search has found: the policy may have changed since.
+        Used for search results, since the policy may have changed in the meantime.
         """
         return await self.get(await select(access, ids))
 
     async def has(self, id: Identifier | str, *, access: Access = FULL_ACCESS) -> bool:
-        """Return whether there is a resource of this name."""
+        """Return whether a resource exists."""
         uri = strip_namespace(str(id))
         await require(access, [uri])
         return await self.storage.exists(_key(uri))
@@ -215,15 +215,15 @@ class ResourceIndex:
     async def delete(
         self, id: Identifier | str, *, access: Access = FULL_ACCESS
     ) -> list[Identifier]:
-        """Remove a resource and all that is below it. Returns what was removed."""
+        """Delete a resource and its descendants. Returns the deleted identifiers."""
         return await self.delete_many([id], access=access)
 
     async def delete_many(
         self, ids: Iterable[Identifier | str], *, access: Access = FULL_ACCESS
     ) -> list[Identifier]:
-        """Remove resources and all that is below them. Returns what was removed.
+        """Delete resources and their descendants. Returns the deleted identifiers.
 
-        If one of them may not be removed, none is.
+        If access to one of them is denied, none is deleted.
         """
         roots = dict.fromkeys(strip_namespace(uri) for uri in check_ids(ids))
         await require(access, roots)
@@ -240,7 +240,7 @@ class ResourceIndex:
     async def find_by_prefix(
         self, prefix: Identifier | str, *, access: Access = FULL_ACCESS
     ) -> list[Identifier]:
-        """Return a resource and what is below it: never one that only begins with its name."""
+        """Return the identifiers of a resource and its descendants."""
         parent = strip_namespace(str(prefix))
         if not parent:
             raise Misuse("prefix is required")
@@ -260,7 +260,7 @@ class ResourceIndex:
         """Return all resources."""
         return await self._find(access, lambda entries: [*entries])
 
-    async def versions(self) -> Mapping[str, Entry]:
+    async def versions(self) -> Mapping[str, CatalogEntry]:
         """Return type, tokens and version of all resources by URI, from memory.
 
         The mapping is a view that changes with the resources: copy what must stay.
@@ -268,9 +268,9 @@ class ResourceIndex:
         return await self._refresh()
 
     async def reconcile(self) -> int:
-        """Compare the catalog with what is stored, mend it, and return how many entries changed.
+        """Repair the catalog from the storage, and return the number of changed entries.
 
-        It lists the storage, and reads only what is not as the catalog has it.
+        Lists the storage, and reads only the objects whose etags differ from the catalog.
         """
         self.is_reconciled = True
         try:
@@ -282,18 +282,18 @@ class ResourceIndex:
                 return _find_wrong(entries, etags)
 
             count = await self._mend(await asyncio.to_thread(compare))
-            await self._catalog.refresh()  # those who hold the entries see it, too
+            await self._catalog.refresh()  # updates the shared mapping of entries
             return count
         except BaseException:
             self.is_reconciled = False
             raise
 
     async def aclose(self) -> None:
-        """Leave a catalog that the next process reads fast."""
+        """Compact the catalog, so that the next process loads it fast."""
         await self._catalog.compact()
 
-    async def _refresh(self) -> Mapping[str, Entry]:
-        """Return the entries of the catalog, which is rebuilt if it is lost."""
+    async def _refresh(self) -> Mapping[str, CatalogEntry]:
+        """Return the current entries of the catalog; rebuild it if it is missing."""
         entries = await self._catalog.refresh()
         if self._catalog.is_missing and not self.is_reconciled:
             await self.reconcile()
@@ -301,7 +301,7 @@ class ResourceIndex:
         return entries
 
     async def _drop_equal(self, changed: dict[str, Resource]) -> None:
-        """Leave out what is stored in the same version."""
+        """Remove the resources that are already stored in the same version."""
         if not self._catalog.is_read:
             await self._refresh()
         same = {
@@ -314,7 +314,7 @@ class ResourceIndex:
                 del changed[uri]
 
     async def _find_below(self, roots: Collection[str]) -> list[str]:
-        """Return resources and what is below them, by what is stored and by the catalog."""
+        """Return the URIs of resources and their descendants, from the storage and the catalog."""
         found = dict.fromkeys(roots)
         for uri in roots:
             keys = await self.storage.find_by_prefix(f"{PREFIX}{uri}/")
@@ -323,9 +323,9 @@ class ResourceIndex:
         return [*found | dict.fromkeys(await asyncio.to_thread(_select_below, uris, roots))]
 
     async def _find(
-        self, access: Access, choose: Callable[[Mapping[str, Entry]], list[str]]
+        self, access: Access, choose: Callable[[Mapping[str, CatalogEntry]], list[str]]
     ) -> list[Identifier]:
-        """Return the resources that somebody wants and may have; an engine may judge slowly."""
+        """Return the chosen resources that the access allows, without blocking the event loop."""
         entries = dict(await self._refresh())
 
         def select() -> list[Identifier]:
@@ -335,9 +335,9 @@ class ResourceIndex:
 
         return await run_with_access(access, select)
 
-    async def _record(self, entries: Mapping[str, Entry | None]) -> None:
-        """Write to the catalog what was written, and look whether somebody wrote meanwhile."""
-        await self._catalog.append(Change(uri, entry) for uri, entry in entries.items())
+    async def _record(self, entries: Mapping[str, CatalogEntry | None]) -> None:
+        """Record writes in the catalog, and repair entries that other writers changed meanwhile."""
+        await self._catalog.append(CatalogChange(uri, entry) for uri, entry in entries.items())
         etags = await self._find_etags(entries)
         await self._mend(_find_wrong(entries, etags))
 
@@ -346,9 +346,9 @@ class ResourceIndex:
         return {_uri(key): etag for key, etag in etags.items()}
 
     async def _compare(self, etags: Mapping[str, str]) -> None:
-        """Mend the catalog if what was read is other than it says, also when it is up to date.
+        """Repair the catalog if its entries differ from the objects that were read.
 
-        Who may only read gets what was read in any case.
+        With read-only access to the storage, the repair is skipped.
         """
         find = self._catalog.find
         if self._catalog.is_read and _find_wrong({uri: find(uri) for uri in etags}, etags):
@@ -359,7 +359,7 @@ class ResourceIndex:
                 logger.warning("The catalog of resources is not mended: %s", error.message)
 
     async def _mend(self, wrong: Mapping[str, str]) -> int:
-        """Correct entries of the catalog, whose etags are given, by what is stored."""
+        """Replace the wrong entries, given by their etags, with those of the stored objects."""
         mended = 0
         for batch in split_batches(wrong.items(), _AT_ONCE):
             changes = await self._find_changes(dict(batch))
@@ -367,20 +367,20 @@ class ResourceIndex:
             mended += len(changes)
         return mended
 
-    async def _find_changes(self, before: Mapping[str, str]) -> list[Change]:
-        """Return what the catalog has to say of resources, where it is not what it said before."""
+    async def _find_changes(self, before: Mapping[str, str]) -> list[CatalogChange]:
+        """Return the changes that make the catalog match the storage."""
         stored = await self.storage.read_many(map(_key, before))
-        changes: list[Change] = []
+        changes: list[CatalogChange] = []
         for uri, old in before.items():
             data, etag = stored.get(_key(uri), (b"", ""))
             resource = _decode(uri, data) if etag else None
             entry = _entry(resource, etag) if resource else None
             if _etag_of(entry) != old:
-                changes.append(Change(uri, entry, old))
+                changes.append(CatalogChange(uri, entry, old))
         return changes
 
     async def _publish(self, detail_type: DetailType, identifiers: list[Identifier]) -> None:
-        """Tell what was done. Where it cannot be kept, it is done all the same."""
+        """Publish an event. A failure to store it does not undo the change."""
         if not identifiers or not self.events.wants(detail_type):
             return
         try:
@@ -422,7 +422,7 @@ def decode_resource(data: bytes) -> Resource:
 
 
 def _decode(uri: str, data: bytes) -> Resource | None:
-    """Read what is stored as a resource; what is none is as good as not there, and logged."""
+    """Decode a stored resource; log a malformed one and return `None`."""
     try:
         resource = decode_resource(data)
     except CopilotError as error:
@@ -439,16 +439,18 @@ def _version(uri: str, data: bytes) -> str:
     return resource.version if resource else ""
 
 
-def _entry(resource: Resource, etag: str) -> Entry:
-    return Entry(resource.version, resource.id.type, resource.id.tokens or 0, etag)
+def _entry(resource: Resource, etag: str) -> CatalogEntry:
+    return CatalogEntry(resource.version, resource.id.type, resource.id.tokens or 0, etag)
 
 
-def _etag_of(entry: Entry | None) -> str:
+def _etag_of(entry: CatalogEntry | None) -> str:
     return entry.etag if entry else ""
 
 
-def _find_wrong(entries: Mapping[str, Entry | None], etags: Mapping[str, str]) -> dict[str, str]:
-    """Return the etags of those entries that are other than the etags of what is stored."""
+def _find_wrong(
+    entries: Mapping[str, CatalogEntry | None], etags: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the etags of the entries that differ from those of the storage, by URI."""
     return {
         uri: etag
         for uri in {**entries, **etags}
@@ -457,7 +459,7 @@ def _find_wrong(entries: Mapping[str, Entry | None], etags: Mapping[str, str]) -
 
 
 def _select_below(uris: Iterable[str], roots: Collection[str]) -> list[str]:
-    """Return the URIs that are below one of some roots."""
+    """Return the URIs that are descendants of a root."""
     below: list[str] = []
     for uri in uris:
         end = uri.rfind("/")

@@ -1,4 +1,4 @@
-"""Finds passages for the last question of a conversation."""
+"""Retrieve passages for the last question of a conversation."""
 
 import asyncio
 import re
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge.knowledge import Knowledge
 
 _LONGEST_QUERY = 2000
-"""Characters: what a person pastes below a question says little about what is asked."""
+"""Maximum number of characters of a query; text pasted below a question is rarely relevant."""
 
 _POOL = 4
-"""For each passage, how many are looked at."""
+"""Number of candidates for each returned passage."""
 
 _WORDS_SHARE = 0.3
-"""What a passage gains that has all words of the question, beside its likeness of at most 1."""
+"""Bonus for a passage with all words of the question, added to a similarity of at most 1."""
 
 _LEAST_SHARE = 0.6
-"""Of the best score: what is less like the question than this only distracts from the best."""
+"""Minimum score as a share of the best one; worse passages are dropped."""
 
 _WORD = re.compile(r"\w+")
 _ENDING = re.compile(r"(?:ing|ed|es|s)$")
@@ -39,17 +39,17 @@ _REFERENCE = re.compile(
     r"same|former|latter|else|more|also)\b",
     re.IGNORECASE,
 )
-"""Words of a question that mean something said before."""
+"""Words that refer to an earlier question."""
 
 
 class KnowledgeRetriever:
-    """Searches as the caller of the run, for `limit` passages of `max_tokens` in all.
+    """Retrieves up to `limit` passages of at most `max_tokens` in total for the caller of a run.
 
-    Each is as like the question as `threshold`, at least.
+    Each has a similarity of at least `threshold`.
     """
 
     source = "knowledge"
-    """What spans call it."""
+    """The name of the source in spans."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class KnowledgeRetriever:
         self._threshold = threshold
 
     async def retrieve(self, run: RunInput) -> Sequence[Passage]:
-        """Return what the caller may read and fits the last question. Raises what a search does."""
+        """Return readable passages for the last question. Raises like `search`."""
         queries = find_queries(run.messages)
         if not queries:
             return ()
@@ -88,7 +88,7 @@ async def search_passages(
     max_tokens: int,
     threshold: float | None = None,
 ) -> list[Passage]:
-    """Return what answers any of some questions best: nothing twice, and so many tokens in all."""
+    """Return the best passages for several queries, without duplicates, within `max_tokens`."""
 
     async def search(query: str) -> list[Passage]:
         found = await knowledge.search(query, actor=actor, limit=_POOL * limit, threshold=threshold)
@@ -100,11 +100,11 @@ async def search_passages(
 
 
 def rank_passages(queries: Sequence[str], passages: Sequence[Passage]) -> list[Passage]:
-    """Return passages with the best first: by their likeness, and by the words of the question.
+    """Return passages sorted by similarity and by shared words with the queries.
 
     Vectors of long texts are alike in what the texts are about, and blur names and numbers. So a
-    word counts the more, the fewer of the passages have it. What is far worse than the best is left
-    out.
+    word counts the more, the fewer passages contain it. Passages far worse than the best are
+    dropped.
     """
     words = _read_words(" ".join(queries))
     texts = [_read_words(f"{passage.title} {passage.text}") for passage in passages]
@@ -121,7 +121,7 @@ def rank_passages(queries: Sequence[str], passages: Sequence[Passage]) -> list[P
 
 
 def merge_rankings(rankings: Sequence[Sequence[Passage]]) -> list[Passage]:
-    """Return the best of each ranking, then the second of each, and so on, none of them twice.
+    """Interleave rankings: the best of each, then the second of each, without duplicates.
 
     Of the best, the one that is most like its question comes first. What is found with the question
     before is often more like that than the answer is like the last one alone, and must not crowd
@@ -136,7 +136,7 @@ def merge_rankings(rankings: Sequence[Sequence[Passage]]) -> list[Passage]:
 
 
 def drop_repetitions(passages: Sequence[Passage]) -> list[Passage]:
-    """Return passages without those whose text another one has as well, such as its part."""
+    """Return passages without those whose text is contained in another one."""
     return [
         passage
         for number, passage in enumerate(passages)
@@ -149,7 +149,7 @@ def drop_repetitions(passages: Sequence[Passage]) -> list[Passage]:
 
 
 def find_queries(messages: Sequence[Message]) -> list[str]:
-    """Return what to search for: the last question, and with the one before if it refers to it."""
+    """Return the queries: the last question, also combined with the one that it refers to."""
     questions = [
         message.content.strip()[:_LONGEST_QUERY]
         for message in messages

@@ -10,7 +10,7 @@ from copilot_runtime.config.section import Count, Section, Words, read_object
 from copilot_runtime.config.store_url import check_bucket_url, check_store_url
 
 KNOWLEDGE_TOOLS = ("search_content", "query_by_pattern", "get_ontology", "get_subjects", "recall")
-"""The actions by which models and agents use knowledge."""
+"""The names of the knowledge tools for models and agents."""
 
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+$")
 
@@ -138,5 +138,5 @@ class KnowledgeSettings(Section):
 
     @property
     def address(self) -> str:
-        """Where knowledge is; empty if there is none."""
+        """The URL of the storage; empty if knowledge is not configured."""
         return self.storage or ("local:.copilot/knowledge" if self.sources else "")

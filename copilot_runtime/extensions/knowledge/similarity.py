@@ -1,7 +1,7 @@
-"""Finds resources by meaning that no index has: assistants, tools and tasks.
+"""Similarity search over resources that are not indexed: assistants, tools and tasks.
 
-There are few of a type, and who looks for knowledge does not look for them. So they are compared
-when somebody asks for their type.
+There are few of each type, and general searches must not return them. So they are compared
+only by a search that names their type.
 """
 
 from collections.abc import Sequence
@@ -17,23 +17,23 @@ from copilot_runtime.extensions.knowledge.resource_types import describe
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
 
 _MOST = 2000
-"""So many resources of a type are compared."""
+"""Maximum number of resources of a type that are compared."""
 
 
 class SimilarResources:
-    """Compares what resources are for with what somebody looks for."""
+    """Compares the descriptions of resources with the texts of a search."""
 
     types = frozenset(("common.Assistant", "tool.ToolFunction", "plan.Task"))
-    """What it finds."""
+    """The types of resources that it searches."""
 
     def __init__(self, resources: ResourceIndex, embedder: Embedder) -> None:
         self._resources = resources
         self._embedder = embedder
         self._vectors: dict[str, NDArray[np.float32]] = {}
-        """By what they are vectors of."""
+        """Cached vectors by their text."""
 
     async def search(self, texts: Sequence[str], filter: Filter) -> list[Identifier]:
-        """Return the resources of the type of a filter, the most alike first, with their scores."""
+        """Return the resources of the filter's type with scores, the most similar first."""
         found = await self._resources.find_by_type(filter.type, access=filter.access)
         chosen = [one for one in found if filter.matches(one)][-_MOST:]
         resources = await self._resources.get(chosen)
@@ -46,7 +46,7 @@ class SimilarResources:
         return filter.cut(one.id.score_as(score) for score, one in ranked if score >= least)
 
     async def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors of texts; those of the last search are remembered."""
+        """Return the vectors of texts; the vectors of the last search are cached."""
         before = self._vectors
         new = [*dict.fromkeys(text for text in texts if text not in before)]
         vectors = dict(zip(new, await self._embedder.embed(new), strict=True)) if new else {}
@@ -55,6 +55,6 @@ class SimilarResources:
 
 
 def _write_profile(resource: Resource) -> str:
-    """Return what a resource is for, in words."""
+    """Return the description of a resource that is embedded."""
     profile = describe(resource.fields) or get_text(resource.fields, "description")
     return "\n\n".join(filter(None, (resource.id.name, profile or resource.content)))

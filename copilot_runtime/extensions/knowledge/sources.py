@@ -1,4 +1,4 @@
-"""Which files knowledge comes from, as far as somebody may know it."""
+"""The source files of knowledge that an actor may list."""
 
 from typing import TYPE_CHECKING
 
@@ -10,25 +10,25 @@ if TYPE_CHECKING:
 
 
 class Sources:
-    """The files of an ingestion, for somebody who may list what `access` allows."""
+    """The source files of an ingestion, restricted by an access."""
 
     def __init__(self, ingestion: "Ingestion", access: Access) -> None:
         self._ingestion = ingestion
         self._access = access
 
     async def list(self) -> "list[SourceStatus]":
-        """Return the files that were taken in, or could not be when that was last tried."""
+        """Return the status of each source file at its last ingestion."""
         statuses = await self._ingestion.list_sources()
         allowed = await self._judge([it.name for it in statuses])
         return [it for it, may in zip(statuses, allowed, strict=True) if may]
 
     async def find(self, uri: str) -> "list[str]":
-        """Return the names of the files that say something of a resource."""
+        """Return the names of the source files of a resource."""
         names = [it.source for it in await self._ingestion.provenance(uri)]
         allowed = await self._judge(names)
         return [name for name, may in zip(names, allowed, strict=True) if may]
 
     async def _judge(self, names: "list[str]") -> "list[bool]":
-        """Return which files may be listed: those whose text, as a document, may be."""
+        """Return, for each file, whether its document may be listed."""
         uris = [f"common.Document.{hash_values(name)}" for name in names]
         return await judge(self._access, uris)

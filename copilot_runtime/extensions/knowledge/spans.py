@@ -1,7 +1,7 @@
-"""Spans of what becomes knowledge: updates of sources and indexes, and files of users.
+"""Spans of updates of sources and indexes, and of uploads.
 
-The conventions have none of these, so the names are ours. Each is below the span under which it
-was asked for; without one, a trace begins with it.
+The semantic conventions define none of these, so the names are ours. Each span is a child of the
+current one, or the root of a trace.
 """
 
 from copilot_runtime.telemetry import semconv
@@ -38,7 +38,7 @@ def start_upload_span(telemetry: Telemetry, *, name: str, size: int, thread_id: 
 def describe_upload(
     span: Span, *, state: str, media_type: str, chunks: int, message: str = ""
 ) -> None:
-    """Set what became of a file; `message` says why it was refused, or what is missing."""
+    """Set the result of an upload; `message` is the reason of a refusal or of a gap."""
     span.set_attributes(
         {
             semconv.UPLOAD_STATE: state,

@@ -14,7 +14,7 @@ _OTHER = re.compile(f"[^A-Za-z0-9_{_SPACE}]")
 
 
 def count_tokens(text: str) -> int:
-    """Return about how many tokens a model reads in a text: no less than 1, and 0 if it is blank.
+    """Return an estimate of the tokens of a text: at least 1, or 0 for a blank text.
 
     A word of letters and digits of ASCII counts one for each four characters begun, any other
     character one (two beyond the basic plane of Unicode), and each two spaces one. It is the
@@ -31,14 +31,14 @@ def count_tokens(text: str) -> int:
 
 
 def count_json_tokens(value: JsonValue) -> int:
-    """Return about how many tokens a model reads in JSON, such as the schema of a tool."""
+    """Return an estimate of the tokens of a JSON value, such as the schema of a tool."""
     return (len(dumps(value).decode()) + 3) // 4
 
 
 def cut_text(text: str, max_tokens: int) -> str:
-    """Return the beginning of a text that has at most about so many tokens, with an ellipsis.
+    """Return a text truncated to about `max_tokens`, with an ellipsis.
 
-    It ends where a word does, if there is one. A text that fits is returned as it is.
+    It is cut at the end of a word, if possible. A text that fits is returned unchanged.
     """
     if count_tokens(text) <= max_tokens:
         return text

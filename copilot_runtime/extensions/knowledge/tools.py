@@ -1,7 +1,7 @@
-"""The actions by which models and agents use knowledge: names and parameters of Copilot-LD.
+"""The knowledge tools for models and agents, with the names and parameters of Copilot-LD.
 
-Each runs as the caller of its run, and answers with at most so many tokens. What is wrong with
-its arguments is told to the model, with what would be right.
+Each runs as the caller of its run, and limits the tokens of its result. Invalid arguments are
+reported to the model with a hint.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -58,14 +58,14 @@ def build_tools(
 
 
 class _Tools:
-    """What the actions do."""
+    """The implementations of the tools."""
 
     def __init__(self, knowledge: "Knowledge", max_tokens: int) -> None:
         self._knowledge = knowledge
         self._max_tokens = max_tokens
 
     async def search_content(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
-        """Return the resources that fit some texts best, ranked as retrieval ranks them."""
+        """Return the resources most relevant to some texts, ranked as by the retriever."""
         texts = _read_texts(arguments, "input")
         with trace_block(
             start_retrieval_span(context.span, KnowledgeRetriever.source, top_k=_MOST_RESULTS)
@@ -82,7 +82,7 @@ class _Tools:
         return _list_passages(found)
 
     async def query_by_pattern(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
-        """Return the triples that fit a pattern, and the resources that hold them."""
+        """Return the triples that match a pattern, and the resources that contain them."""
         subject, predicate, object = (
             as_text(arguments.get(part)).strip() or "?"
             for part in ("subject", "predicate", "object")
@@ -99,7 +99,7 @@ class _Tools:
         return {"triples": lines, **_list_results(found)}
 
     async def get_ontology(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
-        """Return the vocabulary as SHACL shapes in Turtle, whole shapes only."""
+        """Return the ontology as SHACL shapes in Turtle, cut off after a complete shape."""
         del arguments
         text = await self._knowledge.ontology_turtle(actor=_actor(context))
         if count_tokens(text) <= self._max_tokens:
@@ -109,7 +109,7 @@ class _Tools:
         return "\n\n".join([*shapes, f"# {left} more shapes, of fewer things each, are left out."])
 
     async def get_subjects(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
-        """Return things and their types, one a line."""
+        """Return subjects with their types, one per line."""
         kind = as_text(arguments.get("type")).strip()
         subjects = await self._knowledge.subjects(kind, actor=_actor(context))
         rows = [f"{subject}\t{', '.join(types)}" for subject, types in sorted(subjects.items())]
@@ -119,7 +119,7 @@ class _Tools:
         return "\n".join(lines) or self._describe_nothing(kind)
 
     async def recall(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
-        """Return what was said earlier in this conversation, and fits some texts."""
+        """Return earlier messages of this conversation that are relevant to some texts."""
         texts = _read_texts(arguments, "input")
         with trace_block(
             start_memory_span(context.span, semconv.SEARCH_MEMORY, context.thread_id)
@@ -138,14 +138,14 @@ class _Tools:
         return _list_passages(found)
 
     def _describe_nothing(self, *terms: str) -> str:
-        """Return that nothing was found, and the prefix that may be why."""
+        """Return a message that nothing was found, naming an unknown prefix if there is one."""
         return f"{NOTHING} {self._knowledge.graph.prefixes.describe_unknown(*terms)}".strip()
 
 
 async def read_texts(
     knowledge: "Knowledge", uris: Sequence[str], context: ActionContext, max_tokens: int
 ) -> list[str]:
-    """Return the texts of resources, as far as the caller of an action may read them."""
+    """Return the texts of the resources that the caller of an action may read."""
     actor = _actor(context)
     texts: list[str] = []
     for uri in uris[:_MOST_RESULTS]:
@@ -163,7 +163,7 @@ def _actor(context: ActionContext) -> Actor:
 
 
 def _read_texts(arguments: Mapping[str, Any], name: str) -> list[str]:
-    """Return the texts to search for; models write one as they write several."""
+    """Return the texts to search for, from a string or a list of strings."""
     value = arguments.get(name)
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -193,7 +193,7 @@ def _list_results(passages: Sequence[Passage]) -> dict[str, Any]:
 
 
 def _cut_lines(lines: Any, max_tokens: int) -> list[str]:
-    """Return the first lines of so many tokens; at least the beginning of the first one."""
+    """Return the first lines within `max_tokens`, but at least a part of the first one."""
     cut: list[str] = []
     left = max_tokens
     for line in lines:

@@ -1,4 +1,4 @@
-"""Brings the indexes up to date with the resources, and these with their sources."""
+"""Update the resources from their sources, and the indexes from the resources."""
 
 import asyncio
 import logging
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
 
 Step = Literal["read", "store", "embed", "link"]
 StepProgress = Callable[[Step, int, int], None]
-"""Called with a step of an update, and how much of it is done, of how much."""
+"""Callback with the step of an update, its completed amount and its total."""
 
 State = Literal["closed", "updating", "ready", "incomplete", "failed"]
-"""Of what is incomplete, some cannot be found by meaning; why, is in the log."""
+"""`incomplete` means that some resources have no vector; the log has the reason."""
 
 _FIRST_UPDATE = 10.0
-"""Seconds from the start of the first update of all in which questions wait for its end."""
+"""Maximum seconds that questions wait for the very first update."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeStatus:
-    """What is loaded, for operators."""
+    """The status of the knowledge, for operators."""
 
     state: State
     resources: int = 0
     error: str = ""
-    """Why the last update failed."""
+    """The error of the last update; empty if it succeeded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeUpdate:
-    """What became of one update: of the sources, if there were any, and of both indexes."""
+    """The results of one update: of the sources, if any, and of both indexes."""
 
     sources: "IngestReport | None"
     vectors: "EmbeddingReport"
@@ -54,7 +54,7 @@ class KnowledgeUpdate:
 
 
 class Updater:
-    """Updates a `Knowledge`, one time after the other, and in the background of a server."""
+    """Runs the updates of a `Knowledge` one after the other, also in the background."""
 
     def __init__(self, knowledge: "Knowledge") -> None:
         self._knowledge = knowledge
@@ -62,10 +62,10 @@ class Updater:
         self._background: _BackgroundUpdate | None = None
         self._count = 0
         self._gap = ""
-        """Why something cannot be found by its meaning."""
+        """The reason why some resources have no vector; empty if all have one."""
 
     def status(self) -> KnowledgeStatus:
-        """Return what is loaded. Opens nothing."""
+        """Return the status, without opening the storage."""
         background = self._background
         error = background.error if background else ""
         state: State = "incomplete" if self._gap else "ready"
@@ -78,7 +78,7 @@ class Updater:
         return KnowledgeStatus(state=state, resources=self._count, error=error)
 
     def start(self) -> None:
-        """Begin an update in the background, unless one goes on: of the sources and the indexes."""
+        """Start a background update of sources and indexes, unless one is running."""
         if self._background is None or not self._background.is_running:
             error = self._background.error if self._background else ""
             self._background = _BackgroundUpdate(self, error)
@@ -86,7 +86,7 @@ class Updater:
     async def update(
         self, sources: Sequence[str | Path] | None, progress: StepProgress | None
     ) -> KnowledgeUpdate:
-        """Take in sources, and bring both indexes up to date. One update waits for another."""
+        """Ingest sources, and update both indexes. Updates run one after the other."""
         async with self._writing:
             with trace_block(start_ingest_span(self._knowledge.telemetry)) as span:
                 update = await self._update(sources, progress)
@@ -113,7 +113,7 @@ class Updater:
         return KnowledgeUpdate(sources=report, vectors=vectors, graph=graph)
 
     async def embed(self, uris: Collection[str], progress: StepProgress | None) -> None:
-        """Embed some resources, or drop them, beside any update that goes on."""
+        """Embed some resources, or remove deleted ones, also while an update is running."""
         report = await self._update_vectors(progress, only=uris)
         self._gap = next(iter(report.failed.values()), self._gap)
         await self.count()
@@ -130,12 +130,12 @@ class Updater:
             return report
 
     def _report(self, update: UpdateReport) -> None:
-        """Let other processes know of an update that has changed an index."""
+        """Notify other processes of an update that has changed an index."""
         if update.added or update.changed or update.removed:
             self._knowledge.report_change()
 
     async def update_all(self) -> None:
-        """Update what may have changed while no server ran."""
+        """Update everything that may have changed while no server was running."""
         started = monotonic()
         await self._knowledge.uploads.resume()
         await self.update(None, None)
@@ -148,23 +148,23 @@ class Updater:
             logger.info("Knowledge: %d resources, up to date after %.1f s", self._count, seconds)
 
     async def count(self) -> int:
-        """Count the resources, for the status, and return how many there are."""
+        """Return the number of resources, and store it for the status."""
         self._count = len(await self._knowledge.resources.versions())
         return self._count
 
     async def wait_for_first(self) -> None:
-        """Wait a while for the first update of all: nobody asks for nothing."""
+        """Wait a limited time for the very first update, so that searches find something."""
         if self._background is not None and self._background.is_running:
             await self._background.wait_for_first()
 
     async def aclose(self) -> None:
-        """End the update in the background."""
+        """Cancel the background update."""
         if self._background is not None:
             await self._background.cancel()
             self._background = None
 
     async def _find_gap(self, vectors: "EmbeddingReport") -> str:
-        """Return why not everything can be found by its meaning, or nothing."""
+        """Return the reason why some resources have no vector, or an empty string."""
         from copilot_runtime.extensions.knowledge.vectors.update import describe_failure
 
         if vectors.failed:
@@ -177,17 +177,17 @@ class Updater:
 
 
 class _BackgroundUpdate:
-    """One update of everything; a failure is logged, and shown until the next one has worked."""
+    """One background update. Its error is logged, and part of the status until one succeeds."""
 
     def __init__(self, updater: Updater, error: str) -> None:
         self.error = error
-        """Why it failed, or the one before it while this one runs."""
+        """The error of this update, or of the previous one while this one is running."""
         self._updater = updater
         self._began = monotonic()
         self._counted = asyncio.Event()
-        """Set once it has found out whether there is anything yet."""
+        """Set once the number of resources is known."""
         self._is_first = False
-        # it is nobody's: whoever asked first may be gone before it ends
+        # an empty context: the first caller may be gone before the update ends
         self._task = asyncio.create_task(self._run(), name="update knowledge", context=Context())
         self._task.add_done_callback(retrieve_exception)
 
@@ -196,9 +196,9 @@ class _BackgroundUpdate:
         return not self._task.done()
 
     async def wait_for_first(self) -> None:
-        """Wait for its end, if there was nothing when it began, and it did so just now.
+        """Wait for a recently started update if there were no resources before it.
 
-        One that takes long answers from what it has done so far.
+        Returns early if it takes long; searches then use the completed part.
         """
         await self._counted.wait()
         if self._is_first and (left := self._began + _FIRST_UPDATE - monotonic()) > 0:
@@ -223,7 +223,7 @@ class _BackgroundUpdate:
 
 
 def _describe_update(span: Span, update: KnowledgeUpdate) -> None:
-    """Set how much an update was about; the names of files stay out of it."""
+    """Set the counts of an update as attributes, without names of files."""
     failures, report = len(update.vectors.failed), update.sources
     if report is not None:
         failures += len(report.failed)

@@ -1,4 +1,4 @@
-"""Where knowledge is kept: bytes by key, on a disk, in memory or in an S3 bucket."""
+"""Object storage: bytes by key, in a directory, in memory or in an S3 bucket."""
 
 from copilot_runtime.extensions.storage.local import LocalStorage
 from copilot_runtime.extensions.storage.memory import MemoryStorage
@@ -14,7 +14,7 @@ STORAGES = {
     "memory": "copilot_runtime.extensions.storage.memory:MemoryStorage",
     "s3": "copilot_runtime.extensions.storage.s3:S3Storage",
 }
-"""Kinds of storages, by the word before the colon of an address."""
+"""Storage classes by the scheme of a storage URL."""
 
 __all__ = [
     "STORAGES",

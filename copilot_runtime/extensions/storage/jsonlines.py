@@ -14,28 +14,28 @@ from copilot_runtime.extensions.storage.storage import (
 )
 
 _FEW_LINES = 1000
-"""So many old lines are not worth writing an object anew."""
+"""Minimum number of obsolete lines before an object is rewritten."""
 
 _BYTES_AT_ONCE = 1 << 20
 
 
 class Position(NamedTuple):
-    """Up to where an object was read."""
+    """The position up to which an object was read."""
 
     end: int = 0
     etag: str = ""
     last_line: bytes = b""
     """The line that ends there, by which an object that grew is told from one written anew."""
     line_count: int = 0
-    """How many lines there are before."""
+    """Number of lines before the position."""
 
 
 class NewLines(NamedTuple):
-    """The whole lines that were added to an object since it was last read."""
+    """The complete lines added to an object since the last read."""
 
     data: bytes
     is_anew: bool
-    """Whether these are all there are: the object is not the one that was read before."""
+    """Whether these are all lines, because the object was rewritten."""
     position: Position
 
 
@@ -51,15 +51,15 @@ class JsonLines:
         self._storage = storage
         self._position = Position()
         self._unread = 0
-        """How many lines this process has added since it last looked."""
+        """Number of lines appended by this process since the last read."""
 
     @property
     def is_missing(self) -> bool:
-        """Whether there was no such object when it was last read."""
+        """Whether the object was absent at the last read."""
         return not self._position.etag
 
     async def read_new(self) -> NewLines:
-        """Return the lines that were added since. They are returned again until `advance`."""
+        """Return the lines added since the last `advance`."""
         self._unread = 0
         end, etag, last_line, count = self._position
         if await self._storage.etag(self.key) == etag:
@@ -79,11 +79,11 @@ class JsonLines:
         return NewLines(lines, not start, position)
 
     def advance(self, lines: NewLines) -> None:
-        """Take lines for read."""
+        """Mark lines as read."""
         self._position = lines.position
 
     async def append(self, lines: bytes) -> None:
-        """Add lines, such as those that `encode_lines` returns."""
+        """Append lines, such as those of `encode_lines`."""
         if lines:
             await self._storage.append(self.key, lines)
             self._unread += lines.count(b"\n")
@@ -93,18 +93,18 @@ class JsonLines:
     ) -> dict[str, str]:
         """Write objects, and add the lines that `describe` makes of their etags.
 
-        Returns the etags that they have then: others than those if somebody wrote meanwhile.
+        Returns the resulting etags, which differ from those if another writer was faster.
         """
         etags = await self._storage.put_with_log(objects, self.key, describe)
         self._unread += len(objects)
         return etags
 
     def is_long(self, current: int) -> bool:
-        """Return whether most lines are old, if so many are not."""
+        """Return whether most lines are obsolete, given the number of current ones."""
         return self._position.line_count + self._unread > 2 * current + _FEW_LINES
 
     async def rewrite(self, encode: Callable[[], bytes]) -> None:
-        """Put the lines that `encode` returns in place of all that were read, if none came since.
+        """Replace all lines with those of `encode`, unless lines were added since the last read.
 
         It is called in a thread. If the storage fails, everything stays as it is.
         """
@@ -117,12 +117,12 @@ class JsonLines:
 
 
 def encode_lines(values: Iterable[JsonValue]) -> bytes:
-    """Write each value in a line of its own; nothing at all for no values."""
+    """Return one JSON line for each value; empty for no values."""
     return b"".join(dumps(value) + b"\n" for value in values)
 
 
 def salvage_lines(data: bytes) -> Iterator[JsonObject]:
-    """Yield the objects of those lines that have one: a line that a crash has torn is left out.
+    """Yield the JSON objects of lines; lines torn by a crash are skipped.
 
     A few lines at a time are split off: all at once would take as much memory again.
     """
@@ -140,5 +140,5 @@ def salvage_lines(data: bytes) -> Iterator[JsonObject]:
 
 
 def _cut_last_line(data: bytes) -> bytes:
-    """Return the last of whole lines."""
+    """Return the last complete line."""
     return data[data.rfind(b"\n", 0, max(0, len(data) - 1)) + 1 :]

@@ -33,7 +33,7 @@ except ImportError:  # Windows: writers in one process only
     fcntl = None
 
 Fsync = Literal["always", "batch", "never"]
-"""When written data is on the disk itself, so that it outlives a failure of power: before a method
+"""When written data is flushed to disk, so that it survives a power failure: before a method
 returns, within a second, or when the operating system sees fit. A process that is killed loses
 nothing in any case."""
 
@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 
 class LocalStorage(Storage):
-    """Keeps each object in a file below a directory, whose path is its key.
+    """Stores each object as a file below a directory, with its key as the path.
 
     Files are written beside their places and then renamed. Any number of processes may write: a
     lock makes conditional writes and appends safe between them, where the operating system has
@@ -142,7 +142,7 @@ class LocalStorage(Storage):
         await self._run(self._sync)
 
     async def _run(self, work: Callable[[], T]) -> T:
-        """Do blocking work in a thread. What the operating system says is said in our words."""
+        """Run a blocking function in a thread, and convert errors of the operating system."""
         try:
             return await asyncio.to_thread(work)
         except OSError as error:
@@ -171,7 +171,7 @@ class LocalStorage(Storage):
         return etag
 
     def _write_in_folder(self, key: str, write: Callable[[str], None]) -> None:
-        """Write to the file of a key, and make its folder anew if that was removed meanwhile."""
+        """Write the file of a key; recreate its folder if it was removed concurrently."""
         for _ in range(_ATTEMPTS):
             try:
                 path = self._locate(key, make=True)
@@ -184,7 +184,7 @@ class LocalStorage(Storage):
         raise FileNotFoundError(errno.ENOENT, "its folder is removed again and again", key)
 
     def _own_path(self, name: str) -> str:
-        """Return the path of a file of the storage's own. What crashes have left is removed."""
+        """Return the path of an internal file; on first use, remove leftovers of crashes."""
         folder = f"{self._root}/{RESERVED}"
         if not self._is_swept or not os.path.isdir(folder):  # noqa: PTH112
             _sweep(Path(folder))
@@ -192,7 +192,7 @@ class LocalStorage(Storage):
         return f"{folder}/{name}"
 
     def _fill_part(self, descriptor: int, data: bytes) -> str:
-        """Write a file that nobody sees yet, at a time of its own, and return its etag."""
+        """Write a temporary file with a unique modification time, and return its etag."""
         try:
             _write_all(descriptor, data)
             self._stamp(descriptor)
@@ -214,7 +214,7 @@ class LocalStorage(Storage):
         self._write_in_folder(check_log_key(key), write)
 
     def _write_end(self, descriptor: int, data: bytes, of_lines: bool) -> None:
-        """Write all of what is appended, or nothing. A line that a killed process has torn ends."""
+        """Append all data or nothing. A torn last line is terminated first."""
         _flock(descriptor, exclusive=True)
         end = os.fstat(descriptor).st_size
         is_torn = of_lines and end and data and _read_all(descriptor, end - 1, end) != b"\n"
@@ -228,7 +228,7 @@ class LocalStorage(Storage):
             os.fsync(descriptor)
 
     def _stamp(self, descriptor: int) -> None:
-        """Give a file a time of its own: inodes are used again, and their clocks are coarse."""
+        """Set a unique modification time, since inodes are reused and file times are coarse."""
         self._last_time = now = max(time.time_ns(), self._last_time + 1)
         if os.utime in os.supports_fd:
             os.utime(descriptor, ns=(now, now))
@@ -264,7 +264,7 @@ class LocalStorage(Storage):
                 return False
         folder = os.path.dirname(path)  # noqa: PTH120
         self._mark_dirty(folder, [folder])
-        while folder != self._root:  # a directory without objects is nothing that anybody wrote
+        while folder != self._root:  # empty directories are removed
             try:
                 os.rmdir(folder)  # noqa: PTH106
             except OSError:
@@ -276,7 +276,7 @@ class LocalStorage(Storage):
         return _etag_of(self._locate(key))
 
     def _find(self, prefix: str) -> dict[str, str]:
-        """List what a prefix lets through; directories that it excludes are not entered."""
+        """Return the keys with a prefix and their etags, without entering other directories."""
         folder, _, start = check_prefix(prefix).rpartition("/")
         self._locate(f"{folder}/any" if folder else "any")
         found = [*_walk(f"{self._root}/{folder}", f"{folder}/" if folder else "", start)]
@@ -312,7 +312,7 @@ class LocalStorage(Storage):
 
     @contextmanager
     def _lock(self, exclusive: bool) -> Generator[None]:
-        """Keep conditional writes of all processes apart from all other writes."""
+        """Lock conditional writes against all other writes, across processes."""
         if fcntl is None:
             yield
             return
@@ -324,7 +324,7 @@ class LocalStorage(Storage):
             os.close(descriptor)
 
     def _mark_dirty(self, folder: str, paths: Sequence[str]) -> None:
-        """See to it that names and data are on the disk when the policy says so."""
+        """Schedule or perform the flush of names and data, as `fsync` demands."""
         if self._fsync == "always":
             with suppress(FileNotFoundError):  # removed meanwhile: nothing of it is to stay
                 _sync_path(folder)
@@ -341,7 +341,7 @@ class LocalStorage(Storage):
         await asyncio.to_thread(self._sync)
 
     def _sync(self) -> None:
-        with self._sync_lock:  # who closes waits for what is on its way
+        with self._sync_lock:  # `aclose` waits for a running flush
             with self._dirty_lock:
                 dirty, self._dirty = self._dirty, set()
             self._sync_all(dirty)
@@ -375,7 +375,7 @@ def _walk(folder: str, prefix: str, start: str = "") -> Iterator[tuple[str, os.s
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what a process has left that was killed while it wrote."""
+    """Remove temporary files that a killed process has left."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in folder.iterdir():
         with suppress(OSError):
@@ -400,7 +400,7 @@ def _format_etag(status: os.stat_result) -> str:
 
 
 def _read_all(descriptor: int, start: int, size: int) -> bytes:
-    """Return what was in a file from `start` on when it had that size."""
+    """Return the bytes of a file from `start` up to `size`."""
     os.lseek(descriptor, start, os.SEEK_SET)
     parts: list[bytes] = []
     while start < size and (part := os.read(descriptor, size - start)):
@@ -429,7 +429,7 @@ def _sync_path(path: str) -> None:
 
 
 def _explain(error: OSError, root: Path) -> CopilotError:
-    """Return what to say of an error of the operating system."""
+    """Return the `CopilotError` for an error of the operating system."""
     what = error.strerror or str(error)
     if error.errno in _NO_SUCH_NAME:
         return Misuse(f"No file can have this name: {what}.", hint="Choose a shorter key.")

@@ -1,4 +1,4 @@
-"""Who writes something in a storage alone, in whichever process and on whichever machine."""
+"""An exclusive lock in a storage, across processes and machines."""
 
 import asyncio
 import logging
@@ -18,20 +18,20 @@ logger = logging.getLogger(__name__)
 
 _RENEWAL = 10.0
 _EXPIRY = 60.0
-"""Seconds after which a lock of another machine that is not renewed is of a dead process."""
+"""Seconds without renewal after which a lock of another machine has expired."""
 _PATIENCE = 40.0
-"""Seconds without a renewal after which it counts as lost: before anybody takes it over."""
+"""Seconds without renewal after which the holder treats the lock as lost, before it expires."""
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.5
 
 _own: set[str] = set()
-"""The locks that this process holds."""
+"""Identifiers of the locks that this process holds."""
 _own_ids: set[str] = set()
-"""The locks that it has written and not removed: what it does not hold of them, nobody holds."""
+"""Identifiers of locks written and not removed; those not in `_own` are stale."""
 
 
 class LockLost(CopilotError):
-    """A lock was not renewed in time: another process has taken it, or may."""
+    """A lock was not renewed in time, and another process may hold it."""
 
     code = "LOCK_LOST"
     status_code = 409
@@ -41,7 +41,7 @@ class LockLost(CopilotError):
 
 
 class StorageLock:
-    """A lock in a storage: an object that its holder renews, and that nobody else may replace.
+    """A lock in a storage: an object that its holder renews with conditional writes.
 
     The lock of a process that was killed is taken over.
     """
@@ -54,7 +54,7 @@ class StorageLock:
         """Whether another process took it over, or soon may: this one had slept, or the storage
         failed for too long."""
         self.holder = ""
-        """Who has it, if it could not be taken."""
+        """A description of the holder, if the lock could not be taken."""
 
     def check(self) -> None:
         """Raise `LockLost` if it is lost."""
@@ -65,14 +65,14 @@ class StorageLock:
             )
 
     async def wait(self) -> None:
-        """Take the lock as soon as it is free."""
+        """Wait until the lock is free, and take it."""
         pause = _FIRST_PAUSE
         while not await self.take():
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def take(self) -> bool:
-        """Take the lock if it is free, and return whether that worked."""
+        """Try to take the lock, and return whether it was free."""
         try:
             data, etag = await self._storage.read(self._key)
         except ObjectNotFound:
@@ -88,7 +88,7 @@ class StorageLock:
 
     @asynccontextmanager
     async def hold(self) -> AsyncGenerator[None]:
-        """Renew the lock, which was taken, for the length of a block, and release it then."""
+        """Renew the taken lock during a block, and release it at the end."""
         renewal = asyncio.create_task(self._renew())
         try:
             yield
@@ -101,7 +101,7 @@ class StorageLock:
                 await self.release()
 
     async def release(self) -> None:
-        """Let others have it. If the storage fails, it expires: what was done stays done."""
+        """Release the lock. If the storage fails, the lock expires."""
         _own.discard(self._id)
         try:
             if await self._find():
@@ -111,7 +111,7 @@ class StorageLock:
             logger.warning("The lock %s could not be released: %s", self._key, error)
 
     async def _renew(self) -> None:
-        """Say again and again that it is still held; a storage that fails is tried again."""
+        """Renew the lock periodically; retry if the storage fails."""
         renewed = time.monotonic()
         while not self.is_lost:
             await asyncio.sleep(_RENEWAL)
@@ -124,7 +124,7 @@ class StorageLock:
                 self.is_lost = time.monotonic() - renewed > _PATIENCE
 
     async def _find(self) -> str:
-        """Return the etag of what this lock has written; empty if that is no longer there.
+        """Return the etag of the object written by this lock; empty if it was replaced.
 
         A write that failed may have arrived, so the etag of the last one that worked says little.
         """
@@ -147,7 +147,7 @@ class StorageLock:
             holder = loads(data)
             id, host, pid = str(holder["id"]), str(holder["host"]), int(holder["pid"])
             age = time.time() - float(holder["time"])
-        except (ValueError, KeyError, TypeError):  # somebody else wrote it
+        except (ValueError, KeyError, TypeError):  # not written by this class
             return False
         self.holder = f"process {pid} on {host}"
         if age > _EXPIRY:
@@ -171,7 +171,7 @@ async def lock_storage(storage: Storage, key: str) -> AsyncGenerator[StorageLock
 
 
 def _is_running(pid: int) -> bool:
-    if sys.platform == "win32":  # there, signal 0 is Ctrl-C: until it expires, nobody can tell
+    if sys.platform == "win32":  # signal 0 would be Ctrl-C there, so the lock must expire
         return True
     try:
         os.kill(pid, 0)

@@ -1,4 +1,4 @@
-"""Storage that ends with the process."""
+"""In-memory storage, and an in-memory overlay of another storage."""
 
 from collections.abc import Iterable
 from itertools import count
@@ -16,7 +16,7 @@ from copilot_runtime.extensions.storage.storage import (
 
 
 class MemoryStorage(Storage):
-    """Keeps objects in a dictionary."""
+    """Stores objects in a dictionary."""
 
     def __init__(self) -> None:
         self._objects: dict[str, bytearray] = {}
@@ -60,21 +60,21 @@ class MemoryStorage(Storage):
 
 
 class OverlayStorage(Storage):
-    """Reads another storage, and keeps in memory what is written and deleted.
+    """Reads another storage, and keeps writes and deletions in memory.
 
-    Of an object that nobody wrote here, it shows what is there now.
+    Objects that were not written here are read from the other storage.
     """
 
     def __init__(self, base: Storage) -> None:
         self._base = base
         self._memory = MemoryStorage()
         self._own: set[str] = set()
-        """Keys that were written or deleted here: what is below them is not seen any more."""
+        """Keys written or deleted here, which hide those of the base storage."""
 
     async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:
         if expected is not None:
             etag = await self._base.etag(check_key(key))
-            if key in self._own:  # asked last: from here on, nobody else has a turn
+            if key in self._own:  # last: no other task runs from here on
                 etag = await self._own_etag(key)
             if etag != expected:
                 raise ObjectChanged(key)
@@ -132,10 +132,10 @@ class OverlayStorage(Storage):
         return None if key in self._own else self._base.path(key)
 
     async def aclose(self) -> None:
-        """Let go of what the storage below holds."""
+        """Close the base storage."""
         await self._base.aclose()
 
     async def _own_etag(self, key: str) -> str:
-        """Return the etag of an object that is here, which is like none of those below."""
+        """Return the etag of an object in memory, distinct from all etags of the base storage."""
         etag = await self._memory.etag(key)
         return etag and f"memory-{etag}"

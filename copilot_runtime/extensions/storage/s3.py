@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
 
 APPENDS = f"{RESERVED}appends/"
-"""Where what was appended to an object is, until it is merged into it."""
+"""The prefix of appended segments that are not yet merged."""
 
 MERGE_AFTER = 64
-"""After so many appends to an object, one writer merges them."""
+"""Number of segments after which a writer merges them."""
 
 _MARKS = "merged"
 _MIDLINE = "-midline"
@@ -73,7 +73,7 @@ T = TypeVar("T")
 
 
 class AppendSegment(NamedTuple):
-    """The name of what one append has written: a writer numbers its own."""
+    """The name of an appended segment: its writer, and a number of that writer."""
 
     time: int
     writer: str
@@ -87,26 +87,26 @@ class AppendSegment(NamedTuple):
 
 
 class _StoredObject(NamedTuple):
-    """An object without what was appended to it since."""
+    """An object without its unmerged segments."""
 
     data: bytes = b""
-    """Its end, if not all of it was read."""
+    """The data, or its end if only a part was read."""
     size: int = 0
     etag: str = ""
     marks: Mapping[str, int] = {}
-    """For each writer, the number of its last segment that is part of the data."""
+    """The number of the last merged segment of each writer."""
 
 
 @dataclass
 class _Log:
-    """What this process appends to one object: one segment after the other."""
+    """The pending appends of this process to one object."""
 
     pending: list[tuple[bytes, asyncio.Future[None]]] = field(
         default_factory=list[tuple[bytes, asyncio.Future[None]]]
     )
     task: asyncio.Task[None] | None = None
     unmerged: int | None = None
-    """How many segments wait to be merged, once that was counted."""
+    """Number of unmerged segments; `None` before the first count."""
 
     @property
     def is_idle(self) -> bool:
@@ -114,7 +114,7 @@ class _Log:
 
 
 class S3Storage(Storage):
-    """Keeps each object in a bucket, below a prefix.
+    """Stores objects in a bucket, below a prefix.
 
     S3 cannot append. What is appended is written as a segment beside the object, which only its
     writer writes, and a reader joins the segments: writers never wait for each other, and lose
@@ -206,7 +206,9 @@ class S3Storage(Storage):
 
     async def delete(self, key: str) -> bool:
         segments = await self._find_segments(key) if is_log_key(check_key(key)) else []
-        if segments:  # one request takes all of it away: who is killed then leaves no part
+        if (
+            segments
+        ):  # empties the object and its segments in one request, so that a crash leaves no part
             await self.put(key, b"")
         elif not (await self._head(key)).etag:
             return False
@@ -227,7 +229,7 @@ class S3Storage(Storage):
         return await self._gather_few(keys, self.etag)
 
     async def append(self, key: str, data: bytes) -> None:
-        """Add to the end of an object, together with what else this process appends just now."""
+        """Append to an object; concurrent appends of this process are combined."""
         log = self._find_log(check_log_key(key))
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         log.pending.append((data, done))
@@ -251,7 +253,7 @@ class S3Storage(Storage):
         return {key: _join_etags(times[key][1], segments.get(key, [])) for key in order}
 
     async def aclose(self) -> None:
-        """Wait for what is on its way."""
+        """Wait for pending appends and merges."""
         tasks = [log.task for log in self._logs.values() if log.task is not None]
         await asyncio.gather(*tasks)
         if self._threads is not None:
@@ -259,7 +261,7 @@ class S3Storage(Storage):
             self._threads = None
 
     async def merge(self, key: str) -> bool:
-        """Make what was appended part of the object. Returns whether this has merged anything."""
+        """Merge the segments of an object into it. Returns whether any was merged."""
         segments = await self._find_segments(key)
         try:
             base = await self._get(key)
@@ -279,13 +281,13 @@ class S3Storage(Storage):
         return True
 
     def _find_log(self, key: str) -> _Log:
-        """Return what this process appends to an object; of many, those at rest are forgotten."""
+        """Return the pending appends of an object; evict idle ones if there are too many."""
         if len(self._logs) >= _MOST_LOGS and key not in self._logs:
             self._logs = {key: log for key, log in self._logs.items() if not log.is_idle}
         return self._logs.setdefault(key, _Log())
 
     async def _write_log(self, key: str, log: _Log) -> None:
-        """Write what waits to be appended, and then what came meanwhile."""
+        """Write pending appends as segments until there are none."""
         batch: list[tuple[bytes, asyncio.Future[None]]] = []
         try:
             if log.unmerged is None:
@@ -298,7 +300,7 @@ class S3Storage(Storage):
                 if log.unmerged >= MERGE_AFTER:
                     log.unmerged = 0
                     await self._merge_or_log(key)
-        finally:  # whatever ends this task: nobody waits for ever
+        finally:  # also on cancellation, so that no caller waits forever
             batch, log.pending = [*batch, *log.pending], []
             _finish(batch, StorageFailed(f"What was to be appended to {key!r} is not written."))
 
@@ -312,7 +314,7 @@ class S3Storage(Storage):
         await self._put(f"{APPENDS}{key}/{segment}", data, None)
 
     async def _count_segments(self, key: str) -> int:
-        """Return how much waits to be merged, also of processes that have ended."""
+        """Return the number of unmerged segments of all processes."""
         try:
             return len(await self._find_segments(key))
         except CopilotError:  # the write will say it
@@ -339,7 +341,7 @@ class S3Storage(Storage):
         segments: Iterable[AppendSegment],
         start: int = 0,
     ) -> bytes:
-        """Return from byte `start` on what an object is with its segments; reads no other ones."""
+        """Return the bytes of an object with the given segments, from byte `start`."""
         position = base.size
         ends_midline = is_lines_key(key) and base.size > 0 and not base.data.endswith(b"\n")
         pieces = {"": (base.size - len(base.data), base.data)}
@@ -376,10 +378,10 @@ class S3Storage(Storage):
         return result["e_tag"] or ""
 
     async def _get(self, key: str, start: int = 0) -> _StoredObject:
-        """Return an object without its segments: of its data what is behind byte `start`.
+        """Return an object without its segments, with its data from byte `start`.
 
         At least the last byte is read, which tells whether it ends in a line. Raises
-        `ObjectChanged` if somebody writes it between two requests.
+        `ObjectChanged` if it is written between two requests.
         """
 
         def work() -> _StoredObject:
@@ -404,7 +406,7 @@ class S3Storage(Storage):
         return _StoredObject(etag=meta["e_tag"] or "")
 
     async def _list(self, prefix: str) -> "dict[str, ObjectMeta]":
-        """Return keys that begin with a prefix, and what the server says of each."""
+        """Return the metadata of the objects with a prefix, by key."""
         folder, _, _ = prefix.rpartition("/")
         own = prefix.startswith(APPENDS)
         metas = await self._call(prefix, lambda: self._store.list(folder or None).collect())
@@ -415,7 +417,7 @@ class S3Storage(Storage):
         }
 
     async def _require_conditions(self) -> None:
-        """Refuse a server that ignores conditions of writes. That is tried before the first one."""
+        """Raise `StorageFailed` if the server ignores conditional writes; probed once."""
         if self._heeds_conditions is None:
             async with self._probing:
                 if self._heeds_conditions is None:
@@ -424,7 +426,7 @@ class S3Storage(Storage):
             raise self._refuse_server()
 
     async def _probe_conditions(self) -> bool:
-        """Return whether the server heeds both conditions: that there is no object, or this one."""
+        """Return whether the server supports `If-None-Match` and `If-Match` on writes."""
         key = f"{RESERVED}probes/{secrets.token_hex(8)}"
         await self._put(key, b"", None)
         ignored = 0
@@ -448,7 +450,7 @@ class S3Storage(Storage):
     async def _gather_few(
         self, keys: Iterable[str], work: Callable[[str], Coroutine[Any, Any, T]]
     ) -> dict[str, T]:
-        """Do something once for each key, a number of them at a time."""
+        """Run a coroutine for each distinct key with limited concurrency."""
 
         async def do(key: str) -> T:
             async with slots:
@@ -463,7 +465,7 @@ class S3Storage(Storage):
         return {key: task.result() for key, task in tasks.items()}
 
     async def _call(self, key: str, request: Callable[[], T]) -> T:
-        """Send a request, and wait for it in a thread. What goes wrong is said in our words.
+        """Send a request in a thread, and convert its errors.
 
         Not with obstore's own coroutines: its threads, which then call into Python, may be at it
         still when the process ends, and abort it.
@@ -521,7 +523,7 @@ _PUBLIC = "The storage of knowledge failed."
 
 
 def _finish(batch: Iterable[tuple[bytes, asyncio.Future[None]]], error: Any) -> None:
-    """Tell those who wait for an append what became of it."""
+    """Resolve the futures of a batch of appends."""
     for _, done in batch:
         if done.done():  # its task was cancelled
             continue
@@ -532,7 +534,7 @@ def _finish(batch: Iterable[tuple[bytes, asyncio.Future[None]]], error: Any) -> 
 
 
 def _parse_segment(name: str) -> AppendSegment | None:
-    """Read the name of a segment; None of what somebody else has put there."""
+    """Parse the name of a segment; `None` for other objects."""
     if not (match := _SEGMENT.fullmatch(name)):
         return None
     moment, writer, number, midline = match.groups()
@@ -540,7 +542,7 @@ def _parse_segment(name: str) -> AppendSegment | None:
 
 
 def _limit_writers(segments: Iterable[AppendSegment]) -> list[AppendSegment]:
-    """Return the first segments, of as many writers as the marks of an object can name."""
+    """Return the first segments, limited to the number of writers that marks can hold."""
     writers: set[str] = set()
     chosen: list[AppendSegment] = []
     for segment in segments:
@@ -556,7 +558,7 @@ def _is_merged(segment: AppendSegment, marks: Mapping[str, int]) -> bool:
 
 
 def _format_marks(segments: Iterable[AppendSegment]) -> str:
-    """Return as text which segments an object has taken in: of each writer, up to a number."""
+    """Encode the merged segments as text: the last number of each writer."""
     marks: dict[str, int] = {}
     for segment in segments:
         marks[segment.writer] = max(segment.number, marks.get(segment.writer, 0))
@@ -569,6 +571,6 @@ def _parse_marks(text: str) -> dict[str, int]:
 
 
 def _join_etags(etag: str, segments: Iterable[AppendSegment]) -> str:
-    """Return the etag of an object with what was appended to it."""
+    """Return the etag of an object with its segments."""
     names = ",".join(map(str, sorted(segments)))
     return f"{etag}+{hashlib.sha256(names.encode()).hexdigest()[:16]}" if names else etag

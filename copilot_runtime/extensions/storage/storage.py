@@ -1,4 +1,4 @@
-"""What every storage promises."""
+"""The interface of storages, and the rules of keys."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -8,11 +8,11 @@ from copilot_runtime.base.batches import split_batches
 from copilot_runtime.base.errors import CopilotError, Misuse, NotFound
 
 RESERVED = ".~"
-"""No part of a key begins with it: what does is no object, but a file of the storage's own."""
+"""Prefix of the storage's internal files; no part of a key may begin with it."""
 
 
 class ObjectNotFound(NotFound):
-    """The storage has no object of this key."""
+    """The storage has no object with this key."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"There is no object {key!r}.")
@@ -20,7 +20,7 @@ class ObjectNotFound(NotFound):
 
 
 class ObjectChanged(CopilotError):
-    """An object is not what a conditional write expected: another writer was first."""
+    """A conditional write failed, because another writer was first."""
 
     code = "CONFLICT"
     status_code = 409
@@ -37,7 +37,7 @@ class ObjectChanged(CopilotError):
 
 
 class StorageFailed(CopilotError):
-    """The place of a storage refuses: it is full, read-only, out of reach, or somebody else's."""
+    """A storage is full, read-only, unreachable, or denies access."""
 
     code = "STORE_FAILED"
     status_code = 503
@@ -59,14 +59,14 @@ class Storage(ABC):
 
     @abstractmethod
     async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:
-        """Write an object, in place of one that is there, and return its etag.
+        """Write or replace an object, and return its etag.
 
-        With `expected`, raises `ObjectChanged` instead if that is not the etag of what is there:
+        With `expected`, raises `ObjectChanged` unless that is the etag of the current object:
         of several writers who expect the same, one succeeds. Empty, it writes a new object only.
         """
 
     async def put_many(self, objects: Mapping[str, bytes]) -> dict[str, str]:
-        """Write objects and return their etags. What fails midway has written some of them."""
+        """Write objects, and return their etags. On failure, some may have been written."""
         return {key: await self.put(key, data) for key, data in objects.items()}
 
     async def get(self, key: str) -> bytes:
@@ -78,11 +78,11 @@ class Storage(ABC):
         """Return an object from byte `start` on, with its etag. Raises `ObjectNotFound`."""
 
     async def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
-        """Return those of the objects that exist, in the order of `keys`."""
+        """Return the objects that exist, in the order of `keys`."""
         return {key: data for key, (data, _) in (await self.read_many(keys)).items()}
 
     async def read_many(self, keys: Iterable[str]) -> dict[str, tuple[bytes, str]]:
-        """Return those of the objects that exist with their etags, in the order of `keys`."""
+        """Return the objects that exist with their etags, in the order of `keys`."""
         found: dict[str, tuple[bytes, str]] = {}
         for key in keys:
             try:
@@ -100,7 +100,7 @@ class Storage(ABC):
         return [key for key in keys if await self.delete(key)]
 
     async def exists(self, key: str) -> bool:
-        """Return whether there is an object of this key."""
+        """Return whether an object exists."""
         return await self.etag(key) != ""
 
     @abstractmethod
@@ -115,7 +115,7 @@ class Storage(ABC):
     ) -> dict[str, str]:
         """Write objects, and append to the object `log` what `describe` makes of their etags.
 
-        Returns the etags that they have then: others than those if somebody wrote meanwhile.
+        Returns the resulting etags, which differ from those if another writer was faster.
         """
         await self.append(log, describe(await self.put_many(objects)))
         return await self.find_many_etags(objects)
@@ -126,21 +126,20 @@ class Storage(ABC):
 
     @abstractmethod
     async def append(self, key: str, data: bytes) -> None:
-        """Add to the end of an object, and make it if there is none.
+        """Append to an object, which is created if it does not exist.
 
         What is added to a `.jsonl` object begins in a line of its own: the last one gets an end if
         it lacks it, as a process that was killed may leave it. A `.json` object is one value, so
         nothing is added to it: that raises `Misuse`.
 
-        Writers in several tasks and processes lose nothing of each other, and none stands inside
-        what another one wrote.
+        Appends of several tasks and processes are never lost or interleaved.
         """
 
     @abstractmethod
     async def find_etags(self, prefix: str = "") -> dict[str, str]:
         """Return the keys that begin with `prefix` and their etags, oldest write first.
 
-        A prefix that leads elsewhere is as bad as such a key.
+        Raises `Misuse` for a prefix that no key may begin with.
         """
 
     async def find_by_prefix(self, prefix: str = "", delimiter: str = "") -> list[str]:
@@ -155,11 +154,11 @@ class Storage(ABC):
         return [key for key in await self.find_by_prefix() if key.endswith(extension)]
 
     def path(self, key: str) -> Path | None:  # noqa: ARG002
-        """Return the file that holds an object, to map it into memory; None where no file does."""
+        """Return the file of an object for memory mapping, or `None` if it has none."""
         return None
 
     async def aclose(self) -> None:  # noqa: B027
-        """Let go of what the storage holds."""
+        """Release the resources of the storage."""
 
     async def list(self) -> list[str]:
         """Return all keys, the one written longest ago first."""
@@ -167,7 +166,7 @@ class Storage(ABC):
 
 
 def check_key(key: str) -> str:
-    """Return a key that is safe. Raises `Misuse`."""
+    """Return a key if it is valid. Raises `Misuse`."""
     parts = key.split("/")
     reserved = key.startswith(RESERVED) or f"/{RESERVED}" in key
     if "\\" in key or reserved or not key.isprintable() or {"", ".", ".."} & set(parts):
@@ -180,7 +179,7 @@ def check_key(key: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """Return what keys may begin with. Raises `Misuse`."""
+    """Return a prefix if it is valid. Raises `Misuse`."""
     folder = prefix.rpartition("/")[0]
     if folder or prefix.startswith("/"):
         check_key(folder)
@@ -188,12 +187,12 @@ def check_prefix(prefix: str) -> str:
 
 
 def is_log_key(key: str) -> bool:
-    """Return whether something can be appended to the object of a key."""
+    """Return whether the object of a key supports appends."""
     return not key.endswith(".json")
 
 
 def check_log_key(key: str) -> str:
-    """Return the key of an object that can grow. Raises `Misuse`."""
+    """Return a key if its object supports appends. Raises `Misuse`."""
     if not is_log_key(check_key(key)):
         raise Misuse(
             f"Nothing can be appended to {key!r}: it is one JSON value.",
@@ -208,7 +207,7 @@ def is_lines_key(key: str) -> bool:
 
 
 def join_lines(key: str, parts: Iterable[bytes]) -> bytes:
-    """Return what was appended to the object of a key, one part after the other."""
+    """Join appended parts; parts of a lines object are separated by line ends."""
     joined = bytearray()
     for part in parts:
         if part and joined and not joined.endswith(b"\n") and is_lines_key(key):
@@ -218,7 +217,7 @@ def join_lines(key: str, parts: Iterable[bytes]) -> bytes:
 
 
 def cut_keys(keys: Iterable[str], prefix: str, delimiter: str) -> list[str]:
-    """Return the keys that begin with `prefix`, each cut off behind its first delimiter."""
+    """Return the keys with a prefix, each cut off after its first delimiter, without duplicates."""
     found: dict[str, None] = {}
     for key in keys:
         if key.startswith(prefix):
@@ -235,10 +234,10 @@ async def copy_objects(
     progress: Callable[[int, int], None] | None = None,
     at_once: int = 100,
 ) -> int:
-    """Copy the objects whose keys begin with a prefix, and return how many there were.
+    """Copy the objects with a prefix, and return their number.
 
-    `progress` gets how many are done, and how many there are. Objects that the target has already
-    are written again; one that vanishes meanwhile is left out.
+    `progress` receives the number of processed objects and their total. Existing objects of the
+    target are overwritten; objects deleted meanwhile are skipped.
     """
     keys = await source.find_by_prefix(prefix)
     copied = 0

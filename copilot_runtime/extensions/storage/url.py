@@ -1,4 +1,4 @@
-"""Find the storage that an address names."""
+"""Open the storage of a URL."""
 
 from collections.abc import Callable
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -13,7 +13,7 @@ _EXAMPLES = "For example: local:.copilot/knowledge, memory, s3://bucket/prefix?r
 
 
 def open_storage(address: str) -> Storage:
-    """Return the storage of an address, without touching what is there.
+    """Return the storage of a URL, without accessing it.
 
     `local:PATH` is a directory, with `?fsync=always` (or `batch`, `never`) if wanted; `memory` ends
     with the process; `s3://bucket/prefix` is a bucket, with `?region=` and `&endpoint=` if they are
@@ -55,7 +55,7 @@ def _open_bucket(address: str, make: Callable[..., Storage]) -> Storage:
 
 
 def _split(address: str, text: str, names: set[str]) -> tuple[str, dict[str, str]]:
-    """Return what stands before the question mark, and the parameters behind it."""
+    """Split a URL at the question mark into its address and its parameters."""
     place, _, query = text.partition("?")
     parameters = {name: value for name, value in parse_qsl(query) if value}
     if unknown := parameters.keys() - names:

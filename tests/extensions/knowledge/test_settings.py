@@ -163,7 +163,7 @@ def test_a_package_that_is_missing_is_named_with_the_command(
     [
         ("pages", "knowledge is a path, and not a Knowledge object"),
         (5, "knowledge is an int, and not a Knowledge object"),
-        (Knowledge, "of copilot_runtime.extensions.knowledge"),
+        (Knowledge, "of copilot_runtime.knowledge"),
     ],
 )
 def test_a_runtime_says_what_is_no_knowledge(given: Any, words: str) -> None:

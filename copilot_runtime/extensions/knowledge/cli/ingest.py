@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _STEPS = {"read": "Reading", "store": "Storing", "embed": "Embedding", "link": "Linking"}
 _MOST_NAMES = 20
-"""Names of files that are shown of each kind; JSON has all of them."""
+"""Maximum number of file names printed per group; JSON output has all."""
 
 
 def ingest(
@@ -111,7 +111,7 @@ def _encode_vectors(report: "EmbeddingReport") -> JsonObject:
 
 
 def _show_report(report: "IngestReport", vectors: "EmbeddingReport | None") -> None:
-    """Show what was done; without vectors, what would be."""
+    """Print a report; without vectors, that of a dry run."""
     dry_run = vectors is None
     rows: list[tuple[str, Any]] = [
         ("files new", len(report.new)),

@@ -1,4 +1,4 @@
-"""`copilot-runtime search`, `graph`, `ontology` and `memory`: ask what a server of knowledge knows.
+"""`copilot-runtime search`, `graph`, `ontology` and `memory`: query the knowledge of a server.
 
 They open the knowledge of the same settings as `serve`, also while servers use it.
 """
@@ -48,14 +48,14 @@ _WIDTH = 100
 _PLAIN_TYPES = frozenset(
     f"xsd:{name}" for name in ("integer", "decimal", "double", "boolean", "date", "dateTime")
 )
-"""Literals of these are known by how they look."""
+"""Datatypes that are recognised from the literal itself."""
 _PREDICATES = "SELECT DISTINCT ?p { ?s ?p ?o }"
 _NO_MEMORIES = (
     "There are no memories. Chats are not stored there by themselves: they are threads, see "
     "`copilot-runtime threads list`."
 )
 _ALIKE = 0.8
-"""How like a predicate must be to one that there is, where both may begin with `schema:`."""
+"""Minimum similarity of a misspelt predicate to an existing one."""
 
 
 def search(
@@ -265,9 +265,9 @@ def run_with_knowledge(
     *,
     with_sources: bool = False,
 ) -> None:
-    """Do work with the knowledge of the settings or of a program, or of a storage, and close it.
+    """Open the knowledge of the settings, a program or a storage, run `work` with it, and close it.
 
-    Its sources, which need not be where it is only asked, are those that are set, or none.
+    The sources of the settings are used only `with_sources`, since queries do not need them.
     """
     every, _, runtime = read_command_settings(program, config, has_notice=storage is None)
     settings = every.knowledge
@@ -296,7 +296,7 @@ def _build_knowledge(
     *,
     with_sources: bool,
 ) -> "Knowledge":
-    """Return knowledge with the parts that a program has given to its own, which has a runtime."""
+    """Return new knowledge with the arguments of the one in a program, if there is one."""
     from copilot_runtime.extensions.knowledge import Knowledge
 
     sources = (settings.sources if written is None else written.sources) if with_sources else ()
@@ -314,7 +314,7 @@ def _build_knowledge(
 
 
 def keep_events(knowledge: "Knowledge", settings: "Settings") -> None:
-    """Have what a command does to resources told to those who follow a server's events."""
+    """Publish the changes of a command to subscribers of a server's resource events."""
     if settings.events.store.startswith("sqlite:"):
         from copilot_runtime.extensions.events.build import build_events
 
@@ -322,7 +322,7 @@ def keep_events(knowledge: "Knowledge", settings: "Settings") -> None:
 
 
 def make_actor(user: str | None) -> "Actor | None":
-    """Return who asks; without a user, the operator, who may read everything."""
+    """Return the actor of a user; `None` for the operator, who may read everything."""
     from copilot_runtime.extensions.knowledge.policies import build_actor
 
     return None if user is None else build_actor(user)
@@ -339,7 +339,7 @@ def encode_passage(passage: "Passage") -> dict[str, Any]:
 
 
 def _own_properties(each: "OntologyClass") -> "Iterable[str]":
-    """Return the names of what things of a class have; of what has them, none."""
+    """Return the names of the properties of a class, without inverse ones."""
     return dict.fromkeys(item.name for item in each.properties if not item.is_inverse)
 
 
@@ -388,7 +388,7 @@ def _encode_item(identifier: "Identifier") -> dict[str, Any]:
 
 
 async def _require_resources(knowledge: "Knowledge") -> None:
-    """Raise `ConfigurationFailed` where nothing at all was taken in, which is no answer."""
+    """Raise `ConfigurationFailed` if the knowledge has no resources at all."""
     if not await knowledge.resources.versions():
         raise ConfigurationFailed(
             f"There is no knowledge in {knowledge.address} (looked in {Path.cwd()}).",
@@ -398,7 +398,7 @@ async def _require_resources(knowledge: "Knowledge") -> None:
 
 
 async def _require_vectors(knowledge: "Knowledge") -> None:
-    """Raise `ConfigurationFailed` where a search can find nothing, whatever it asks for."""
+    """Raise `ConfigurationFailed` if the knowledge has no vectors at all."""
     await _require_resources(knowledge)
     if not await knowledge.vectors.count():
         raise ConfigurationFailed(
@@ -409,7 +409,7 @@ async def _require_vectors(knowledge: "Knowledge") -> None:
 
 
 def _split_pattern(parts: list[str]) -> list[str]:
-    """Return the parts of a pattern, which may all be in one argument."""
+    """Return the parts of a pattern, given as one argument or as several."""
     if len(parts) != 1:
         return parts
     from copilot_runtime.extensions.knowledge.graph.patterns import parse_pattern
@@ -422,7 +422,7 @@ def _split_pattern(parts: list[str]) -> list[str]:
 
 
 async def _guess_predicate(knowledge: "Knowledge", predicate: str, actor: "Actor | None") -> str:
-    """Return a question after the predicate that was meant, if no triple has this one."""
+    """Return a suggestion for a predicate that no triple has, or an empty string."""
     from copilot_runtime.extensions.knowledge.graph.terms import is_wildcard
 
     if is_wildcard(predicate):
@@ -468,7 +468,7 @@ async def _show_sparql(
 def _show_terms(
     knowledge: "Knowledge", head: Sequence[str], rows: Iterable[Sequence[str]], nothing: str
 ) -> None:
-    """Print terms as short as a pattern may have them: `schema:name`, `5`, `"a text"@en`."""
+    """Print terms in the shortest form that patterns accept: `schema:name`, `5`, `"a text"@en`."""
     prefixes = knowledge.graph.prefixes
 
     def shorten_term(text: str) -> str:
@@ -484,7 +484,7 @@ def _show_terms(
 
 
 def _describe_size(knowledge: "Knowledge", *, is_empty: bool) -> str:
-    """Return why an answer was cut off at its size, and what helps."""
+    """Return why a result was truncated at its maximum size, and a hint."""
     from copilot_runtime.extensions.knowledge.graph import read_options
 
     most = read_options(knowledge.settings.graph_options).sparql.bytes

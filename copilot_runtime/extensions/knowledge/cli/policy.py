@@ -126,7 +126,7 @@ def explain(
 
 
 def _read_uri(urn: str) -> str:
-    """Return a URI. Raises `ConfigurationFailed` for what is none, about which no rule can be."""
+    """Return a URI or URN as a URI. Raises `ConfigurationFailed` if it is malformed."""
     from copilot_runtime.extensions.knowledge.identifiers import parse_identifier, strip_namespace
 
     uri = strip_namespace(urn)

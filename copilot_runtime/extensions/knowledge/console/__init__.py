@@ -1,1 +1,0 @@
-"""The page *Knowledge*: one HTML document, in parts."""

@@ -1,4 +1,4 @@
-"""The graph of what resources say: triples, SPARQL and an ontology."""
+"""The graph index: triples of all resources, SPARQL and an ontology."""
 
 from copilot_runtime.extensions.knowledge.graph.index import GraphIndex, GraphItem
 from copilot_runtime.extensions.knowledge.graph.ontology import Ontology, OntologySettings

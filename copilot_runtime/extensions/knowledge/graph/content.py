@@ -1,4 +1,4 @@
-"""Triples of what a resource has for content."""
+"""Read the triples in the content of a resource."""
 
 import hashlib
 from collections import Counter
@@ -29,15 +29,15 @@ FORMATS = {
     "turtle": RdfFormat.TURTLE,
     "jsonld": RdfFormat.JSON_LD,
 }
-"""Contents that have triples. No parser of pyoxigraph fetches a context."""
+"""Content formats with triples. No parser of pyoxigraph fetches a context."""
 
 SKOLEM = "urn:skolem:"
 
 _MOST_WORK = 300_000
-"""Steps to name blank nodes by RDFC-1.0, which are a fraction of a second."""
+"""Maximum number of RDFC-1.0 steps to name blank nodes: a fraction of a second."""
 
 _Line = tuple[str | bool, ...]
-"""A triple as a blank node sees it."""
+"""A triple from the perspective of one blank node."""
 
 
 def read_content(content: str, format: str, uri: str) -> list[tuple[str, str, str]]:
@@ -102,7 +102,7 @@ def _find_blanks(term: Term) -> Iterator[str]:
 
 
 def _mask(term: Term, node: str) -> Iterator[str | bool]:
-    """Yield the terms of a term; of a blank node only whether it is this one."""
+    """Yield the parts of a term; a blank node becomes `True` if it is `node`, else `False`."""
     if isinstance(term, Triple):
         yield from _mask(term.subject, node)
         yield str(term.predicate)
@@ -112,7 +112,7 @@ def _mask(term: Term, node: str) -> Iterator[str | bool]:
 
 
 def _estimate_work(triples: Iterable[Triple]) -> int:
-    """Return at most how many steps RDFC-1.0 takes for what it cannot tell apart at first sight.
+    """Return an upper bound of the RDFC-1.0 steps for nodes with equal first-degree hashes.
 
     It tries every order of the neighbours of a node that look alike, and for each of these again.
     """

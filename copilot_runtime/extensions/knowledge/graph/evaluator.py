@@ -1,4 +1,4 @@
-"""Evaluate SPARQL in processes of its own, one for each part of the graph that somebody may see."""
+"""Evaluate SPARQL in separate processes, one for each visible part of the graph."""
 
 import os
 import socket
@@ -32,22 +32,22 @@ from copilot_runtime.extensions.knowledge.graph.terms import (
 from copilot_runtime.extensions.knowledge.graph.worker import COMMAND, LENGTH
 
 ViewKey: TypeAlias = tuple[int, Hashable]
-"""The generation of a graph, and what of it is visible."""
+"""The generation of a graph, and a key of its visible part."""
 
 _WORKER = Path(__file__).with_name("worker.py")
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "LANG")
-"""All that a worker is told of our environment: no keys."""
+"""Environment variables that a worker inherits; none holds a key."""
 _GRACE = 2.0
-"""Seconds after which a child is ended from here whose system did not do it."""
+"""Seconds after its own time limit until a child process is killed by its parent."""
 _MOST_LOADING = 300.0
-"""Seconds after which a worker that is not ready is taken for one that hangs."""
+"""Seconds after which a worker that is still loading counts as hanging."""
 _MOST_VIEWS = 4
 _MOST_EVALUATIONS = 4
 _LINES_AT_ONCE = 10_000
 
 
 class Evaluation:
-    """One query on its way."""
+    """One query that is being evaluated."""
 
     def __init__(
         self, query: str, kind: QueryKind, limits: SparqlLimits, prefixes: Mapping[str, str]
@@ -60,23 +60,23 @@ class Evaluation:
         self._kill: Callable[[], None] | None = None
 
     def cancel(self) -> None:
-        """End it: nobody waits any more."""
+        """Cancel the query, whose caller no longer waits."""
         self.is_cancelled = True
         if self._kill is not None:
             self._kill()
 
     def kill_with(self, kill: Callable[[], None]) -> None:
-        """Say how it is ended."""
+        """Set the function that kills the query."""
         self._kill = kill
         if self.is_cancelled:
             kill()
 
 
 class SparqlEvaluator:
-    """Answers queries, a few at a time, and keeps the processes that were used last."""
+    """Evaluates a limited number of queries at once, and keeps the most recent worker processes."""
 
     def __init__(self, *, on_disk: bool = False) -> None:
-        """Build an evaluator, whose graphs are in memory or in temporary files."""
+        """Create an evaluator with its graphs in memory or in temporary files."""
         self._on_disk = on_disk
         self._views: OrderedDict[ViewKey, _View] = OrderedDict()
         self._lock = threading.Lock()
@@ -85,9 +85,9 @@ class SparqlEvaluator:
     def run(
         self, evaluation: Evaluation, key: ViewKey, triples: Callable[[], Iterable[str]]
     ) -> SparqlResult:
-        """Answer a query about triples (lines of N-Triples), which `key` stands for. Blocks.
+        """Evaluate a query over the triples (lines of N-Triples) that `key` identifies. Blocks.
 
-        Its seconds are those of all: of waiting for a slot and for the triples to be loaded, too.
+        The time limit includes waiting for a slot and for the triples to be loaded.
         """
         seconds = evaluation.limits.seconds
         deadline = time.monotonic() + seconds
@@ -125,7 +125,7 @@ class SparqlEvaluator:
     def _take_view(
         self, key: ViewKey, triples: Callable[[], Iterable[str]]
     ) -> "tuple[_View, list[_View]]":
-        """Return the view of a key, with one user more, and those that nobody needs any more."""
+        """Return the view of a key with its usage count increased, and the views to close."""
         with self._lock:
             excess: list[_View] = []
             view = self._views.get(key)
@@ -142,7 +142,7 @@ class SparqlEvaluator:
 
 
 class _View:
-    """A worker and its graph, which a thread loads, whoever waits for it."""
+    """A worker process and its graph, which a thread loads."""
 
     def __init__(self, triples: Callable[[], Iterable[str]], *, on_disk: bool) -> None:
         self.users = 0
@@ -160,7 +160,7 @@ class _View:
 
     @property
     def is_usable(self) -> bool:
-        """Whether its worker runs, or may still be started, and does not hang."""
+        """Whether its worker is running or can be started, and does not hang."""
         if self._error is not None or self._is_closed:
             return False
         if self._loader is not None and not self._is_loaded:
@@ -168,7 +168,7 @@ class _View:
         return self._process is None or self._process.poll() is None
 
     def wait_for_worker(self, evaluation: Evaluation, deadline: float) -> None:
-        """Let a worker read the triples, if there is none yet, and wait for it."""
+        """Start a worker if there is none, and wait until it has loaded the triples."""
         evaluation.kill_with(self._wake)
         with self._state:
             if self._loader is None:
@@ -195,7 +195,7 @@ class _View:
         error: Exception | None = None
         try:
             self._start()
-        except Exception as raised:  # whoever waits raises it
+        except Exception as raised:  # raised by the waiting caller
             error = raised
         with self._state:
             self._error, self._is_loaded = error, error is None
@@ -239,7 +239,7 @@ class _View:
         )
 
     def evaluate(self, evaluation: Evaluation, deadline: float) -> SparqlResult:
-        """Answer a query."""
+        """Evaluate a query, and return its result."""
         limits = evaluation.limits
         ours, theirs = socket.socketpair()
         with ours:
@@ -282,7 +282,7 @@ class _View:
         )
 
     def close(self) -> None:
-        """End the worker, and with it what it evaluates."""
+        """Stop the worker and its queries."""
         with self._lock:
             self._is_closed = True
             if self._control is not None:

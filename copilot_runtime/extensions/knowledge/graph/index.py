@@ -15,7 +15,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 from copilot_runtime.base.jsontext import replace_surrogates
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.knowledge.access import FULL_ACCESS, Access, run_with_access
-from copilot_runtime.extensions.knowledge.catalog import Entry
+from copilot_runtime.extensions.knowledge.catalog import CatalogEntry
 from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.graph.content import encode_triples, read_content
 from copilot_runtime.extensions.knowledge.graph.evaluator import (
@@ -55,13 +55,13 @@ T = TypeVar("T")
 ANYTHING = Pattern()
 
 _BATCH = 500
-"""So many resources are taken in, and written, at once."""
+"""Number of resources indexed and written in one batch."""
 _MOST_BATCHES = 100
-"""More of them would be slow where each append writes the whole object, as in a bucket."""
+"""Maximum number of batches; appends to a bucket may rewrite the whole object."""
 _REFRESH_SECONDS = 1.0
-"""What other processes write is looked for at most so often."""
+"""Minimum seconds between two checks for writes of other processes."""
 _MOST_ROWS_ON_LOOP = 20_000
-"""A search in more rows than these goes to a thread."""
+"""Maximum number of rows searched on the event loop."""
 _MOST_ROWS_TO_JUDGE_ON_LOOP = 100
 _LARGEST_PAGE = 100
 _MOST_ONTOLOGIES = 8
@@ -69,17 +69,17 @@ _MOST_ONTOLOGIES = 8
 
 @dataclass(frozen=True, slots=True)
 class GraphItem:
-    """A resource and what it says."""
+    """A resource and its triples."""
 
     identifier: Identifier
     triples: Iterable[Triple] = field(default=())
 
 
 class GraphIndex(Index[GraphItem, Pattern]):
-    """Finds resources by the triples that they hold, and answers about all of them together.
+    """Finds resources by their triples, and queries the triples of all resources.
 
-    Whoever asks sees the triples of the resources that their access allows, and nothing that
-    follows from any other: not in a count, not in a join, not in the ontology. Resources keep the
+    Results derive only from the triples of resources that the access allows, and from nothing
+    else: neither counts nor joins nor the ontology reveal others. Resources keep the
     order in which they came. The graph is in one object of the storage; what other processes
     write to it is seen.
     """
@@ -107,18 +107,18 @@ class GraphIndex(Index[GraphItem, Pattern]):
         self._lock = asyncio.Lock()
         self._next_refresh = 0.0
         self._expiries = 0
-        """How often others have written, as far as they told."""
+        """Number of change notifications from other processes."""
 
     async def update(
         self, resources: ResourceIndex, progress: Progress | None = None
     ) -> UpdateReport:
-        """Take in what is new or other than before, and forget what is gone.
+        """Index new and changed resources, and remove deleted ones.
 
-        What it takes in is durable after each batch. The ontology is written anew if a triple is
+        Each batch is durable once written. The ontology is written anew if a triple is
         another one than before; resources without triples cost only themselves.
         """
         started = time.monotonic()
-        await self._look()  # so that nobody who asks from now on waits for what follows
+        await self._look()  # so that queries from now on do not wait for the following
         async with self._lock:
             await self._log.refresh(self._table)
             versions = {**await resources.versions()}
@@ -151,7 +151,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
             )
 
     async def remove(self, ids: Iterable[Identifier | str]) -> None:
-        """Forget what resources say."""
+        """Remove the triples of resources."""
         async with self._lock:
             await self._log.refresh(self._table)
             holders = self._table.holders
@@ -183,7 +183,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
         offset: int = 0,
         wide: bool = False,
     ) -> list[Identifier]:
-        """Return the resources that hold a triple of a pattern, in their order.
+        """Return the resources with a triple that matches a pattern, in index order.
 
         `offset` leaves out the first ones. With `wide` it returns all resources that say anything
         about a subject of such a triple, as Copilot-LD does. Raises `Misuse` for a pattern that
@@ -216,7 +216,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
         limit: int = 100,
         offset: int = 0,
     ) -> list[Triple]:
-        """Return the triples of a pattern, each once, in the order of their resources."""
+        """Return the distinct triples that match a pattern, in the order of their resources."""
         queries = read_pattern(pattern).parse(self.prefixes)
 
         def search(snapshot: Snapshot, visibility: Visibility) -> list[Triple]:
@@ -238,10 +238,10 @@ class GraphIndex(Index[GraphItem, Pattern]):
         *,
         asker: str | None = None,
     ) -> SparqlResult:
-        """Answer a SELECT, ASK, CONSTRUCT or DESCRIBE query.
+        """Run a SELECT, ASK, CONSTRUCT or DESCRIBE query.
 
-        An asker with a name has a few at a time: others of theirs wait, and nobody else does.
-        Raises `Refused` for what would write or look elsewhere, `Misuse` for what is no SPARQL,
+        The number of concurrent queries of each `asker` is limited.
+        Raises `Refused` for updates and federated queries, `Misuse` for syntax errors,
         and `LimitExceeded` if it takes too long or too much memory.
         """
         limits = limits or self._options.sparql
@@ -271,7 +271,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
     async def subjects(
         self, type: str = "", access: Access = FULL_ACCESS
     ) -> dict[str, tuple[str, ...]]:
-        """Return the types of all subjects that have one; or of those of a type.
+        """Return the types of all typed subjects, or of the subjects of one type, by IRI.
 
         A type is an IRI, `schema:Person`, or the bare name `Person`. Other names of its class
         (`skos:altLabel`) mean the classes of those names as well.
@@ -284,7 +284,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
         )
 
     async def ontology(self, access: Access = FULL_ACCESS) -> Ontology:
-        """Return classes and properties of all that an access may see."""
+        """Return the ontology of the triples that an access allows."""
         return await self._answer(access, self._derive)
 
     async def ontology_turtle(self, access: Access = FULL_ACCESS) -> str:
@@ -293,32 +293,32 @@ class GraphIndex(Index[GraphItem, Pattern]):
         return await concurrency.call(write_shapes, ontology, self.prefixes)
 
     async def stored_ontology(self) -> str:
-        """Return the shapes of the whole graph as the last update wrote them; empty before any."""
+        """Return the SHACL shapes stored by the last update; empty before the first."""
         try:
             return (await self._storage.get(self._ontology_key)).decode()
         except ObjectNotFound:
             return ""
 
     async def count(self, access: Access = FULL_ACCESS) -> int:
-        """Return how many different triples there are."""
+        """Return the number of distinct triples."""
         return await self._answer(
             access,
             lambda snapshot, visibility: len(snapshot.distinct_rows(visibility.all_rows())),
         )
 
-    def expire(self) -> None:
-        """Read what is stored before the next query: another process has written."""
+    def invalidate_cache(self) -> None:
+        """Reload the stored triples before the next query, since another process has written."""
         self._expiries += 1
         if self._next_refresh:
             self._next_refresh = -1.0
 
     async def aclose(self) -> None:
-        """End the processes that answer SPARQL."""
+        """Stop the SPARQL worker processes."""
         await concurrency.call(self._evaluator.close)
 
     @staticmethod
     def _is_small(rows: int, filter: Filter) -> bool:
-        """Return whether a search takes less than a thread does. A policy may take its time."""
+        """Return whether a search over `rows` rows is fast enough for the event loop."""
         if filter.access is not FULL_ACCESS:
             return rows <= _MOST_ROWS_TO_JUDGE_ON_LOOP
         is_page = 0 < filter.limit <= _LARGEST_PAGE and not (filter.type or filter.prefix)
@@ -343,7 +343,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
         )
 
     async def _refresh(self) -> Snapshot:
-        """Return the rows as they are now, with what others had written a second ago."""
+        """Return the current rows; writes of other processes appear after at most a second."""
         now = time.monotonic()
         if self._next_refresh <= now and not (self._next_refresh and self._lock.locked()):
             await self._look()
@@ -352,22 +352,24 @@ class GraphIndex(Index[GraphItem, Pattern]):
         return await concurrency.call(self._table.snapshot)
 
     async def _look(self) -> None:
-        """Read what others have written."""
+        """Read the writes of other processes."""
         now, expiries = time.monotonic(), self._expiries
         async with self._lock:
             await self._log.refresh(self._table)
             is_current = expiries == self._expiries
             self._next_refresh = now + _REFRESH_SECONDS if is_current else -1.0
 
-    def _compare(self, versions: Mapping[str, Entry]) -> tuple[list[str], list[str], list[str]]:
-        """Return which resources are new, which ones are other than before, and which are gone."""
+    def _compare(
+        self, versions: Mapping[str, CatalogEntry]
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Return the URIs of new, of changed and of deleted resources."""
         ours = self._table.versions()
         new: list[str] = []
         changed: list[str] = []
         for uri, entry in versions.items():
             if ours.get(uri) != entry.version and is_indexed(uri):
                 (changed if uri in ours else new).append(uri)
-        # what has no version was not made from a resource, and somebody else's business
+        # entries without version were added directly, not by an update
         gone = [
             uri
             for uri, version in ours.items()
@@ -394,7 +396,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
             self._table.remove(uri)
 
     async def _forget_ontology(self, changes: Mapping[str, Holder | None]) -> None:
-        """Delete the stored ontology before triples change: who is killed leaves no old one."""
+        """Delete the stored ontology before triples change, so that a crash leaves no stale one."""
         if any(self._table.changes_with(uri, holder) for uri, holder in changes.items()):
             await self._storage.delete(self._ontology_key)
 
@@ -421,7 +423,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
 
 
 def _read_vocabulary(text: str, prefixes: Prefixes) -> list[Triple]:
-    """Read the Turtle of an operator, in which all prefixes are there."""
+    """Parse the operator's Turtle, with all prefixes declared."""
     declarations = "".join(f"@prefix {name}: <{iri}> .\n" for name, iri in prefixes.items())
     try:
         quads = [*parse(declarations + text, format=RdfFormat.TURTLE)]
@@ -431,7 +433,7 @@ def _read_vocabulary(text: str, prefixes: Prefixes) -> list[Triple]:
 
 
 def _pieces(numbers: Numbers) -> Iterator[Numbers]:
-    """Yield numbers in pieces that grow, so that the first page costs little."""
+    """Yield numbers in chunks of growing size, so that the first page is cheap."""
     start, size = 0, 1024
     while start < len(numbers):
         yield numbers[start : start + size]
@@ -439,7 +441,7 @@ def _pieces(numbers: Numbers) -> Iterator[Numbers]:
 
 
 def _widen(snapshot: Snapshot, visibility: Visibility, matches: Iterable[Numbers]) -> Numbers:
-    """Return the holders of all triples about the subjects of some rows."""
+    """Return the holders of all triples with the subjects of some rows."""
     column = snapshot.columns[0]
     subjects = [column[visibility.rows(rows)] for rows in matches]
     if not subjects:
@@ -461,7 +463,7 @@ def _each_once(pieces: Iterable[Numbers]) -> Iterator[Numbers]:
 def _let_through(
     pieces: Iterable[Numbers], snapshot: Snapshot, visibility: Visibility, filter: Filter
 ) -> Iterator[Identifier]:
-    """Yield the holders that a filter lets through."""
+    """Yield the identifiers of the holders that match a filter."""
     rest = replace(filter, access=FULL_ACCESS)
     for piece in pieces:
         for number in piece[visibility.holders(piece)].tolist():

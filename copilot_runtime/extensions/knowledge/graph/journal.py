@@ -1,4 +1,4 @@
-"""What the graph holds, in one JSON Lines object of a storage."""
+"""The log of the graph index: one JSON Lines object in a storage."""
 
 from collections.abc import Iterable
 
@@ -29,7 +29,7 @@ class GraphLog:
         self._lines = JsonLines(storage, key)
 
     async def refresh(self, table: TripleTable) -> None:
-        """Take in what was added since, by whichever process."""
+        """Apply the lines added by any process since the last read."""
         lines = await self._lines.read_new()
         if lines.is_anew:
             fresh = TripleTable()
@@ -40,17 +40,17 @@ class GraphLog:
         self._lines.advance(lines)
 
     async def append(self, lines: Iterable[JsonObject]) -> None:
-        """Write lines at the end, of what the table has or is given then."""
+        """Append lines."""
         data: bytes = await concurrency.call(encode_lines, lines)
         if not data:
             return
         await self._lines.append(data)
         new = await self._lines.read_new()
-        if new.data == data:  # else somebody else writes, too, and `refresh` reads all of it
+        if new.data == data:  # else another process appended, too, and `refresh` reads its lines
             self._lines.advance(new)
 
     async def compact(self, table: TripleTable) -> None:
-        """Write one line for each resource once most lines are old, unless somebody else writes."""
+        """Rewrite the log with one line per resource if most lines are obsolete."""
         if self._lines.is_long(len(table)):
             await self._lines.rewrite(lambda: _write_all(table))
 
@@ -93,7 +93,7 @@ def delete_line(uri: str) -> JsonObject:
 
 
 def _apply(table: TripleTable, data: bytes) -> None:
-    """Take in lines."""
+    """Apply lines to a table."""
     for line in salvage_lines(data):
         uri = get_text(line, "id")
         if line.get("deleted"):

@@ -1,4 +1,4 @@
-"""Classes and properties that a graph has, by what its triples say.
+"""Derive the ontology of a graph: its classes and their properties.
 
 It is derived from all triples at once, so that their order does not matter: first the types of
 all subjects, then what they have.
@@ -25,7 +25,7 @@ ONE_WAY = frozenset(
     f"{SCHEMA}{name}"
     for name in ("citation", "mentions", "about", "isRelatedTo", "references", "sameAs", "url")
 )
-"""Predicates of which none says the same as another one in the other direction."""
+"""Predicates that have no inverse."""
 
 STRING = f"{XSD}string"
 LANGUAGE_STRING = f"{RDF}langString"
@@ -33,13 +33,13 @@ LANGUAGE_STRING = f"{RDF}langString"
 Nodes = Literal["iri", "literal", "any"]
 
 _MOST_TYPES = 32
-"""A thing of more classes is taken for one of none: pages invent them."""
+"""Maximum number of classes of a thing; one with more counts as untyped."""
 _MOST_PROPERTIES = 10_000
-"""Of all classes together; of more, those with the fewest triples are left out."""
+"""Maximum number of properties of all classes; the rarest are left out."""
 _MOST_ALTERNATIVES = 32
-"""Values of more classes, or datatypes, are of any."""
+"""Maximum number of classes or datatypes of a property; with more it is unrestricted."""
 _MOST_CANDIDATES = 200
-"""So many predicates between two classes, the most frequent ones, may be inverses."""
+"""Maximum number of predicates between two classes compared as inverses, the most frequent."""
 _MOST_CLASS_LINKS = 8_000_000
 """Links, once for each pair of the classes of their ends, that are looked at for inverses."""
 _MOST_SHARED_LINKS = 4_000_000
@@ -50,7 +50,7 @@ _MOST_PAIRS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OntologySettings:
-    """When two predicates are taken for inverses, and an object's class for dominant."""
+    """Thresholds for inverse predicates and dominant classes."""
 
     min_inverse_ratio: float = 0.8
     """Of the links in both directions: so many of one for each of the other, at least."""
@@ -74,31 +74,31 @@ class OntologySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OntologyProperty:
-    """What instances of a class have under one predicate, or are under it."""
+    """A property of a class: a predicate of its instances, or an inverse one."""
 
     path: str
     """The IRI of the predicate."""
     is_inverse: bool = False
     """Whether the instances are its objects: then what follows is about its subjects."""
     instances: int
-    """How many instances have it."""
+    """Number of instances with the property."""
     uses: int
-    """How many triples of the whole graph have the predicate."""
+    """Number of triples of the whole graph with the predicate."""
     min_count: int = 0
     """The fewest values that an instance has, and the most."""
     max_count: int = 0
     nodes: Nodes = "any"
     datatypes: tuple[str, ...] = ()
-    """Of the literals, the most frequent first: empty if some are malformed, or for very many."""
+    """Datatypes of the literals, the most frequent first; empty if malformed or too many."""
     classes: tuple[tuple[str, int], ...] = ()
     """Classes that together cover all values, each with its number of values, the most first.
 
     Empty if some of the values have no class, or for very many.
     """
     dominant: str = ""
-    """The class that most of the values with a class have."""
+    """The most frequent class of the values."""
     inverse: str = ""
-    """The predicate that says the same in the other direction."""
+    """The inverse predicate."""
     mirrors: str = ""
     """The predicate whose values are exactly those of this inverse path."""
 
@@ -110,7 +110,7 @@ class OntologyProperty:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OntologyClass:
-    """A class, and what its instances have."""
+    """A class with the properties of its instances."""
 
     iri: str
     instances: int
@@ -126,7 +126,7 @@ class OntologyClass:
 
 @dataclass(frozen=True, slots=True)
 class Ontology:
-    """What a graph is about: classes by how many instances they have."""
+    """The classes of a graph, those with the most instances first."""
 
     classes: tuple[OntologyClass, ...] = ()
     triples: int = 0
@@ -138,7 +138,7 @@ def derive_ontology(
     settings: OntologySettings,
     vocabulary: Iterable[Sequence[str]],
 ) -> Ontology:
-    """Return the ontology of what is visible of a graph."""
+    """Return the ontology of the visible part of a graph."""
     rows = snapshot.distinct_rows(visibility.all_rows())
     labels = find_labels(snapshot, visibility, vocabulary)
     return _Derivation(snapshot, rows, settings, labels).ontology()
@@ -194,7 +194,7 @@ class _Derivation:
     def _find_properties(
         self, instances: Mapping[int, int], inverses: "Mapping[_Direction, int]"
     ) -> dict[int, list[OntologyProperty]]:
-        """Return the properties of each class: first those it has, then those it is in."""
+        """Return the properties of each class, the inverse ones last."""
         found: dict[int, list[OntologyProperty]] = {}
         forward = self._group(self._subjects, np.arange(len(self._subjects)))
         for (class_, predicate), triples in forward.items():
@@ -223,7 +223,7 @@ class _Derivation:
         return found
 
     def _group(self, nodes: Int64s, triples: Int64s) -> dict[tuple[int, int], Int64s]:
-        """Return triples by the classes of one end of theirs, and by their predicates."""
+        """Group triples by predicate and by the classes of the given nodes."""
         which, classes = self._types.expand(nodes[triples])
         members = triples[which]
         keys = classes * self._size + self._predicates[members]
@@ -250,7 +250,7 @@ class _Derivation:
         values: Int64s,
         instances: Mapping[int, int],
     ) -> OntologyProperty:
-        """Return what instances of a class have, by all triples that they have it in."""
+        """Return one property of a class, from the triples of its instances."""
         _, counts = np.unique(nodes[triples], return_counts=True)
         kinds = (
             self._kinds[triples] if values is self._objects else np.zeros(len(triples), np.int32)
@@ -275,7 +275,7 @@ class _Derivation:
         )
 
     def _classes_of(self, values: Int64s) -> tuple[tuple[tuple[str, int], ...], str]:
-        """Return classes that cover values, if all have one, and the dominant one."""
+        """Return the classes that cover all values, if each has one, and the dominant class."""
         which, classes = self._types.expand(values)
         if not len(classes):
             return (), ""
@@ -301,7 +301,7 @@ class _Derivation:
         return tuple(cover), dominant
 
     def _datatypes_of(self, values: Int64s, kinds: Numbers) -> tuple[str, ...]:
-        """Return the datatypes of literals; nothing for many, or if a literal is not of its own."""
+        """Return the datatypes of literals; empty if too many, or if a literal is malformed."""
         numbers, counts = np.unique(kinds, return_counts=True)
         suffixes = [self._terms.suffixes[number] for number in numbers.tolist()]
         for number, suffix in zip(numbers.tolist(), suffixes, strict=True):
@@ -401,7 +401,7 @@ class _Derivation:
     def _count_shared(
         self, links: Int64s, starts: Int64s, ends: Int64s, directions: Int64s, usable: Mask
     ) -> tuple[Int64s, Int64s, Int64s]:
-        """Return pairs of directions, and how many links they have in common."""
+        """Return pairs of directions, and the number of links that they share."""
         pairs = _pairs(self._subjects[links], self._objects[links], self._size)
         back = _pairs(self._objects[links], self._subjects[links], self._size)
         chosen = usable[directions]
@@ -443,7 +443,7 @@ _Direction = tuple[int, int, int]
 
 
 class _Links:
-    """From each node to any number of others."""
+    """A mapping of each node to any number of targets."""
 
     def __init__(self, sources: Int64s, targets: Int64s, size: int) -> None:
         order = np.argsort(sources, kind="stable")
@@ -452,11 +452,11 @@ class _Links:
         np.cumsum(np.bincount(sources, minlength=size), out=self._starts[1:])
 
     def count(self, nodes: Int64s) -> Int64s:
-        """Return how many targets nodes have."""
+        """Return the number of targets of each node."""
         return self._starts[nodes + 1] - self._starts[nodes]
 
     def expand(self, nodes: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the targets of nodes, and for each the place of its node among them."""
+        """Return the targets of nodes, and the position of the source node of each."""
         counts = self.count(nodes)
         which = np.repeat(np.arange(len(nodes)), counts)
         first = np.repeat(self._starts[nodes] - (np.cumsum(counts) - counts), counts)
@@ -464,7 +464,7 @@ class _Links:
 
 
 def _find_types(subjects: Int64s, classes: Int64s, size: int) -> _Links:
-    """Return the classes of things, but for those of too many."""
+    """Return the classes of each subject; a subject with too many has none."""
     few = np.bincount(subjects, minlength=size) <= _MOST_TYPES
     return _Links(subjects[few[subjects]], classes[few[subjects]], size)
 
@@ -489,9 +489,9 @@ def _add_pairs(
 
 
 def _find_small(sizes: Int64s, most: int) -> Mask:
-    """Return which sizes are small enough for all of them to add up to so much at most.
+    """Return a mask of the smallest sizes whose sum does not exceed `most`.
 
-    Things of many classes, and of many links, multiply what is to be looked at.
+    Things with many classes or links would multiply the work.
     """
     in_order = np.sort(sizes)
     beyond = np.flatnonzero(np.cumsum(in_order) > most)
@@ -513,7 +513,7 @@ def _number_rows(*columns: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _runs(keys: Int64s) -> Iterator[tuple[int, int]]:
-    """Yield where sorted keys begin and end to be equal."""
+    """Yield start and end of each run of equal values in sorted keys."""
     if len(keys):
         ends = [*(np.flatnonzero(keys[1:] != keys[:-1]) + 1).tolist(), len(keys)]
         yield from zip([0, *ends], ends, strict=False)
@@ -530,7 +530,7 @@ def _datatype(suffix: str) -> str:
 
 
 def _is_well_formed(text: str, pattern: re.Pattern[str]) -> bool:
-    """Return whether a text is one of a datatype. Of dates and times, the calendar has a say."""
+    """Return whether a text is a valid literal of a datatype; dates must exist."""
     if pattern.fullmatch(text) is None:
         return False
     try:
@@ -569,4 +569,4 @@ _LEXICAL = {
     "gYearMonth": re.compile(rf"-?\d{{4,}}-(?:0[1-9]|1[0-2]){_ZONE}", re.ASCII),
     "duration": _DURATION,
 }
-"""How the texts of datatypes of XML Schema look; those of others are not checked."""
+"""Lexical forms of XML Schema datatypes; others are not checked."""

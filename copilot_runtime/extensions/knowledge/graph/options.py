@@ -1,4 +1,4 @@
-"""The options of a graph, as a file of settings has them."""
+"""Read the options of the graph index from settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -17,7 +17,7 @@ SparqlStore = Literal["memory", "disk"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphOptions:
-    """What an operator may choose of a graph."""
+    """The options of the graph index."""
 
     prefixes: Mapping[str, str] = field(default_factory=dict[str, str])
     """Short names of namespaces, besides the built-in ones."""
@@ -31,7 +31,7 @@ class GraphOptions:
 
 
 def read_options(options: Mapping[str, JsonValue], where: str = "graph") -> GraphOptions:
-    """Read options, of which any may be left out. Raises `ConfigurationFailed`."""
+    """Read options; missing ones have defaults. Raises `ConfigurationFailed`."""
     values = dict(options)
     sections = {
         "sparql": _read_section(SparqlLimits, values.get("sparql"), f"{where}.sparql"),
@@ -63,7 +63,7 @@ def _read_ontology(value: JsonValue, where: str, prefixes: Mapping[str, str]) ->
 
 
 def _read_section(section: type[SectionT], value: JsonValue, where: str) -> SectionT:
-    """Build a section of named values, of the types of its defaults."""
+    """Build a section from a mapping, checked against the types of its defaults."""
     values: Any = {} if value is None else value
     if not isinstance(values, Mapping):
         raise ConfigurationFailed(f"{where} must be an object.")
@@ -79,7 +79,7 @@ def _read_section(section: type[SectionT], value: JsonValue, where: str) -> Sect
 
 
 def _fits(value: object, default: object) -> bool:
-    """Return whether a value can stand in the place of a default."""
+    """Return whether a value has the type of a default."""
     if isinstance(default, int | float):
         kinds = int if isinstance(default, int) else int | float
         return isinstance(value, kinds) and not isinstance(value, bool) and value >= 0

@@ -1,4 +1,4 @@
-"""Patterns: a subject, a predicate and an object, of which each may be anything."""
+"""Triple patterns: subject, predicate and object, each a term or a wildcard."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _PART = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*+")++', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What a triple must be; a part that is None or a wildcard (`? * _ null`) is anything.
+    """A triple pattern; a part that is `None` or one of `? * _ null` matches any term.
 
     An IRI is written as `<https://…>`, `https://…`, `urn:…` or with a prefix, as `schema:name`; a
     literal as `"text"`, `"text"@en` or `"5"^^xsd:integer`. An object in any other form is a text.
@@ -27,7 +27,7 @@ class Pattern:
     object: str | None = None
 
     def parse(self, prefixes: Prefixes) -> tuple[TermQuery | None, ...]:
-        """Return what each part means, None for anything. Raises `Misuse`."""
+        """Return the query of each part, `None` for a wildcard. Raises `Misuse`."""
         subject, predicate, object = (
             None if is_wildcard(part) else replace_surrogates(part or "")
             for part in (self.subject, self.predicate, self.object)
@@ -44,7 +44,7 @@ PatternLike = Pattern | str | tuple[str, str, str]
 
 
 def read_pattern(pattern: object) -> Pattern:
-    """Return the pattern that somebody has written. Raises `Misuse` for what is none."""
+    """Convert a line, a tuple or a pattern to a pattern. Raises `Misuse` if it is malformed."""
     if isinstance(pattern, Pattern):
         return pattern
     if isinstance(pattern, str):

@@ -1,6 +1,6 @@
-"""An ontology as a picture: SVG, laid out by us.
+"""Draw an ontology as SVG.
 
-Classes stand in columns, by how many links they are away from one class in the middle of things.
+Classes are placed in columns by their distance in links from a central class.
 So every link leads to the same column or to the next one, and runs in the gap between: no line
 crosses a box.
 """
@@ -20,7 +20,7 @@ from copilot_runtime.extensions.knowledge.graph.subjects import local_name
 _MOST_CLASSES = 60
 _MOST_ROWS = 14
 _MOST_LINKS = 150
-"""More cannot be followed with the eyes."""
+"""Maximum number of links drawn, to keep the drawing readable."""
 _ROW = 17
 _HEADER = 30
 _PADDING = 10
@@ -44,11 +44,11 @@ _COLORS = ("#4f46e5", "#0f766e", "#b45309", "#be185d", "#1d4ed8", "#15803d", "#7
 
 @dataclass(slots=True)
 class _Box:
-    """A class with its place."""
+    """The box of a class, with its position."""
 
     item: OntologyClass
     properties: list[OntologyProperty]
-    """Those that stand in it, each in the line of its number."""
+    """The listed properties, one per row."""
     rows: list[tuple[str, str]]
     width: float
     height: float
@@ -63,27 +63,27 @@ class _Box:
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """A property whose values are things of a class."""
+    """The line from a property to the class of its values."""
 
     source: int
     target: int
     label: str
     row: int
-    """The line of the box that the property stands in."""
+    """The row of the property in its box."""
     instances: int
     is_mutual: bool = False
 
 
 @dataclass(slots=True)
 class _Labels:
-    """Where text may not be written any more."""
+    """The areas that labels already occupy."""
 
     areas: list[tuple[float, float, float, float]] = field(
         default_factory=list[tuple[float, float, float, float]]
     )
 
     def overlap(self, x: float, y: float, width: float, height: float) -> float:
-        """Return how much of a rectangle around a point is taken."""
+        """Return the occupied area of a rectangle around a point."""
         left, top = x - width / 2, y - height / 2
         return sum(
             max(0.0, min(left + width, right) - max(left, other_left))
@@ -92,7 +92,7 @@ class _Labels:
         )
 
     def take(self, x: float, y: float, width: float, height: float) -> None:
-        """Take a rectangle around a point."""
+        """Mark a rectangle around a point as occupied."""
         left, top = x - width / 2, y - height / 2
         self.areas.append((left, top, left + width, top + height))
 
@@ -144,7 +144,7 @@ def _make_box(item: OntologyClass) -> _Box:
 
 
 def _describe(item: OntologyProperty) -> str:
-    """Return the kind of a property's values, and how many there are of them."""
+    """Return the type and the cardinality of a property's values."""
     if item.nodes == "literal":
         kind = " | ".join(local_name(datatype) for datatype in item.datatypes) or "text"
     elif item.classes:
@@ -156,7 +156,7 @@ def _describe(item: OntologyProperty) -> str:
 
 
 def _choose_links(boxes: Sequence[_Box]) -> tuple[list[_Link], int]:
-    """Return the links that are drawn, those of the most instances, and how many are not."""
+    """Return the links to draw, those with the most instances, and the number of omitted ones."""
     links = [*_find_links(boxes)]
     if len(links) <= _MOST_LINKS:
         return links, 0
@@ -165,7 +165,7 @@ def _choose_links(boxes: Sequence[_Box]) -> tuple[list[_Link], int]:
 
 
 def _find_links(boxes: Sequence[_Box]) -> Iterator[_Link]:
-    """Yield what leads from class to class, of the properties that stand in the boxes.
+    """Yield the links between classes of the properties listed in the boxes.
 
     Two inverse properties are one link.
     """
@@ -195,7 +195,7 @@ def _targets(item: OntologyProperty) -> Iterable[str]:
 
 
 def _choose_columns(boxes: Sequence[_Box], links: Iterable[_Link]) -> list[list[int]]:
-    """Return the classes of each column, from the class from which the picture is least large."""
+    """Return the classes of each column, from the root class with the smallest drawing."""
     neighbours: dict[int, set[int]] = {number: set() for number in range(len(boxes))}
     for link in links:
         if link.source != link.target:
@@ -235,7 +235,7 @@ def _levels(root: int, neighbours: Mapping[int, set[int]]) -> list[list[int]]:
 
 
 def _largeness(levels: list[list[int]], boxes: Sequence[_Box]) -> float:
-    """Return the height of a picture, or its width if that is the larger one on a screen."""
+    """Return the height of a drawing, or its scaled width if that is larger."""
     height = max(_height_of(level, boxes) for level in levels)
     width = sum(max(boxes[number].width for number in level) + 200 for level in levels)
     return max(height, width / 1.6)
@@ -246,7 +246,7 @@ def _height_of(level: Iterable[int], boxes: Sequence[_Box]) -> float:
 
 
 def _add_alone(columns: list[list[int]], alone: Iterable[int], boxes: Sequence[_Box]) -> None:
-    """Put classes without links where there is room, or in new columns of about a square."""
+    """Put classes without links into free space, or into new columns of about a square."""
     alone = [*alone]
     if not columns and alone:
         count = max(1, round((_height_of(alone, boxes) / 250) ** 0.5))
@@ -256,7 +256,7 @@ def _add_alone(columns: list[list[int]], alone: Iterable[int], boxes: Sequence[_
 
 
 def _order_columns(boxes: Sequence[_Box], links: Iterable[_Link], columns: list[list[int]]) -> None:
-    """Bring classes next to those that they are linked with, as far as all can be."""
+    """Order the classes within columns so that linked classes are close."""
     neighbours: dict[int, list[int]] = {}
     for link in links:
         neighbours.setdefault(link.source, []).append(link.target)
@@ -276,14 +276,14 @@ def _order_columns(boxes: Sequence[_Box], links: Iterable[_Link], columns: list[
 
 
 def _places(columns: Iterable[Sequence[int]]) -> dict[int, float]:
-    """Return how far down in its column each class is, from 0 to 1."""
+    """Return the relative position of each class in its column, from 0 to 1."""
     return {number: (at + 0.5) / len(level) for level in columns for at, number in enumerate(level)}
 
 
 def _place(
     boxes: Sequence[_Box], links: Sequence[_Link], columns: Sequence[Sequence[int]]
 ) -> tuple[float, float]:
-    """Give every box its place. Returns width and height of the picture."""
+    """Set the position of every box. Returns width and height of the drawing."""
     height = max((_height_of(level, boxes) for level in columns), default=60.0)
     gaps = _gaps(boxes, links, len(columns))
     x = _MARGIN + gaps[-1]
@@ -300,7 +300,7 @@ def _place(
 
 
 def _gaps(boxes: Sequence[_Box], links: Iterable[_Link], count: int) -> list[float]:
-    """Return the room behind each column: for its labels, and the more the more links it has."""
+    """Return the gap after each column, wide enough for its labels and links."""
     longest = [0.0] * (count + 1)
     numbers = [0] * (count + 1)
     for link in links:
@@ -318,7 +318,7 @@ Curve = tuple[Point, Point, Point, Point]
 
 
 def _draw_link(link: _Link, number: int, boxes: Sequence[_Box], labels: _Labels) -> tuple[str, str]:
-    """Return the line of a link, and its label where it covers least."""
+    """Return the SVG path of a link, and its label at the position with the least overlap."""
     curve = _curve(link, number, boxes)
     color = number % len(_COLORS)
     start, *rest = (f"{x:.1f},{y:.1f}" for x, y in curve)
@@ -344,7 +344,7 @@ def _draw_link(link: _Link, number: int, boxes: Sequence[_Box], labels: _Labels)
 
 
 def _curve(link: _Link, number: int, boxes: Sequence[_Box]) -> Curve:
-    """Return where a link runs: from the line of its property to the head of the other box."""
+    """Return the curve of a link, from the row of its property to the head of the other box."""
     source, target = boxes[link.source], boxes[link.target]
     start_y = source.y + _HEADER + link.row * _ROW + _ROW / 2
     end_y = target.y + 8 + number * 7 % (_HEADER - 12)
@@ -421,5 +421,5 @@ def _draw_arrow(number: int, color: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Return text as XML may have it."""
+    """Return text escaped for XML, without forbidden characters."""
     return escape("".join(char if char.isprintable() else "\ufffd" for char in text))

@@ -13,11 +13,11 @@ from copilot_runtime.extensions.knowledge.graph.subjects import local_name
 from copilot_runtime.extensions.knowledge.graph.terms import Prefixes
 
 _ALWAYS = ("rdf", "rdfs", "sh", "dct", "schema", "foaf")
-"""Prefixes that are declared whether they are used or not."""
+"""Prefixes that are always declared."""
 
 
 def write_shapes(ontology: Ontology, prefixes: Prefixes) -> str:
-    """Return a shape for each class, which its instances in the graph conform to."""
+    """Return a SHACL shape for each class, to which its instances conform."""
     shapes = "\n".join(_write_class(item, prefixes) for item in ontology.classes)
     names = [
         *_ALWAYS,

@@ -1,4 +1,4 @@
-"""Let nobody take all the places in which queries are answered."""
+"""Limit the concurrent SPARQL queries of each user."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from copilot_runtime.base.errors import LimitExceeded
 
 MOST_AT_ONCE = 2
-"""Queries of one asker that are answered at one time; fewer than there are places."""
+"""Maximum number of running queries of one user; below the total number of slots."""
 MOST_WAITING = 20
-"""Queries of one asker that wait for those."""
+"""Maximum number of waiting queries of one user."""
 
 
 @dataclass(slots=True)
@@ -20,14 +20,14 @@ class _Share:
 
 
 class Shares:
-    """Gives each asker a few places. What is more waits behind their own queries only."""
+    """Gives each user a few slots. Further queries wait for other queries of that user only."""
 
     def __init__(self) -> None:
         self._shares: dict[str, _Share] = {}
 
     @asynccontextmanager
     async def take(self, asker: str | None, seconds: float) -> AsyncGenerator[None]:
-        """Hold a place of an asker, once there is one; None, the system itself, needs none.
+        """Acquire a slot of a user for a block; `None`, the system itself, needs no slot.
 
         Raises `LimitExceeded` if too many wait already, or after some seconds.
         """

@@ -1,4 +1,4 @@
-"""What a SPARQL query may be, how far it may go, and what comes out."""
+"""SPARQL queries: permitted kinds, limits and results."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ _ELSEWHERE = {
 _UPDATES = frozenset(
     ["insert", "delete", "load", "clear", "drop", "create", "add", "move", "copy", "with", "using"]
 )
-"""No query has one of these as a word, so what does is an update, or no SPARQL at all."""
+"""Keywords of updates and federation, which no read-only query contains."""
 
 _TOKEN = re.compile(
     r"""
@@ -53,27 +53,27 @@ _POSITION = re.compile(r"(\d+):(\d+)$")
 _LINE = re.compile(r"\r\n|\n|\r")
 _PREFIXED_NAME = re.compile(r"((?:\w[\w.-]*)?):(?:[\w:.%-]|\\.)*$")
 _BEFORE_IRI = frozenset("(,=!&|+-*/^")
-"""Behind these, `<` begins an IRI, and compares nothing."""
+"""Characters after which `<` begins an IRI and is not a comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparqlLimits:
-    """How far a query may go."""
+    """The limits of a query."""
 
     seconds: float = 10.0
     rows: int = 1000
-    """Solutions, or triples. More of them are cut off."""
+    """Maximum number of solutions or triples; the result is truncated."""
     bytes: int = 1_000_000
-    """Of all terms of the answer together. More of them are cut off."""
+    """Maximum size of all terms of the result; it is truncated."""
     memory: int = 512 * 1024 * 1024
-    """What an evaluation may use besides the graph, where the system can limit it (Linux)."""
+    """Maximum memory of an evaluation beside the graph, in bytes (enforced on Linux)."""
     length: int = 20_000
-    """Characters of the query."""
+    """Maximum number of characters of the query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparqlResult:
-    """What a query found."""
+    """The result of a query."""
 
     kind: QueryKind
     variables: tuple[str, ...] = ()
@@ -84,14 +84,14 @@ class SparqlResult:
     boolean: bool | None = None
     """Of ASK."""
     cut: Literal["", "rows", "bytes"] = ""
-    """The limit at which the answer was cut off."""
+    """The limit that truncated the result; empty if it is complete."""
 
 
 def check_query(query: str, limits: SparqlLimits) -> QueryKind:
-    """Return what kind of query it is.
+    """Return the kind of a query.
 
-    Raises `Refused` for what would write, or look anywhere else, and `LimitExceeded` for one that
-    is too long. Whether it is valid SPARQL is seen when it is evaluated.
+    Raises `Refused` for updates and federated queries, and `LimitExceeded` for a query that
+    is too long. The syntax is checked only by the evaluation.
     """
     if len(query) > limits.length:
         raise QueryTooLarge(f"A query has at most {limits.length} characters, not {len(query)}.")
@@ -114,7 +114,7 @@ def check_query(query: str, limits: SparqlLimits) -> QueryKind:
 
 
 def describe_syntax_error(reason: str, query: str, prefixes: Iterable[str]) -> InvalidQuery:
-    """Return an error for what pyoxigraph says of a query, which is where it could not go on."""
+    """Return an error for a syntax error of pyoxigraph, with its position."""
     place, _, expected = reason.partition(": expected")
     position = _POSITION.search(place)
     if position is not None and "Prefix not found" in expected:
@@ -171,7 +171,7 @@ def _words(query: str) -> Iterator[str]:
 
 
 def _read_comparison(iri: str) -> Iterator[str]:
-    """Yield the words of an IRI in case it is none: `<?b&&?c>` stands between two operators."""
+    """Tokenise `<…>` as a comparison, not an IRI: `<?b&&?c>` is between two operators."""
     if _WITH_SCHEME.match(iri):
         return
     if "#" in iri or "'" in iri:

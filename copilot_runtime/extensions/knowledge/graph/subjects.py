@@ -1,4 +1,4 @@
-"""Subjects by their types, and the other names that types have."""
+"""Find subjects by their types, including alternative labels of types."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,7 +13,7 @@ ALTERNATIVE_LABEL = f"{PREFIXES['skos']}altLabel"
 _SHAPE = "Shape"
 
 Labels = dict[str, set[str]]
-"""The other names of classes, by IRI."""
+"""Alternative labels of classes, by IRI."""
 
 
 def find_subjects(
@@ -23,7 +23,7 @@ def find_subjects(
     prefixes: Prefixes,
     vocabulary: Iterable[Sequence[str]],
 ) -> dict[str, tuple[str, ...]]:
-    """Return the types of subjects, those of one type or all, in their order."""
+    """Return the types of subjects, optionally only of one type, in index order."""
     rows = [
         visibility.rows(rows) for rows in snapshot.match((None, TermQuery((str(RDF_TYPE),)), None))
     ]
@@ -46,7 +46,7 @@ def find_subjects(
 
 
 def resolve_type(type: str, classes: set[str], labels: Labels, prefixes: Prefixes) -> set[str]:
-    """Return the classes that a type means: itself, and those that are named as it is called.
+    """Return the classes of a type name: by IRI, local name or alternative label.
 
     Another name stands for the class of that name in the same namespace, so that
     `schema:Person skos:altLabel "Individual"` makes subjects of `schema:Individual` persons.
@@ -67,7 +67,7 @@ def resolve_type(type: str, classes: set[str], labels: Labels, prefixes: Prefixe
 def find_labels(
     snapshot: Snapshot, visibility: Visibility, vocabulary: Iterable[Sequence[str]]
 ) -> Labels:
-    """Return the other names of classes and their shapes, in the graph and from the operator."""
+    """Return the alternative labels of classes, from the graph and the operator's vocabulary."""
     predicate = f"<{ALTERNATIVE_LABEL}>"
     texts = snapshot.terms.texts
     labels: Labels = {}

@@ -1,8 +1,8 @@
-"""Which resource holds which triples: columns of numbers, and three ways to look rows up.
+"""The table of triples by resource: columns of term numbers, with an index for each column.
 
-pyoxigraph knows of a triple in a hundred graphs a hundred times, in no order that lasts; this table
-answers in the order of the resources, asks about access only for those in question, and reads a
-million triples in a second.
+pyoxigraph stores a triple of a hundred graphs a hundred times, in no stable order; this table
+keeps the order of the resources, checks access only for candidate rows, and scans a
+million triples per second.
 """
 
 import threading
@@ -34,11 +34,11 @@ class Holder:
     rows: bytes = b""
     """Numbers of subject, predicate and object, of one triple after the other."""
     error: str = ""
-    """Why its content could not be read."""
+    """The reason why its content could not be parsed; empty if it was."""
 
     @property
     def count(self) -> int:
-        """How many triples it has."""
+        """Number of triples."""
         return len(self.rows) // 12
 
 
@@ -57,13 +57,13 @@ class TripleTable:
         self._snapshot: Snapshot | None = None
         self._lock = threading.Lock()
         self.generation = 0
-        """A number that is another one whenever a triple, or who holds it, is."""
+        """A number that changes with every change of triples or their holders."""
 
     def __len__(self) -> int:
         return len(self.holders) + len(self._empty)
 
     def get(self, uri: str) -> Holder | None:
-        """Return a resource, with or without triples; None if it was never taken in."""
+        """Return a resource, with or without triples; `None` if it is not indexed."""
         return self.holders.get(uri) or self._empty.get(uri)
 
     def all_holders(self) -> list[Holder]:
@@ -76,7 +76,7 @@ class TripleTable:
         return {uri: holder.version for holders in every for uri, holder in holders.items()}
 
     def put(self, uri: str, holder: Holder) -> None:
-        """Take in a resource, at the place of an older version of it."""
+        """Add a resource, or replace its older version in place."""
         with self._lock:
             self.generation += self.changes_with(uri, holder)
             into, other = self.holders, self._empty
@@ -86,20 +86,20 @@ class TripleTable:
             other.pop(uri, None)
 
     def remove(self, uri: str) -> None:
-        """Forget a resource."""
+        """Remove a resource."""
         with self._lock:
             if self.holders.pop(uri, None) is not None:
                 self.generation += 1
             self._empty.pop(uri, None)
 
     def replace(self, other: "TripleTable") -> None:
-        """Hold what another table holds, in place of what was there."""
+        """Replace the contents with those of another table."""
         with self._lock:
             self.terms, self.holders, self._empty = other.terms, other.holders, other._empty
             self.generation += 1
 
     def changes_with(self, uri: str, holder: Holder | None) -> bool:
-        """Return whether triples, or what is known of who holds them, would be others with it."""
+        """Return whether putting a holder would change triples or its identifier."""
         old = self.holders.get(uri)
         if old is None or holder is None:
             return old is not None or (holder is not None and holder.rows != b"")
@@ -120,11 +120,11 @@ class TripleTable:
 
     @property
     def is_sorted(self) -> bool:
-        """Whether `snapshot` is there without work."""
+        """Whether the current snapshot is already built."""
         return self._snapshot is not None and self._snapshot.generation == self.generation
 
     def snapshot(self) -> "Snapshot":
-        """Return the table as it is now: later changes do not reach it."""
+        """Return an immutable snapshot of the table."""
         with self._lock:
             snapshot = self._snapshot
             if snapshot is not None and snapshot.generation == self.generation:
@@ -159,7 +159,7 @@ class Snapshot:
 
     @property
     def term_count(self) -> int:
-        """How many terms there were: a row has none of a higher number."""
+        """Number of terms at the time of the snapshot."""
         return self._postings[0].size
 
     @cached_property
@@ -168,12 +168,12 @@ class Snapshot:
         return np.arange(len(self.uris), dtype=np.int32)
 
     def number_of(self, text: str) -> int:
-        """Return the number of a term, or -1 if no row can have it."""
+        """Return the number of a term, or -1 if it is not in the snapshot."""
         number = self.terms.number(text)
         return -1 if number is None or number >= self.term_count else number
 
     def match(self, queries: Sequence[TermQuery | None]) -> "Matches":
-        """Return the rows that a pattern means."""
+        """Return the rows that match a pattern."""
         choices = [None if query is None else self.terms.find(query) for query in queries]
         return Matches(self, choices)
 
@@ -197,7 +197,7 @@ class Snapshot:
         return rows[np.sort(order[is_first])]
 
     def candidates(self, choices: Sequence[list[int] | None]) -> tuple[int, Numbers | None]:
-        """Return the column of a pattern with the fewest rows, and these; None for all rows."""
+        """Return the most selective column of a pattern and its rows; `None` for all rows."""
         best, fewest = -1, len(self) + 1
         for column, numbers in enumerate(choices):
             if numbers is not None:
@@ -208,7 +208,7 @@ class Snapshot:
 
 
 class Matches:
-    """Rows of a snapshot that a pattern means, found a piece at a time."""
+    """The rows of a snapshot that match a pattern, computed in chunks."""
 
     def __init__(self, snapshot: Snapshot, choices: Sequence[list[int] | None]) -> None:
         self._snapshot = snapshot
@@ -219,7 +219,7 @@ class Matches:
             if numbers is not None and column != best
         ]
         self.most = len(snapshot) if self._candidates is None else len(self._candidates)
-        """How many rows there are at most."""
+        """Upper bound of the number of rows."""
 
     def __iter__(self) -> Iterator[Numbers]:
         """Yield rows in order, in pieces that grow."""
@@ -249,12 +249,12 @@ class _Postings:
         np.cumsum(counts, out=self._starts[1:])
 
     def count(self, numbers: Iterable[int]) -> int:
-        """Return how many rows have one of these terms."""
+        """Return the number of rows with any of the terms."""
         starts = self._starts
         return sum(int(starts[n + 1] - starts[n]) for n in numbers if n < self.size)
 
     def rows(self, numbers: Sequence[int]) -> Numbers:
-        """Return the rows that have one of these terms, in order."""
+        """Return the rows with any of the terms, in order."""
         pieces = [
             self._order[self._starts[n] : self._starts[n + 1]] for n in numbers if n < self.size
         ]

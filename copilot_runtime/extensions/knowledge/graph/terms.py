@@ -1,4 +1,4 @@
-"""Terms of RDF: as people and models write them, and as numbers in a table.
+"""RDF terms: parsing from patterns, and numbering in a table.
 
 Inside the graph a term is its text in N-Triples, as `str` of a term of pyoxigraph gives it.
 """
@@ -23,7 +23,7 @@ from copilot_runtime.base.errors import LimitExceeded, Misuse, Refused
 from copilot_runtime.extensions.knowledge.namespaces import RDF, RDF_TYPE, RDFS, SCHEMA, XSD
 
 Term = NamedNode | BlankNode | Literal | Triple
-"""What can be an object. Subjects are no literals, and predicates are IRIs."""
+"""A term in object position. Subjects are never literals, and predicates are IRIs."""
 
 PREFIXES: Mapping[str, str] = {
     "rdf": RDF,
@@ -37,7 +37,7 @@ PREFIXES: Mapping[str, str] = {
     "skos": "http://www.w3.org/2004/02/skos/core#",
     "xsd": XSD,
 }
-"""Known without being declared: in patterns, in SPARQL and in the ontology."""
+"""Built-in prefixes of patterns, SPARQL and the ontology."""
 
 WILDCARDS = frozenset({"", "?", "*", "_", "null", "NULL"})
 
@@ -51,16 +51,16 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 def is_wildcard(term: str | None) -> bool:
-    """Return whether a part of a pattern stands for anything."""
+    """Return whether a part of a pattern is a wildcard."""
     return term is None or term in WILDCARDS
 
 
 @dataclass(frozen=True, slots=True)
 class TermQuery:
-    """Which terms a part of a pattern means."""
+    """The terms that match a part of a pattern."""
 
     terms: tuple[str, ...] = ()
-    """Exactly these."""
+    """Terms that match exactly."""
     quoted: tuple[str, ...] = ()
     """Literals with these texts (in N-Triples, with their quotes), of any language or datatype."""
 
@@ -94,7 +94,7 @@ class Prefixes(Mapping[str, str]):
         return str(make_iri(iri))
 
     def describe_unknown(self, *terms: str) -> str:
-        """Return a sentence about the first prefix in some terms that is not known, if one is."""
+        """Return a sentence about the first unknown prefix of some terms, or an empty string."""
         found = (match[1] for term in terms if (match := _PREFIX.fullmatch(term)))
         name = next((it for it in found if it not in self and it.lower() not in _SCHEMES), None)
         if name is None:
@@ -102,7 +102,7 @@ class Prefixes(Mapping[str, str]):
         return f"There is no prefix {name!r}. {suggest_prefix(name, self)}"
 
     def parse_node(self, text: str, part: str) -> TermQuery:
-        """Read a subject or a predicate of a pattern. Raises `Misuse` for what is no IRI."""
+        """Parse a subject or a predicate of a pattern. Raises `Misuse` if it is not an IRI."""
         if part == "predicate" and text == "a":
             return TermQuery((str(RDF_TYPE),))
         if (iri := self._find_iri(text)) is not None:
@@ -161,7 +161,7 @@ _PREFIX = re.compile(r"([A-Za-z][\w.-]*):(?!//)\S+")
 _SCHEMES = frozenset(
     {"urn", "mailto", "tel", "tag", "did", "doi", "info", "data", "geo", "sip", "sips", "sms"}
 )
-"""Of IRIs that begin without `//`."""
+"""Schemes of IRIs without `//`."""
 _LOCAL_NAME = re.compile(r"[A-Za-z_](?:[\w-]|\.(?=[\w-]))*", re.ASCII)
 
 
@@ -173,7 +173,7 @@ class TermTable:
         self.kinds = array("i")
         """For each term: 0 for an IRI, -1 for a triple, the number of its suffix for a literal."""
         self.suffixes: list[str] = ["", ""]
-        """What stands behind quotes, as `@en` or `^^<…>`: from number 1, that of a plain text."""
+        """Suffixes of literals, such as `@en` or `^^<…>`; number 1 is that of a plain text."""
         self._numbers: dict[str, int] = {}
         self._suffix_numbers = {"": 1}
 
@@ -181,7 +181,7 @@ class TermTable:
         return len(self.texts)
 
     def add(self, text: str) -> int:
-        """Return the number of a term, a new one if need be."""
+        """Return the number of a term, which is added if it is new."""
         number = self._numbers.get(text)
         if number is None:
             # what readers in other threads look at first is written last
@@ -195,7 +195,7 @@ class TermTable:
         return self._numbers.get(text)
 
     def find(self, query: TermQuery) -> list[int]:
-        """Return the numbers of all terms that a part of a pattern means."""
+        """Return the numbers of all terms that match a part of a pattern."""
         texts: Iterable[str] = query.terms
         if query.quoted:
             endings = self.suffixes[1:]
@@ -215,7 +215,7 @@ class TermTable:
 
 
 def suggest_prefix(name: str, prefixes: Iterable[str]) -> str:
-    """Return which prefixes there are, the most similar one first."""
+    """Return a sentence that lists the prefixes, the most similar one first."""
     names = sorted(prefixes)
     close = get_close_matches(name, names, n=1)
     return f"{f'Did you mean {close[0]}:? ' if close else ''}Known are {', '.join(names)}."
@@ -256,18 +256,18 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 class InvalidQuery(Misuse):
-    """A pattern, or a query in SPARQL, that means nothing."""
+    """A pattern or a SPARQL query is malformed."""
 
     is_hint_public = True
 
 
 class RefusedQuery(Refused):
-    """A query that would change data, or look elsewhere."""
+    """A query would change data, or access other services."""
 
     is_hint_public = True
 
 
 class QueryTooLarge(LimitExceeded):
-    """A query that is too long, or takes too much to answer."""
+    """A query is too long, or exceeds a limit of time or memory."""
 
     is_hint_public = True

@@ -1,4 +1,4 @@
-"""What one access may see of the resources of a snapshot, remembered."""
+"""The visible resources of a snapshot for an access, with a cache."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -13,7 +13,7 @@ _MOST_MASKS = 256
 
 
 class Visibility:
-    """Which holders of a snapshot an access allows: each is judged once, when it is in question."""
+    """The holders of a snapshot that an access allows, each judged once on first use."""
 
     def __init__(self, snapshot: Snapshot, access: Access) -> None:
         self.is_full = access is FULL_ACCESS
@@ -24,13 +24,13 @@ class Visibility:
         self._allowed: Mask = np.zeros(size, np.bool_)
 
     def rows(self, rows: Numbers) -> Numbers:
-        """Return those of the rows whose holders are allowed."""
+        """Return the rows whose holders are allowed."""
         if self.is_full:
             return rows
         return rows[self.holders(self._snapshot.holders[rows])]
 
     def holders(self, numbers: Numbers) -> Mask:
-        """Return for each holder whether it is allowed."""
+        """Return a mask of the allowed holders."""
         if self.is_full:
             return np.ones(len(numbers), np.bool_)
         unknown = np.unique(numbers[~self._judged[numbers]])
@@ -46,7 +46,7 @@ class Visibility:
 
     @property
     def key(self) -> tuple[int, Hashable]:
-        """The generation, and a value that is equal for all accesses that see the same of it."""
+        """The generation, and a key shared by all accesses with the same visible part."""
         if self.is_full:
             return self._snapshot.generation, True
         mask = self.holders(self._snapshot.holders_with_rows)
@@ -56,7 +56,7 @@ class Visibility:
 
 
 class VisibilityCache:
-    """The visibilities of the accesses that asked last, for the newest snapshot."""
+    """A cache of the visibilities of the most recent accesses, for the newest snapshot."""
 
     def __init__(self) -> None:
         self._generation = 0
@@ -64,7 +64,7 @@ class VisibilityCache:
         self._lock = Lock()
 
     def get(self, snapshot: Snapshot, access: Access) -> Visibility:
-        """Return what an access may see."""
+        """Return the visibility of an access."""
         key = access.key  # an engine that fails at this moment has another one right after it
         with self._lock:
             if snapshot.generation < self._generation:

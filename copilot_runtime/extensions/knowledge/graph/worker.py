@@ -1,4 +1,4 @@
-"""The process that answers SPARQL queries about what one access may see.
+"""The worker process that evaluates SPARQL queries over one visible part of the graph.
 
 It reads triples from its standard input, and then forks for every query: the child evaluates it
 with a copy of the graph that costs nothing, or with the files of one on disk, and within limits
@@ -24,13 +24,13 @@ from typing import Any
 from pyoxigraph import DefaultGraph, QueryBoolean, QuerySolutions, RdfFormat, Store, Triple
 
 COMMAND = struct.Struct("!cI")
-"""What is asked of this process: `q` for the query of a connection that comes along, `k` to end
-the process of that number."""
+"""A command to the worker: `q` to run the query of the attached connection, `k` to kill
+the process with the given identifier."""
 LENGTH = struct.Struct("!I")
 
 
 def main(control: socket.socket, directory: str) -> None:
-    """Answer until the other end of the control connection is closed.
+    """Evaluate queries until the other end of the control connection is closed.
 
     With a directory, the graph is there and not in memory.
     """
@@ -67,7 +67,7 @@ def main(control: socket.socket, directory: str) -> None:
 
 
 def load(directory: str) -> Store:
-    """Return a store of the triples that come in."""
+    """Return a store with the triples of the standard input."""
     store = Store(directory or None)
     store.bulk_load(input=sys.stdin.buffer, format=RdfFormat.N_TRIPLES)
     return store
@@ -82,7 +82,7 @@ def load_in_child(directory: str) -> bool:
 
 
 def answer(store: Store, connection: socket.socket) -> None:
-    """Answer the one query of a connection, in lines of JSON."""
+    """Evaluate the query of a connection, and write the result as lines of JSON."""
     output = connection.makefile("wb", buffering=1 << 16)
 
     def write(line: Any) -> None:
@@ -117,7 +117,7 @@ def answer(store: Store, connection: socket.socket) -> None:
 
 
 def write_rows(found: Iterable[Any], most_rows: int, most_bytes: int, write: Any) -> str:
-    """Write solutions or triples until a limit, and return which one that was."""
+    """Write solutions or triples, and return the limit that was reached, or an empty string."""
     size = 0
     for count, row in enumerate(found):
         texts = [None if term is None else text_of(term) for term in row]
@@ -136,7 +136,7 @@ def text_of(term: Any) -> str:
 
 
 def limit(seconds: float, memory: int) -> None:
-    """Let the system end this process after its time, and refuse it memory, files and sockets."""
+    """Set kernel limits of this process: time, memory, and no files or sockets."""
     import resource  # the parent imports this file as well, where there may be no such module
 
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -148,7 +148,7 @@ def limit(seconds: float, memory: int) -> None:
 
 
 def used_memory() -> int:
-    """Return the address space of this process in bytes; zero where the system does not tell."""
+    """Return the address space of this process in bytes; 0 if the system does not report it."""
     try:
         pages = Path("/proc/self/statm").read_text().split()[0]
     except OSError:

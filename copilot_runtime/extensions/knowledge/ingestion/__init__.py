@@ -1,6 +1,6 @@
-"""Files into resources: only what changed is read, and what vanished is removed."""
+"""Incremental ingestion of files as resources."""
 
-from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, Place
+from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, ChunkPosition
 from copilot_runtime.extensions.knowledge.ingestion.documents import Document, read_document
 from copilot_runtime.extensions.knowledge.ingestion.lock import IngestionBusy
 from copilot_runtime.extensions.knowledge.ingestion.pipeline import (
@@ -21,13 +21,13 @@ from copilot_runtime.extensions.knowledge.ingestion.sandbox import UnreadableDoc
 __all__ = [
     "COPILOT_LD_FORM",
     "Chunk",
+    "ChunkPosition",
     "Document",
     "IngestProgress",
     "IngestReport",
     "Ingestion",
     "IngestionBusy",
     "ItemForm",
-    "Place",
     "ProcessReport",
     "Processor",
     "ProgressHook",

@@ -1,4 +1,4 @@
-"""Pieces of documents that fit into a prompt, and say where they stand."""
+"""Chunks of documents that fit into a prompt, with their positions."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -9,24 +9,24 @@ from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.knowledge.tokens import count_tokens
 
 MOST_TOKENS = 400
-"""Of one chunk: about 250 words."""
+"""Maximum number of tokens of a chunk: about 250 words."""
 
 _SENTENCE = re.compile(r"(?<=[.!?\u3002])\s+|\n+")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where in a document a text stands, as far as its kind of document has such places."""
+class ChunkPosition:
+    """The position of a text in a document: page, heading or rows, as far as applicable."""
 
     page: int | None = None
     heading: str = ""
     """The headings above, from the outermost one."""
     lines: tuple[int, int] | None = None
     rows: tuple[int, int] | None = None
-    """As a spreadsheet numbers them: the first one has the names of the columns."""
+    """Row numbers of a table; row 1 is the header."""
 
     def encode(self) -> JsonObject:
-        """Return it as JSON, without what it does not say."""
+        """Return the position as JSON, without empty fields."""
         encoded: JsonObject = {}
         if self.page is not None:
             encoded["page"] = self.page
@@ -38,8 +38,8 @@ class Place:
             encoded["rows"] = [*self.rows]
         return encoded
 
-    def join(self, other: "Place") -> "Place | None":
-        """Return the place of two texts that follow each other; None if they are apart."""
+    def join(self, other: "ChunkPosition") -> "ChunkPosition | None":
+        """Return the common position of two adjacent texts; `None` if they cannot be joined."""
         if (self.page, self.heading) != (other.page, other.heading):
             return None
         return replace(
@@ -52,27 +52,28 @@ class Chunk:
     """A piece of a document."""
 
     text: str
-    place: Place = field(default_factory=Place)
+    place: ChunkPosition = field(default_factory=ChunkPosition)
 
     def encode(self) -> JsonObject:
-        """Return it as JSON."""
+        """Return the JSON form."""
         return {"text": self.text, "place": self.place.encode()}
 
 
 def decode_chunk(value: Any) -> Chunk:
-    """Return a chunk from what it was encoded as."""
+    """Decode a chunk from its JSON."""
     place = value["place"]
     lines, rows = (place.get(name) and tuple(place[name]) for name in ("lines", "rows"))
     return Chunk(
-        value["text"], Place(place.get("page"), place.get("heading", ""), lines=lines, rows=rows)
+        value["text"],
+        ChunkPosition(place.get("page"), place.get("heading", ""), lines=lines, rows=rows),
     )
 
 
 def pack_passages(passages: Iterable[Chunk], most_tokens: int = MOST_TOKENS) -> list[Chunk]:
-    """Join passages of one page and heading into chunks, and cut up those that are too long."""
+    """Join passages of the same page and heading into chunks, and split long ones."""
     packed: list[Chunk] = []
     texts: list[str] = []
-    place = Place()
+    place = ChunkPosition()
     size = 0
     for passage in _cut(passages, most_tokens):
         tokens = count_tokens(passage.text)
@@ -89,7 +90,7 @@ def pack_passages(passages: Iterable[Chunk], most_tokens: int = MOST_TOKENS) -> 
 
 
 def _cut(passages: Iterable[Chunk], most_tokens: int) -> Iterator[Chunk]:
-    """Yield passages of which none is too long: cut at sentences, and else at words."""
+    """Split long passages at sentences, or else at words."""
     for passage in passages:
         if len(passage.text) <= most_tokens or count_tokens(passage.text) <= most_tokens:
             if passage.text.strip():
@@ -100,7 +101,7 @@ def _cut(passages: Iterable[Chunk], most_tokens: int) -> Iterator[Chunk]:
 
 
 def _join(pieces: Iterable[str], most_tokens: int, separator: str) -> Iterator[str]:
-    """Yield as many pieces together as fit; one that is too long is cut into words or letters."""
+    """Join pieces up to `most_tokens`; split longer ones into words or characters."""
     texts: list[str] = []
     size = 0
     for piece in pieces:
@@ -126,7 +127,7 @@ def _join(pieces: Iterable[str], most_tokens: int, separator: str) -> Iterator[s
 
 
 def _letters(word: str, most_tokens: int) -> Iterator[str]:
-    """Cut what has no spaces, such as a key or a sentence in Chinese."""
+    """Split a text without spaces, such as a key or a sentence in Chinese."""
     length = most_tokens // 2  # a character has two tokens at most
     for start in range(0, len(word), length):
         yield word[start : start + length]

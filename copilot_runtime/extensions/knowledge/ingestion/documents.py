@@ -1,4 +1,4 @@
-"""Read documents of any kind, judged by their bytes, as chunks of text with their places."""
+"""Read documents, whose type is detected by their bytes, as chunks of text with positions."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.knowledge.ingestion import pdf
 from copilot_runtime.extensions.knowledge.ingestion.chunks import (
     Chunk,
-    Place,
+    ChunkPosition,
     decode_chunk,
     pack_passages,
 )
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage]
 
 MOST_BYTES = 64 * 1024 * 1024
-"""A larger document is refused, and a text that is larger than a quarter of that."""
+"""Maximum size of a document in bytes; plain text may have a quarter of it."""
 
 HTML = "text/html"
 PDF = "application/pdf"
@@ -70,7 +70,7 @@ _SIGNATURES = {
     # printers put commands before a PDF, and old programs their own headers
     rb"(?:[\xef\xbb\xbf\s]*+|[^\x00-\x08\x0e-\x1f]*+[\x00-\x08\x0e-\x1f].*?)%PDF-\d": PDF,
 }
-"""How files begin that are no texts; none of it begins a text that somebody has typed."""
+"""Magic bytes of binary files; no typed text begins with any of them."""
 _SIGNATURE = re.compile(b"|".join(b"(%b)" % signature for signature in _SIGNATURES), re.DOTALL)
 _NAMES = {
     "application/zip": "an archive, or a document of an office program: save it as PDF",
@@ -99,7 +99,7 @@ _DELIMITERS = ",;\t|"
 
 
 class UnsupportedType(UnreadableDocument):
-    """There is no reader of this kind of document."""
+    """The type of a document is not supported."""
 
     def __init__(self, media_type: str) -> None:
         what = _NAMES.get(media_type, f"of the type {media_type}")
@@ -111,7 +111,7 @@ class UnsupportedType(UnreadableDocument):
 
 @dataclass(frozen=True)
 class Document:
-    """The text of a document in chunks."""
+    """The text of a document as chunks."""
 
     media_type: str
     title: str = ""
@@ -121,8 +121,8 @@ class Document:
 def read_document(data: bytes, name: str = "", *, sandboxed: bool = False) -> Document:
     """Read a document. `name` may decide between kinds of text, and is its title if it has none.
 
-    What a stranger has sent is read `sandboxed`: in a process with limits of time and memory,
-    which a PDF always has. Raises `UnreadableDocument`, or `LimitExceeded` if it is too large, or
+    Untrusted documents are read `sandboxed`, in a process with limits of time and memory; PDF
+    files always are. Raises `UnreadableDocument`, or `LimitExceeded` if it is too large, or
     takes too long. It takes time: call it in a thread.
     """
     media_type = detect_media_type(data, name)
@@ -141,7 +141,7 @@ def read_document(data: bytes, name: str = "", *, sandboxed: bool = False) -> Do
 
 
 def extract_document(data: bytes, media_type: str) -> JsonObject:
-    """Return what is read of a document of a type as JSON, in the process of a sandbox."""
+    """Read a document of a given type inside the sandbox, and return it as JSON."""
     document = _READERS[media_type](data)
     return {"title": document.title, "chunks": [chunk.encode() for chunk in document.chunks]}
 
@@ -176,7 +176,7 @@ def _detect_text(text: str, suffix: str, *, whole: bool) -> str:
 
 
 def _find_delimiter(lines: list[str]) -> str:
-    """Return what separates the columns of a table, if all of its rows have equally many."""
+    """Return the delimiter of a table whose rows have equally many columns, or an empty string."""
     sample = [line for line in lines if line.strip()][:50]
     for delimiter in _DELIMITERS:
         try:
@@ -190,7 +190,7 @@ def _find_delimiter(lines: list[str]) -> str:
 
 
 def _guess_delimiter(line: str) -> str:
-    """Return what separates most columns of the first row."""
+    """Return the most frequent delimiter of the first row."""
     best = max(_DELIMITERS, key=line.count)
     return best if best in line else ""
 
@@ -217,7 +217,7 @@ def _html_passages(body: "Element") -> Iterator[Chunk]:
         text = clean_text("".join(texts)).strip().removesuffix(" |")
         texts.clear()
         if text:
-            yield Chunk(text, Place(heading=headings.trail))
+            yield Chunk(text, ChunkPosition(heading=headings.trail))
 
     stack: list[tuple[Element, bool]] = [(body, False)]
     while stack:
@@ -245,7 +245,7 @@ def _html_passages(body: "Element") -> Iterator[Chunk]:
 
 
 class _Headings:
-    """The headings above a place in a document."""
+    """The headings above the current position in a document."""
 
     def __init__(self) -> None:
         self._levels: dict[int, str] = {}
@@ -311,7 +311,7 @@ def _read_markdown(data: bytes) -> Document:
 
 
 def _parse_heading(line: str) -> tuple[int, str] | None:
-    """Return level and text of a line that is a heading. Marks at its end stand behind a space."""
+    """Return level and text of a heading line without closing marks; `None` for other lines."""
     marked = line.lstrip("#")
     level = len(line) - len(marked)
     if not 1 <= level <= 6 or not marked[:1].isspace():
@@ -323,7 +323,7 @@ def _parse_heading(line: str) -> tuple[int, str] | None:
 
 
 def _read_front_matter(lines: list[str]) -> tuple[str, int]:
-    """Return the title in the YAML before a text, and how many lines that has."""
+    """Return the title in the YAML front matter, and the number of its lines."""
     if not lines or lines[0].strip() != "---":
         return "", 0
     for number, line in enumerate(lines[1:200], 2):
@@ -334,7 +334,7 @@ def _read_front_matter(lines: list[str]) -> tuple[str, int]:
 
 
 def _paragraphs(lines: Iterable[tuple[int, str]], heading: str) -> Iterator[Chunk]:
-    """Yield what stands between blank lines."""
+    """Yield the paragraphs, which are separated by blank lines."""
     texts: list[str] = []
     first = last = 0
     for number, line in (*lines, (0, "")):
@@ -343,7 +343,7 @@ def _paragraphs(lines: Iterable[tuple[int, str]], heading: str) -> Iterator[Chun
             last = number
             texts.append(line.rstrip())
         elif texts:
-            yield Chunk("\n".join(texts), Place(heading=heading, lines=(first, last)))
+            yield Chunk("\n".join(texts), ChunkPosition(heading=heading, lines=(first, last)))
             texts = []
 
 
@@ -371,7 +371,7 @@ def _row_passages(names: list[str], rows: Iterable[list[str]]) -> Iterator[Chunk
             if value
         ]
         if cells:
-            yield Chunk("; ".join(cells), Place(rows=(number, number)))
+            yield Chunk("; ".join(cells), ChunkPosition(rows=(number, number)))
 
 
 def _read_pdf(data: bytes) -> Document:
@@ -379,7 +379,7 @@ def _read_pdf(data: bytes) -> Document:
         raise MissingPackage("Reading PDF files", "pypdf", "knowledge")
     result: Any = run_in_sandbox(pdf.__file__, "extract_pages", data)
     passages = (
-        Chunk(text, Place(page=number))
+        Chunk(text, ChunkPosition(page=number))
         for number, page in enumerate(result["pages"], 1)
         for text in map(str.strip, _BLANK_LINES.split(page))
     )

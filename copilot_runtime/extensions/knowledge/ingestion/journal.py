@@ -1,4 +1,4 @@
-"""What was taken in of which file, so that the next time only differences are work.
+"""The journal of ingested files, which makes ingestion incremental.
 
 The journal has a line for each file that was read, could not be read, or vanished, and one
 whenever all resources were brought up to date. What a file gave is in a record beside it, which is
@@ -23,55 +23,55 @@ _RECORDS = "ingestion/records/"
 
 @dataclass(frozen=True, slots=True)
 class SourceEntry:
-    """What the journal says of a file."""
+    """The journal entry of a file."""
 
     name: str
     hash: str
-    """Of its bytes, and of everything else that decides what is read of it."""
+    """Hash of its bytes and of everything else that determines its content."""
     address: str
-    """What its IRI ends with."""
+    """The last part of its IRI."""
     record: str
-    """The name of the record of what it gave."""
+    """The name of the record of its contribution."""
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """A hash of what it gave to each resource, by URI."""
+    """Hashes of its contributions to resources, by URI."""
     warnings: Sequence[str] = ()
-    """What of it could not be read."""
+    """Parts of the file that could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one file gives to the resources."""
+    """The contribution of one file to resources."""
 
     title: str = ""
     media_type: str = ""
     items: Mapping[str, str] = field(default_factory=dict[str, str])
     """The statements about each thing as lines of N-Triples, by its IRI."""
     chunks: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
-    """Pieces of its text with their places, by the URIs of their resources."""
+    """Chunks of its text, by resource URI."""
 
 
 async def load_journal(storage: Storage) -> "IngestionJournal":
-    """Return the journal of a storage, as it is now."""
+    """Return the current journal of a storage."""
     journal = IngestionJournal(storage)
     await journal.refresh()
     return journal
 
 
 class IngestionJournal:
-    """The journal of a storage, as one process sees it, which alone may write while it holds it."""
+    """The journal of a storage in one process; only the holder of the ingestion lock writes."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._lines = JsonLines(storage, _KEY)
         self.sources: dict[str, SourceEntry] = {}
         self.failures: dict[str, str] = {}
-        """Why a file or a folder could not be read when that was last tried."""
+        """The errors of files and folders at the last attempt, by name."""
         self.stale: set[str] = set()
-        """Resources that may not yet be what the files give together."""
+        """Resources that may not yet match their files."""
         self._sources_by_uri: dict[str, dict[str, None]] = {}
 
     async def refresh(self) -> None:
-        """Read what was written since the last time; until it has returned, nothing may be used."""
+        """Read new lines. The journal must not be used until this returns."""
         lines = await self._lines.read_new()
         if lines.data or lines.is_anew:
             await call(self._replay, lines.data, lines.is_anew)
@@ -92,15 +92,15 @@ class IngestionJournal:
 
     @property
     def uris(self) -> AbstractSet[str]:
-        """The resources to which some file gives something."""
+        """The resources with at least one contributing file."""
         return self._sources_by_uri.keys()
 
     def find_sources(self, uri: str) -> list[str]:
-        """Return the names of the files that give something to a resource, in order."""
+        """Return the sorted names of the files that contribute to a resource."""
         return sorted(self._sources_by_uri.get(uri, ()))
 
     def list_sources(self) -> list[SourceStatus]:
-        """Return what became of each file when it was last tried, in the order of their names."""
+        """Return the status of each file at its last attempt, sorted by name."""
         statuses = {
             name: SourceStatus(name=name, state="in part", message=" ".join(entry.warnings))
             if entry.warnings
@@ -114,7 +114,7 @@ class IngestionJournal:
     async def write(
         self, read: Iterable[tuple[SourceEntry, Contribution]], gone: Iterable[str] = ()
     ) -> None:
-        """Note what files give, and which ones are no more."""
+        """Record the contributions of files, and the deleted files."""
         entries: dict[str, SourceEntry | None] = dict.fromkeys(gone)
         records: dict[str, bytes] = {}
         for entry, contribution in read:
@@ -134,7 +134,7 @@ class IngestionJournal:
             await self._storage.delete(f"{_RECORDS}{record}.json")
 
     async def write_failures(self, failures: Mapping[str, str]) -> None:
-        """Note why files or folders cannot be read; an empty text is of one that can be again."""
+        """Record the errors of files or folders; an empty error clears the previous one."""
         lines: list[JsonValue] = []
         for name, reason in failures.items():
             if self.failures.get(name, "") != reason:
@@ -143,13 +143,13 @@ class IngestionJournal:
         await self._lines.append(encode_lines(lines))
 
     async def read_records(self, names: Iterable[str]) -> dict[str, Contribution]:
-        """Return what files gave; a record that somebody deleted gives nothing."""
+        """Return the contributions in records, by name; a missing record is empty."""
         keys = {f"{_RECORDS}{self.sources[name].record}.json": name for name in names}
         found = await self._storage.get_many(keys)
         return {keys[key]: _decode_contribution(loads(data)) for key, data in found.items()}
 
     async def finish(self) -> None:
-        """Note that all resources are up to date."""
+        """Record that all resources are up to date."""
         if not self.stale:
             return
         self.stale.clear()
@@ -159,7 +159,7 @@ class IngestionJournal:
             await self._lines.rewrite(self._encode_all)
 
     async def discard_orphans(self) -> None:
-        """Delete records without a line, which a process left behind that ended midway."""
+        """Delete records that no line refers to, which an interrupted process has left behind."""
         own = {f"{_RECORDS}{entry.record}.json" for entry in self.sources.values()}
         for key in await self._storage.find_by_prefix(_RECORDS):
             if key not in own:

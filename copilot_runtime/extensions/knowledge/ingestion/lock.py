@@ -1,4 +1,4 @@
-"""One ingestion of a storage at a time, in whichever process and on whichever machine."""
+"""The lock that allows one ingestion of a storage at a time, across processes and machines."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -21,13 +21,13 @@ class IngestionBusy(CopilotError):
 
 
 class IngestionLock(StorageLock):
-    """The lock of the one ingestion that may run."""
+    """The lock of a running ingestion."""
 
     def __init__(self, storage: Storage) -> None:
         super().__init__(storage, _KEY)
 
     def check(self) -> None:
-        """Raise `IngestionBusy` if another process took the lock over, or soon may."""
+        """Raise `IngestionBusy` if the lock was lost to another process, or has expired."""
         if self.is_lost:
             raise IngestionBusy(
                 "This ingestion was not heard of for a while: another one took over, or may.",

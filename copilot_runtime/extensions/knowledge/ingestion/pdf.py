@@ -1,6 +1,6 @@
-"""The text of PDF files, in the process of a sandbox: PDF is a language, and any parser of it slow.
+"""Extract the text of PDF files inside the sandbox, since parsing untrusted PDF is slow and risky.
 
-It imports little, for that is work for each file.
+The module imports little, since each file is read in a new process.
 """
 
 import io
@@ -13,7 +13,7 @@ MOST_CHARACTERS = 16 * 1024 * 1024
 
 
 def extract_pages(data: bytes) -> dict[str, object]:
-    """Return the title of a PDF and the texts of its pages. Raises `CopilotError`, for people."""
+    """Return the title of a PDF and the texts of its pages. Raises `CopilotError`."""
     from pypdf import PdfReader
 
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)

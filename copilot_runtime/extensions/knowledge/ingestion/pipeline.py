@@ -1,4 +1,4 @@
-"""Files → what they say of things, and their text → resources; only what changed is work.
+"""The ingestion pipeline: files are read, and their statements and chunks merged into resources.
 
 Reading comes first: what each new or changed file gives is written to the journal. Then every
 resource to which that makes a difference is put together anew from all files that give something
@@ -74,7 +74,7 @@ T = TypeVar("T")
 _Stage = Callable[[int, int], None]
 
 _VERSION = "2"
-"""Another one when files are to be read anew, because more or other things are read of them."""
+"""Version of the readers; a new one makes all files be read again."""
 _BATCH = 16
 _STORE_BATCH = 200
 
@@ -83,13 +83,13 @@ _TITLES = (f"{SCHEMA}name", f"{SCHEMA}headline", f"{SCHEMA}title", f"{RDFS}label
 
 @dataclass(frozen=True, slots=True)
 class ItemForm:
-    """How things of pages become resources."""
+    """The form in which things of pages are stored as resources."""
 
     format: ContentFormat = "jsonld"
     digits: int = LONG
-    """Of the names of resources and of nodes without a name."""
+    """Number of hash digits in the names of resources and blank nodes."""
     described: bool = True
-    """Whether the resource says the title of the thing and the file that says most of it."""
+    """Whether the resource has the title of the thing and its main source file."""
 
 
 COPILOT_LD_FORM = ItemForm("turtle", SHORT, described=False)
@@ -98,7 +98,7 @@ COPILOT_LD_FORM = ItemForm("turtle", SHORT, described=False)
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What one file gives to a resource."""
+    """The contribution of one file to a resource."""
 
     source: str
     statements: Sequence[str]
@@ -109,7 +109,7 @@ class Ingestion:
     """Takes files into resources.
 
     `base` is put before the path of a page for its IRI, which references on it are relative to.
-    What it notes is in the storage of the resources, below `ingestion/`, unless another storage is
+    Its journal is in the storage of the resources, below `ingestion/`, unless another storage is
     given.
     """
 
@@ -126,7 +126,7 @@ class Ingestion:
         self._base = base if check_base(base).endswith("/") else f"{base}/"
         self._form = form
         self._journal = IngestionJournal(self._storage)
-        """For questions; an ingestion has one of its own."""
+        """The journal for queries; a run of the ingestion uses its own."""
         self._reading = asyncio.Lock()
 
     async def run(
@@ -137,7 +137,7 @@ class Ingestion:
         wait: bool = False,
         dry_run: bool = False,
     ) -> IngestReport:
-        """Take in files, folders and patterns, and remove what came of files that vanished there.
+        """Ingest files, folders and patterns, and remove the contributions of deleted files.
 
         A file or a folder that cannot be read is in the report, and what was taken in of it earlier
         stays.
@@ -155,7 +155,7 @@ class Ingestion:
         return report
 
     async def provenance(self, uri: str) -> list[Provenance]:
-        """Return which files give what to a resource, in the order of their names."""
+        """Return the contributions of files to a resource, sorted by file name."""
         async with self._read_journal() as journal:
             contributions = await journal.read_records(journal.find_sources(uri))
         return [
@@ -164,18 +164,18 @@ class Ingestion:
         ]
 
     async def sources(self) -> list[str]:
-        """Return the names of all files that were taken in."""
+        """Return the names of all ingested files."""
         async with self._read_journal() as journal:
             return sorted(journal.sources)
 
     async def list_sources(self) -> list[SourceStatus]:
-        """Return the files that were taken in, and those that could not be when last tried."""
+        """Return the status of each file at its last attempt, ingested or failed."""
         async with self._read_journal() as journal:
             return journal.list_sources()
 
     @asynccontextmanager
     async def _read_journal(self) -> AsyncGenerator[IngestionJournal]:
-        """Yield the journal as it is now, to read it. Only what is new of it is parsed."""
+        """Yield the current journal for reading. Only new lines are parsed."""
         async with self._reading:
             await self._journal.refresh()
             yield self._journal
@@ -186,7 +186,7 @@ class Ingestion:
         progress: ProgressHook | None,
         lock: IngestionLock | None,
     ) -> IngestReport:
-        """Read and merge with the lock; without it, only say what would be done."""
+        """Read and merge while holding the lock; without a lock, only report."""
         journal = await load_journal(self._storage)
         report = IngestReport()
         with trace_block(start_ingest_step_span("read")) as span:
@@ -211,7 +211,7 @@ class Ingestion:
         progress: _Stage,
         lock: IngestionLock | None,
     ) -> Discovery:
-        """Find the files, read those that are new or changed, and report on all of them."""
+        """Discover the files, read the new and changed ones, and report on all."""
         before = journal.sources
         discovery = await call(
             discover_sources,
@@ -235,7 +235,7 @@ class Ingestion:
     async def _merge(
         self, journal: IngestionJournal, report: IngestReport, progress: _Stage, lock: IngestionLock
     ) -> None:
-        """Bring every resource up to date whose files give something else than before."""
+        """Rebuild every resource whose contributions have changed."""
         if not journal.stale:
             return
         gone = sorted(uri for uri in journal.stale if not journal.find_sources(uri))
@@ -287,24 +287,24 @@ class Ingestion:
         report.triples += sum(len(draft.lines) for draft in drafts if draft.uri in uris)
 
     def _statements(self, contribution: Contribution) -> dict[str, list[str]]:
-        """Return the lines of N-Triples for each resource."""
+        """Return the lines of N-Triples of each resource, by URI."""
         statements: dict[str, list[str]] = {}
         for iri, lines in contribution.items.items():
             statements.setdefault(_item_uri(iri, self._form), []).extend(lines.split("\n"))
         return statements
 
     def _folder(self) -> Path | None:
-        """Return the folder of the storage, which is no source."""
+        """Return the folder of a local storage, which is excluded from sources, or `None`."""
         path = self._storage.path("folder")
         return path.parent.resolve() if path else None
 
 
 class _SourceReader(Processor[Source]):
-    """Reads files that are new or changed, and notes in the journal what they give."""
+    """Reads new and changed files, and records their contributions in the journal."""
 
     batch_size = _BATCH
     lock: IngestionLock | None = None
-    """What allows to write; without it, nothing is written."""
+    """The ingestion lock; without it, nothing is written."""
 
     def __init__(
         self,
@@ -368,7 +368,7 @@ class _SourceReader(Processor[Source]):
 
 @dataclass(frozen=True, slots=True)
 class SourceReading:
-    """What a file says."""
+    """The result of reading a file."""
 
     entry: SourceEntry
     contribution: Contribution
@@ -377,7 +377,7 @@ class SourceReading:
 def read_source(
     source: Source, base: str, form: ItemForm, before: str | None = None
 ) -> SourceReading | None:
-    """Read a file, unless its hash is still the one from `before`."""
+    """Read a file; return `None` if its hash equals `before`."""
     data = source.read()
     iri = urljoin(base, quote(source.address))
     settings = f"{_VERSION}\n{iri}\n{form}"
@@ -423,7 +423,7 @@ def _read_contribution(
 
 
 class _Draft:
-    """A resource that is being put together."""
+    """A resource that is being merged from contributions."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -433,7 +433,7 @@ class _Draft:
         self._most = -1
 
     def add(self, name: str, contribution: Contribution, lines: list[str]) -> None:
-        """Add what a file gives."""
+        """Add the contribution of a file."""
         for line in lines:
             self.lines[line] = None
         if self.uri in contribution.chunks:
@@ -445,7 +445,7 @@ class _Draft:
             self._fields["source"] = name
 
     def build(self, form: ItemForm) -> Resource:
-        """Return it from all that was added."""
+        """Return the resource merged from all contributions."""
         parent, _, last = self.uri.rpartition("/")
         type, _, name = last.rpartition(".")
         if self._chunk:
@@ -492,7 +492,7 @@ def _stage(stage: Literal["read", "store"], progress: ProgressHook | None) -> _S
 
 
 def _count_processors() -> int:
-    """Return how many processors this process may use, which in a container are few."""
+    """Return the number of processors available to this process."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Work on many items in batches, where one that fails costs no other one anything."""
+"""Process many items in batches, isolating failures."""
 
 import asyncio
 import logging
@@ -17,11 +17,11 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class ProcessReport:
-    """What became of the items."""
+    """The results of processing items."""
 
     done: int = 0
     failed: dict[str, str] = field(default_factory=dict[str, str])
-    """Why, by the name of the item, for people."""
+    """Readable reasons by item name."""
 
 
 class Processor(ABC, Generic[Item]):
@@ -35,17 +35,17 @@ class Processor(ABC, Generic[Item]):
 
     @abstractmethod
     async def discover(self) -> Iterable[Item]:
-        """Return the items that there are."""
+        """Return the items to process."""
 
     @abstractmethod
     async def process_item(self, item: Item) -> None:
         """Process one item."""
 
     async def finish_batch(self, items: Sequence[Item]) -> None:
-        """Do what is left for a batch, such as to write it; what it raises ends the work."""
+        """Finish a batch, for example write it. An exception ends the processing."""
 
     def name_item(self, item: Item) -> str:
-        """Return what reports call an item."""
+        """Return the name of an item in reports."""
         return str(item)
 
     async def process(
@@ -74,7 +74,7 @@ class Processor(ABC, Generic[Item]):
         return ProcessReport(len(waiting) - len(failed), failed)
 
     async def _attempt(self, item: Item) -> str:
-        """Process an item, and return why it failed, if it did."""
+        """Process an item, and return its error, or an empty string."""
         try:
             await self.process_item(item)
         except CopilotError as error:

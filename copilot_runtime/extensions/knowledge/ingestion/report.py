@@ -1,4 +1,4 @@
-"""What an ingestion did."""
+"""The progress and the report of an ingestion."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from copilot_runtime.base.jsonvalue import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class IngestProgress:
-    """How far an ingestion is."""
+    """The progress of an ingestion."""
 
     stage: Literal["read", "store"]
     """Files are read first, and then resources are stored."""
@@ -19,12 +19,12 @@ class IngestProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStatus:
-    """A file, and what became of it when it was last tried."""
+    """The status of a file at its last attempt."""
 
     name: str
     state: Literal["taken in", "in part", "failed"]
     message: str = ""
-    """What could not be read, and why."""
+    """The parts that could not be read, with the reason."""
 
 
 ProgressHook = Callable[[IngestProgress], None]
@@ -32,33 +32,33 @@ ProgressHook = Callable[[IngestProgress], None]
 
 @dataclass
 class IngestReport:
-    """Files and resources, and what became of them."""
+    """The results of an ingestion: files and resources."""
 
     new: list[str] = field(default_factory=list[str])
     changed: list[str] = field(default_factory=list[str])
     unchanged: int = 0
     removed: list[str] = field(default_factory=list[str])
     failed: dict[str, str] = field(default_factory=dict[str, str])
-    """Why, by file. What was taken in of it earlier stays."""
+    """Errors by file. Earlier contributions of the file are kept."""
     skipped: dict[str, str] = field(default_factory=dict[str, str])
     """Files in folders that no reader is for, such as pictures, and of which type they are; and
     symbolic links that lead out of the folder that was named."""
     unmatched: list[str] = field(default_factory=list[str])
-    """Patterns that fit no file."""
+    """Patterns that match no file."""
     warnings: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """Parts of files that could not be read."""
     empty: list[str] = field(default_factory=list[str])
-    """Files, new or changed, in which nothing was found to take in."""
+    """New or changed files without content."""
     resources: int = 0
-    """How many were stored: new ones, and those that changed."""
+    """Number of new and changed resources that were stored."""
     deleted: int = 0
-    """How many were removed."""
+    """Number of removed resources."""
     triples: int = 0
-    """In the resources that were stored."""
+    """Number of triples in the stored resources."""
     seconds: float = 0.0
 
     def encode(self) -> JsonObject:
-        """Return it as JSON."""
+        """Return the JSON form."""
         return {
             "new": [*self.new],
             "changed": [*self.changed],

@@ -1,4 +1,4 @@
-"""Read a file in a process of its own, which has little time and memory.
+"""Read an untrusted file in a separate process with limits of time and memory.
 
 A file can be made that keeps its reader busy for ever, or takes all memory there is. As a program,
 this file runs one function of another file over its standard input, and writes what that returns
@@ -19,7 +19,7 @@ MOST_MEMORY = 2 * 1024**3
 
 
 class UnreadableDocument(CopilotError):
-    """A document cannot be read; the message says to its owner why."""
+    """A document cannot be read; the message tells its owner the reason."""
 
     code = "UNREADABLE_DOCUMENT"
     status_code = 422
@@ -60,7 +60,7 @@ _CODE = (
     "import json, runpy, sys; sys.path[:] = json.loads(sys.argv[1])['path']; "
     "runpy.run_path(sys.argv[2], run_name='__main__')"
 )
-"""Runs this file on the path of the process that asks."""
+"""Runs this file with the import path of the parent process."""
 
 
 def main() -> None:
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def _limit_process() -> None:
-    """Set limits of the kernel, which hold also if the process that asks is killed."""
+    """Set kernel limits, which hold even if the parent process is killed."""
     try:
         import resource
 

@@ -1,4 +1,4 @@
-"""Which files there are to take in: those of paths, of folders and of patterns."""
+"""Discover the files of paths, folders and patterns."""
 
 import glob
 import os
@@ -13,7 +13,7 @@ from copilot_runtime.extensions.knowledge.ingestion.documents import MOST_BYTES
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import UnreadableDocument
 
 LEADS_OUT = "leads out of the folder"
-"""Why a symbolic link was not followed."""
+"""The reason for skipping a symbolic link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Source:
     name: str
     """Its path from the working directory; outside of that, the whole path. It is its identity."""
     address: str
-    """Its path below the folder that was named: what comes behind the base in its IRI."""
+    """Its path below the given folder, which is appended to the base to form its IRI."""
     path: Path
 
     def read(self) -> bytes:
@@ -43,16 +43,16 @@ class Source:
 
 @dataclass(frozen=True)
 class Discovery:
-    """What was looked for, and what is there."""
+    """The result of a discovery."""
 
     sources: dict[str, Source] = field(default_factory=dict[str, Source])
     """The files by name, in order of their names."""
     files: set[str] = field(default_factory=set[str])
-    """The names of those that were named one by one."""
+    """The names of files that were given individually."""
     folders: set[str] = field(default_factory=set[str])
     patterns: set[str] = field(default_factory=set[str])
     unmatched: list[str] = field(default_factory=list[str])
-    """The patterns that fit no file, as they were written."""
+    """The patterns that match no file, as given."""
     skipped: set[str] = field(default_factory=set[str])
     """The names of symbolic links that lead out of the folder that was named."""
     unreadable: dict[str, str] = field(default_factory=dict[str, str])
@@ -81,13 +81,13 @@ class Discovery:
         ]
 
     def note_unreadable(self, name: str, error: OSError) -> None:
-        """Note that a folder could not be read, unless it was deleted meanwhile."""
+        """Record that a folder could not be read, unless it was deleted in the meantime."""
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
             reason = error.strerror or type(error).__name__
             self.unreadable[name] = f"The folder cannot be read: {reason}."
 
     def check_missing(self, names: Iterable[str]) -> None:
-        """Read the folders of files that seem to be gone: a pattern does not say what failed."""
+        """Check the folders of missing files, since a pattern hides read errors."""
         roots = {*self.folders, *(_name(_fixed_part(Path(one))) for one in self.patterns)}
         parents = {
             str(parent)
@@ -190,7 +190,7 @@ def _walk(root: Path, name: str, excluded: Path | None, discovery: Discovery) ->
 
 
 def _find_way_out(path: Path, root: Path) -> Path | None:
-    """Return the first part of a path below a folder that leads out of it, if one does."""
+    """Return the first symbolic link of a path that leads out of a folder, or `None`."""
     inside = os.path.realpath(root)
 
     def leads_out(part: Path) -> bool:
@@ -204,7 +204,7 @@ def _find_way_out(path: Path, root: Path) -> Path | None:
 
 
 def _fixed_part(pattern: Path) -> Path:
-    """Return the folder before the first part of a pattern that is no name."""
+    """Return the folder before the first wildcard of a pattern."""
     parts: list[str] = []
     for part in pattern.parts:
         if glob.has_magic(part):
@@ -232,5 +232,5 @@ def _name(path: Path) -> str:
 
 
 def _readable(name: str) -> str:
-    """Return the name of a file as text, also if its bytes are none."""
+    """Return the name of a file as text, replacing undecodable bytes."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Memory: what belongs to a conversation, and how much of it a model reads."""
+"""Memory: the identifiers of each conversation, and the windows that models read."""
 
 from copilot_runtime.extensions.knowledge.memory.context import (
     ContextWindow,

@@ -40,16 +40,16 @@ from copilot_runtime.extensions.knowledge.resources import Resource, ResourceInd
 from copilot_runtime.extensions.knowledge.tokens import count_tokens, cut_text
 
 Summarize = Callable[[str, int], Awaitable[str]]
-"""Returns a summary of a text in at most about so many tokens. It may raise anything."""
+"""Summarises a text to about the given number of tokens. May raise any exception."""
 
 _SHARE = 4
-"""An item, and a summary, may have this part of a budget, where not all fits."""
+"""An item or a summary gets at most one fourth of a budget that is exceeded."""
 
 _MOST_SUMMARY = 1_000
 _LEAST_SUMMARY = 8
-"""Tokens below which a summary would say nothing."""
+"""Minimum number of tokens of a summary."""
 _MOST_INPUT = 60_000
-"""Tokens that a model is given to summarise: of each item as much as of any other."""
+"""Maximum number of input tokens of a summary, shared equally by the items."""
 _ATTEMPTS = 5
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ContextWindow:
-    """The resources of a window, the oldest first, each as far as it is read."""
+    """The resources of a window, the oldest first, trimmed where necessary."""
 
     id: str
     """The URI of the conversation."""
@@ -65,13 +65,13 @@ class ContextWindow:
 
     @property
     def tokens(self) -> int:
-        """How many tokens all of it has."""
+        """Total number of tokens."""
         return sum(map(_count, self.resources))
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizationResult:
-    """What came of an optimisation."""
+    """The result of an optimisation."""
 
     successful: bool
     """Whether the window is within its budget now."""
@@ -80,11 +80,11 @@ class OptimizationResult:
 
 
 class ContextWindows:
-    """Reads windows, and makes them smaller.
+    """Reads and optimises context windows.
 
     Args:
         memories: What belongs to conversations.
-        budget: Tokens that an optimised window has at most, where nobody says another number.
+        budget: Default maximum number of tokens of an optimised window.
         summarize: Summarises what there is no room for. Without it, or where it fails, a sentence
             says what was left out, with the first words of each.
         timeout: Seconds that a summary may take.
@@ -104,10 +104,10 @@ class ContextWindows:
         self.memories = memories
 
     async def get(self, id: Identifier | str, *, access: Access = FULL_ACCESS) -> ContextWindow:
-        """Return the window of a conversation, as far as it may be read.
+        """Return the readable part of the window of a conversation.
 
         That is its memory; of a conversation without one, the resources below it. Raises
-        `NotFound` if there is neither, `AccessDenied`, and `Misuse` for what is no URI.
+        `NotFound` if there is neither, `AccessDenied`, and `Misuse` for a malformed URI.
         """
         uri = strip_namespace(str(id))
         identifiers = await self._list(uri, access)
@@ -122,7 +122,7 @@ class ContextWindows:
         access: Access = FULL_ACCESS,
         write: Access = FULL_ACCESS,
     ) -> OptimizationResult:
-        """Make a window smaller until it is within a budget of tokens.
+        """Optimise a window to fit a budget of tokens.
 
         Of a window that was read before, only what was in it is touched: the newest item stays in
         any case, and so does what came meanwhile. `access` says what may be read and summarised,
@@ -145,7 +145,7 @@ class ContextWindows:
         return self.memories.resources
 
     async def _list(self, uri: str, access: Access) -> list[Identifier]:
-        """Return what is in a memory, or else below a resource."""
+        """Return the identifiers of a memory, or else the descendants of a resource."""
         if identifiers := await self.memories.read(uri, access=access):
             return identifiers
         found = await self._resources.find_by_prefix(uri, access=access)
@@ -191,7 +191,7 @@ class ContextWindows:
         return OptimizationResult(work.fits, optimized=True)
 
     async def _summarize(self, uri: str, work: "_Work", items: Sequence[Resource]) -> None:
-        """Put one summary in the place of some items, and of what these stand for."""
+        """Replace items, and the items that they stand for, with one summary."""
         covered = [name for it in items for name in work.expand(it.uri)]
         limit = work.summary_limit
         text = await self._write_summary(items, len(covered), limit)
@@ -206,7 +206,7 @@ class ContextWindows:
         work.replace_by_summary(summary, items, covered)
 
     async def _write_summary(self, items: Sequence[Resource], count: int, limit: int) -> str:
-        """Return a summary by the model, or a sentence if that fails."""
+        """Return the model's summary, or a fixed sentence if the model fails."""
         if self.summarize is not None:
             share = max(1, _MOST_INPUT // len(items))
             texts = (f"{it.role or it.id.type}: {cut_text(it.content, share)}" for it in items)
@@ -221,7 +221,7 @@ class ContextWindows:
 
 
 class _Work:
-    """One optimisation under way: what has been decided, and the window that it makes."""
+    """The state of one optimisation: its decisions, and the resulting window."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class _Work:
         self._items = {it.uri: it for it in resources}
         self._tokens = {uri: _count(it) for uri, it in self._items.items()}
         self._excess = sum(self._tokens.values()) - budget
-        """Tokens that are too many."""
+        """Number of tokens above the budget."""
         self._budget = budget
         self._newest = _find_newest([*self._items.values()])
         self._own = self._items.keys() if own is None else own
@@ -249,13 +249,13 @@ class _Work:
         return max(1, min(self._budget // _SHARE, _MOST_SUMMARY))
 
     def expand(self, uri: str) -> list[str]:
-        """Return what an item of the window stands for, itself if it is no summary."""
+        """Return the URIs that an item stands for; its own if it is not a summary."""
         return self.result.find_sources(uri) if uri in self.result.summaries else [uri]
 
     def merge_equal(self) -> None:
-        """Let the first of equal items stand for all.
+        """Replace equal items with the first of them.
 
-        What is said twice in a conversation is said twice, unless it was sent twice in a row.
+        Equal messages of a conversation are kept, unless they directly follow each other.
         """
         first: dict[bytes, str] = {}
         previous = b""
@@ -274,7 +274,7 @@ class _Work:
                 first.setdefault(key, uri)
 
     def trim_large(self) -> None:
-        """Trim items that have more than their share, the oldest first, until all fits."""
+        """Trim items above their share, the oldest first, until the window fits."""
         limit = max(self._budget // _SHARE, 1)
         for uri, item in self._items.items():
             if self.fits:
@@ -283,7 +283,7 @@ class _Work:
                 self._trim(uri, limit)
 
     def choose_oldest(self) -> list[Resource]:
-        """Return the oldest items, calls with their results, in whose place a summary would fit."""
+        """Return the oldest items, calls with their results, that a summary must replace."""
         chosen: list[Resource] = []
         gain = -self.summary_limit
         for group in _group_results(self._items.values()):
@@ -298,7 +298,7 @@ class _Work:
     def replace_by_summary(
         self, summary: Resource, items: Sequence[Resource], covered: Iterable[str]
     ) -> None:
-        """Put a summary in the place of items, and of all that these stand for."""
+        """Replace items, and the items that they stand for, with a summary."""
         uris = {*covered}
         pairs = {uri: by for uri, by in self.result.replaced.items() if by in uris}
         summaries = {
@@ -318,7 +318,7 @@ class _Work:
         self._tokens[summary.uri] = _count(summary)
 
     def trim_newest(self) -> None:
-        """Trim the newest item and its results to what the others leave."""
+        """Trim the newest item and its results to the remaining budget."""
         group = [it for it in self._items.values() if it.uri in self._newest]
         size = sum(self._tokens[it.uri] for it in group)
         room = size - self._excess
@@ -348,13 +348,13 @@ def _count(resource: Resource) -> int:
 
 
 def _build_key(resource: Resource) -> bytes:
-    """Return what two equal resources have in common."""
+    """Return a key that is equal for equal resources."""
     fields: Mapping[str, object] = resource.fields
     return dumps([resource.id.type, resource.role, resource.format, resource.content, {**fields}])
 
 
 def _group_results(resources: Iterable[Resource]) -> list[list[Resource]]:
-    """Return items, each together with the results that follow it."""
+    """Group each item with the results that follow it."""
     groups: list[list[Resource]] = []
     for resource in resources:
         if groups and resource.id.type == RESULT:
@@ -365,14 +365,14 @@ def _group_results(resources: Iterable[Resource]) -> list[list[Resource]]:
 
 
 def _find_newest(resources: Sequence[Resource]) -> set[str]:
-    """Return the URIs of the newest item of the conversation and its results; else of the last."""
+    """Return the URIs of the conversation's newest item and its results, or of the last item."""
     talk = [it for it in resources if is_in_conversation(it.id.parent) and it.id.type != TOOL]
     groups = _group_results(talk or resources)
     return {it.uri for it in groups[-1]} if groups else set()
 
 
 def _describe_gap(items: Sequence[Resource], count: int, limit: int) -> str:
-    """Return a sentence for items that are left out, and the first words of as many as fit."""
+    """Return a sentence about omitted items, with the first words of as many as fit."""
     tokens = sum(map(_count, items))
     head = f"{count} older items ({tokens} tokens) are left out here, and still stored."
     begins = (f"- {it.role or it.id.type}: {cut_text(it.content, 12)}" for it in items)

@@ -1,4 +1,4 @@
-"""What belongs to one conversation: identifiers, in the order in which they came to it."""
+"""The memory of one conversation: identifiers in the order in which they were appended."""
 
 import asyncio
 import logging
@@ -21,15 +21,15 @@ from copilot_runtime.extensions.storage import Storage
 from copilot_runtime.extensions.storage.jsonlines import JsonLines, encode_lines, salvage_lines
 
 PREFIX = "memories/"
-"""Where memories are in a storage, each as `<uri of its conversation>.jsonl`."""
+"""The storage prefix of memories, each stored as `<conversation uri>.jsonl`."""
 
 MAX_PENDING = 1000
-"""So many identifiers wait to be written before one who appends more waits, too."""
+"""Maximum number of pending identifiers before `append` applies backpressure."""
 
 RETRY_SECONDS = 5.0
 
 _LONG = 100_000
-"""Bytes that are parsed in a thread."""
+"""Minimum size in bytes of data that is parsed in a thread."""
 
 logger = logging.getLogger(__name__)
 
@@ -58,11 +58,11 @@ class MemoryIndex(Index[Identifier, None]):
 
     @property
     def is_pending(self) -> bool:
-        """Whether something is not written yet."""
+        """Whether there are pending identifiers."""
         return bool(self._pending)
 
     async def append(self, *identifiers: Identifier) -> None:
-        """Add identifiers at the end. One that is there already keeps its place."""
+        """Append identifiers. An existing one keeps its position."""
         self._pending += identifiers
         if len(self._pending) >= MAX_PENDING:
             await self.flush()
@@ -74,7 +74,7 @@ class MemoryIndex(Index[Identifier, None]):
         await self.append(*items)
 
     async def flush(self) -> int:
-        """Write what is not written yet, and return how many lines that were.
+        """Write pending identifiers, and return the number of lines.
 
         Of what is stored already, nothing is written. Raises what the storage raises; then all of
         it is tried again later.
@@ -89,7 +89,7 @@ class MemoryIndex(Index[Identifier, None]):
         return len(lines)
 
     async def load(self) -> Mapping[str, Identifier]:
-        """Return all identifiers by URI, by what every process has written until now."""
+        """Return all identifiers by URI, including those of other processes."""
         await self.flush()
         async with self._lock:
             await self._read_lines()
@@ -107,7 +107,7 @@ class MemoryIndex(Index[Identifier, None]):
         return await filter.select((await self.load()).values())
 
     async def delete(self) -> bool:
-        """Forget everything, also what is not written yet. Returns whether anything was written."""
+        """Delete all identifiers, also pending ones. Returns whether an object existed."""
         async with self._lock:
             self._pending.clear()
             self._identifiers = {}
@@ -115,7 +115,7 @@ class MemoryIndex(Index[Identifier, None]):
             return await self._storage.delete(self.key)
 
     async def aclose(self) -> None:
-        """Write what is not written yet. Raises what the storage raises."""
+        """Write pending identifiers. Raises the errors of the storage."""
         try:
             await self.flush()
         finally:
@@ -124,7 +124,7 @@ class MemoryIndex(Index[Identifier, None]):
                 await asyncio.wait((self._writer,))
 
     def _find_new(self, batch: Iterable[Identifier]) -> list[dict[str, object]]:
-        """Return the lines of those identifiers of which something else is stored, or nothing."""
+        """Return the lines of new and changed identifiers."""
         latest: dict[str, dict[str, object]] = {}
         lines: list[dict[str, object]] = []
         for identifier in batch:
@@ -137,7 +137,7 @@ class MemoryIndex(Index[Identifier, None]):
         return lines
 
     async def _read_lines(self) -> None:
-        """Take in what was added since, by whichever process."""
+        """Apply the lines added by any process since the last read."""
         lines = await self._lines.read_new()
         decode = partial(_decode_lines, lines.data)
         identifiers = decode() if len(lines.data) < _LONG else await asyncio.to_thread(decode)
@@ -148,7 +148,7 @@ class MemoryIndex(Index[Identifier, None]):
         self._lines.advance(lines)
 
     async def _write_soon(self) -> None:
-        """Write until there is nothing left to write."""
+        """Write batches until no identifier is pending."""
         try:
             while self._pending:
                 try:
@@ -168,7 +168,7 @@ class MemoryIndex(Index[Identifier, None]):
 
 
 def memory_key(conversation: str) -> str:
-    """Return where the memory of a conversation is."""
+    """Return the storage key of the memory of a conversation."""
     return f"{PREFIX}{strip_namespace(conversation)}.jsonl"
 
 
@@ -177,7 +177,7 @@ def _encode(identifier: Identifier) -> dict[str, object]:
 
 
 def _decode_lines(data: bytes) -> dict[str, Identifier]:
-    """Read the identifiers of lines; a line that has none is left out."""
+    """Decode the identifiers of lines; malformed lines are skipped."""
     identifiers: dict[str, Identifier] = {}
     for line in salvage_lines(data):
         try:

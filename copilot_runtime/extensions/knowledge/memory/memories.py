@@ -1,4 +1,4 @@
-"""The memories of all conversations, and what a model reads of one."""
+"""The memories of all conversations, their windows and prompts."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -24,28 +24,28 @@ from copilot_runtime.telemetry.genai import start_memory_span
 from copilot_runtime.telemetry.span import Span, find_current_span, trace_block
 
 MAX_OPEN = 1000
-"""So many memories stay open; of more, those that were not used for longest are closed."""
+"""Maximum number of open memories; the least recently used are closed."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a model is given of a conversation."""
+    """The prompt of a conversation for a model."""
 
     messages: Sequence[Resource]
     """Instructions of the agent, context, conversation: trimmed where the window says so."""
     tools: Sequence[JsonObject]
-    """As the OpenAI API has them."""
+    """Tools in the format of the OpenAI API."""
     window: Window
     max_tokens: int
-    """How many tokens are left for the answer at least."""
+    """Number of tokens reserved for the answer."""
 
 
 class Memories:
-    """What belongs to each conversation: a `MemoryIndex` by the URI of the conversation.
+    """The memory of each conversation: a `MemoryIndex` by conversation URI.
 
-    A memory belongs to whom its conversation belongs to: `access` is asked for the URI of the
+    A memory has the owner of its conversation: `access` is checked for the URI of the
     conversation, and for each resource that a window shows. The default is for the system itself.
     """
 
@@ -62,7 +62,7 @@ class Memories:
             raise Misuse("config.max_tokens is required and must be positive")
         self.allocation = allocation or Allocation()
         self.max_tokens = max_tokens
-        """How many tokens of a model's budget are for its answer."""
+        """Default number of tokens reserved for the answer."""
         self.resources = resources or ResourceIndex(storage)
         self._storage = storage
         self._rules = find_rules(rules)
@@ -75,7 +75,7 @@ class Memories:
         *identifiers: Identifier,
         access: Access = FULL_ACCESS,
     ) -> None:
-        """Add to a memory. What is there already keeps its place."""
+        """Append to a memory. Existing identifiers keep their positions."""
         memory = await self._find(conversation, access)
         with self._trace(semconv.UPSERT_MEMORY, memory) as span:
             span.set_attributes({semconv.MEMORY_RECORD_COUNT: len(identifiers)})
@@ -86,7 +86,7 @@ class Memories:
     async def read(
         self, conversation: Identifier | str, *, access: Access = FULL_ACCESS
     ) -> list[Identifier]:
-        """Return what is in a memory, the oldest first, as far as it may be read."""
+        """Return the readable identifiers of a memory, the oldest first."""
         memory = await self._find(conversation, access)
         with self._trace(semconv.SEARCH_MEMORY, memory) as span:
             found = await select(access, (await memory.load()).values())
@@ -101,7 +101,7 @@ class Memories:
         *,
         access: Access = FULL_ACCESS,
     ) -> Window:
-        """Return what of a memory fits into so many tokens."""
+        """Return the window of a memory within a budget of tokens."""
         identifiers = await self.read(conversation, access=access)
         optimization = await load_optimization(self.resources, conversation)
         identifiers = optimization.apply(identifiers)
@@ -117,7 +117,7 @@ class Memories:
         *,
         access: Access = FULL_ACCESS,
     ) -> Prompt:
-        """Return what a model of this budget is given of a conversation.
+        """Return the prompt of a conversation within a budget of tokens.
 
         That are the instructions and tools of the agent whose URI is the field `agent_id` of the
         conversation, and what of its memory fits beside them and an answer of `max_tokens`.
@@ -144,7 +144,7 @@ class Memories:
     async def forget(
         self, conversation: Identifier | str, *, access: Access = FULL_ACCESS
     ) -> list[str]:
-        """Remove a memory and those of conversations below it. Returns the URIs of these."""
+        """Delete a memory and those below its conversation. Returns the conversation URIs."""
         memory = await self._find(conversation, access)
         below = await self._find_conversations(f"{PREFIX}{memory.uri}/")
         uris = [*dict.fromkeys([memory.uri, *below])]
@@ -157,7 +157,7 @@ class Memories:
         return gone
 
     async def aclose(self) -> None:
-        """Write what is not written yet."""
+        """Write pending identifiers."""
         while self._open:
             _, memory = self._open.popitem()
             await memory.aclose()
@@ -167,13 +167,13 @@ class Memories:
         return trace_block(start_memory_span(find_current_span(), operation, own_name))
 
     async def _find(self, conversation: Identifier | str, access: Access) -> MemoryIndex:
-        """Return the memory of a conversation. Raises `AccessDenied`, and `Misuse` for no URI."""
+        """Return the memory of a conversation. Raises `AccessDenied`, or `Misuse` for a bad URI."""
         uri = strip_namespace(str(conversation))
         await require(access, [uri])
         return self._open_index(uri)
 
     async def _find_conversations(self, prefix: str) -> list[str]:
-        """Return whose memories begin with a key, also of those that are not written yet."""
+        """Return the conversations whose memory keys have a prefix, including pending ones."""
         keys = {*await self._storage.find_by_prefix(prefix)}
         keys |= {
             memory.key
@@ -183,7 +183,7 @@ class Memories:
         return [key.removeprefix(PREFIX).removesuffix(".jsonl") for key in sorted(keys)]
 
     def _open_index(self, uri: str) -> MemoryIndex:
-        """Return the memory of a conversation, read or not. Raises `Misuse` for what is no URI."""
+        """Return the memory of a conversation, loaded or not. Raises `Misuse`."""
         memory = self._open.pop(uri, None) or MemoryIndex(self._storage, parse_identifier(uri))
         if len(self._open) >= MAX_OPEN:
             self._close_oldest()
@@ -191,7 +191,7 @@ class Memories:
         return memory
 
     def _close_oldest(self) -> None:
-        """Let go of a memory of which all is written; it is read again when it is used again."""
+        """Close the least recently used memory without pending writes."""
         for uri, memory in self._open.items():
             if not memory.is_pending:
                 del self._open[uri]
@@ -223,7 +223,7 @@ class Memories:
     async def _count_tools(
         self, identifiers: Sequence[Identifier], access: Access
     ) -> list[Identifier]:
-        """Give those tools the tokens of their schemas which have been appended without."""
+        """Add the token counts of their schemas to tools that have none."""
         without = [it for it in identifiers if it.type == TOOL and not it.tokens]
         if not without:
             return [*identifiers]
@@ -235,12 +235,12 @@ class Memories:
         ]
 
     def _count(self, tool: Resource) -> int:
-        """Return how many tokens a tool costs: nothing by older rules, which see its content."""
+        """Return the tokens of a tool; rules of older versions do not count its schema."""
         tokens = tool.id.tokens or 0
         return tokens or count_tool_tokens(tool) if self._counts_tools else tokens
 
     async def _read_content(self, window: Window, access: Access) -> list[Resource]:
-        """Return the resources of a window in its order, trimmed as it says."""
+        """Return the resources of a window in order, trimmed where necessary."""
         identifiers = [*window.context, *window.conversation]
         resources = await self.resources.get_visible(identifiers, access)
         tokens = {str(it): it.tokens or 0 for it in identifiers if str(it) in window.trimmed}
@@ -248,12 +248,12 @@ class Memories:
 
 
 def count_tool_tokens(tool: Resource) -> int:
-    """Return how many tokens a model reads of a tool: its name, description and parameters."""
+    """Return the tokens of a tool's name, description and parameters."""
     return count_json_tokens(describe_tool(tool.id.name, tool.content, tool.fields))
 
 
 def describe_tool(name: str, content: str, fields: Mapping[str, object]) -> JsonObject:
-    """Return what a model reads of a tool."""
+    """Return the definition of a tool for a model."""
     parameters = as_object(fields.get("parameters"))
     return {
         "name": name,
@@ -263,11 +263,11 @@ def describe_tool(name: str, content: str, fields: Mapping[str, object]) -> Json
 
 
 def encode_tool(tool: Resource) -> JsonObject:
-    """Return a tool as the OpenAI API has it."""
+    """Return a tool in the format of the OpenAI API."""
     return {"type": "function", "function": describe_tool(tool.id.name, tool.content, tool.fields)}
 
 
 def cut_resource(resource: Resource, tokens: int) -> Resource:
-    """Return the beginning of a resource that has at most about so many tokens."""
+    """Return a resource with its content truncated to about `tokens`."""
     content = cut_text(resource.content, tokens)
     return replace(resource, content=content, id=replace(resource.id, tokens=tokens))

@@ -1,4 +1,4 @@
-"""What was done to make a window smaller: kept beside a memory, which itself loses nothing.
+"""The stored optimisation of a window; the memory itself stays complete.
 
 It is the resource `context.Window.current` below the conversation. Its fields say which identifiers
 of the memory another one stands for, and of which only the beginning is read. What is appended
@@ -18,26 +18,26 @@ from copilot_runtime.extensions.knowledge.resources import Resource, ResourceInd
 
 WINDOW = "context.Window"
 SUMMARY = "context.Summary"
-"""The type of what stands for older items. It is below the conversation, as they are."""
+"""The type of summaries, which are stored below their conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowOptimization:
-    """How a window differs from its memory. `version` is that of the resource it was read from."""
+    """The differences of a window from its memory; `version` is that of the stored resource."""
 
     replaced: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By URI, the URI of what stands for it: the first of equal ones, or a summary."""
+    """URIs of replaced items, with the URI of the equal item or summary that replaces each."""
     trimmed: Mapping[str, int] = field(default_factory=dict[str, int])
-    """By URI, of how many tokens its beginning is read."""
+    """URIs of trimmed items, with the number of tokens that remain."""
     summaries: Mapping[str, int] = field(default_factory=dict[str, int])
     """Summaries, and the tokens of each."""
     version: str = ""
 
     def apply(self, identifiers: Iterable[Identifier]) -> list[Identifier]:
-        """Return a window of what somebody may read.
+        """Return the window of the identifiers that an actor may read.
 
-        A summary is there for those who may read all that it stands for; all others see of that
-        what they may. It is where the first of these was.
+        A summary is included if the actor may read all items that it replaces; otherwise the
+        readable ones are. It has the position of the first of them.
         """
         readable = {str(it): it for it in identifiers}
         usable = {
@@ -55,7 +55,7 @@ class WindowOptimization:
         return [*window.values()]
 
     def find_sources(self, by: str) -> list[str]:
-        """Return the URIs of what something stands for."""
+        """Return the URIs of the items that another one replaces."""
         return [uri for uri, other in self.replaced.items() if other == by]
 
     def _trim(self, uri: str, identifier: Identifier) -> Identifier:
@@ -66,14 +66,14 @@ class WindowOptimization:
 
 
 def identify_window(conversation: Identifier | str) -> Identifier:
-    """Return the resource that says how the window of a conversation was made smaller."""
+    """Return the identifier of the stored optimisation of a conversation."""
     return Identifier(WINDOW, "current", strip_namespace(str(conversation)))
 
 
 async def load_optimization(
     resources: ResourceIndex, conversation: Identifier | str
 ) -> WindowOptimization:
-    """Return how a window was made smaller; not at all, if nobody has asked for that."""
+    """Return the stored optimisation of a window; an empty one if there is none."""
     found = await resources.get([identify_window(conversation)])
     return _decode(found[0]) if found else WindowOptimization()
 
@@ -81,7 +81,7 @@ async def load_optimization(
 async def save_optimization(
     resources: ResourceIndex, conversation: Identifier | str, optimization: WindowOptimization
 ) -> None:
-    """Store how a window is made smaller. Raises `VersionConflict` if somebody else has."""
+    """Store the optimisation of a window. Raises `VersionConflict` on a concurrent write."""
     fields: JsonObject = {
         "replaced": {**optimization.replaced},
         "trimmed": {**optimization.trimmed},
@@ -92,7 +92,7 @@ async def save_optimization(
 
 
 def _decode(resource: Resource) -> WindowOptimization:
-    """Read what `save_optimization` has stored; what is none of it counts for nothing."""
+    """Decode a stored optimisation; malformed fields are ignored."""
     replaced = as_object(resource.fields.get("replaced"))
     return WindowOptimization(
         {uri: by for uri, by in replaced.items() if isinstance(by, str)},

@@ -1,4 +1,4 @@
-"""Which part of a memory a model reads: as much as a budget of tokens allows."""
+"""Select the part of a memory that fits a budget of tokens."""
 
 import logging
 import math
@@ -17,7 +17,7 @@ MESSAGE = "common.Message"
 CONVERSATION = "common.Conversation"
 
 _LEAST = 16
-"""An older item of which fewer tokens would be left is left out rather than trimmed."""
+"""Minimum number of tokens of a trimmed older item; else it is omitted."""
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Allocation:
 
 
 class Parts(NamedTuple):
-    """Identifiers by what they are for a model, each part in the order of the memory."""
+    """The identifiers of tools, context and conversation, each in the order of the memory."""
 
     tools: Sequence[Identifier] = ()
     context: Sequence[Identifier] = ()
@@ -41,7 +41,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a model reads of a memory. The tokens of what is trimmed are those that stay."""
+    """The selected identifiers of a memory; trimmed ones have their remaining tokens."""
 
     tools: tuple[Identifier, ...] = ()
     context: tuple[Identifier, ...] = ()
@@ -49,28 +49,28 @@ class Window:
     conversation: tuple[Identifier, ...] = ()
     """The oldest first."""
     trimmed: frozenset[str] = frozenset()
-    """The URIs of which only the beginning is read."""
+    """The URIs of trimmed items."""
     left_out: tuple[Identifier, ...] = ()
-    """What there was no room for, the conversation without what is older than the window."""
+    """Omitted items; of the conversation only those newer than the start of the window."""
 
     @property
     def tokens(self) -> int:
-        """How many tokens all of it has."""
+        """Total number of tokens."""
         return sum(map(_tokens, (*self.tools, *self.context, *self.conversation)))
 
 
 class WindowRules(ABC):
-    """Which identifiers of a memory stand in a window."""
+    """Rules that select the identifiers of a window."""
 
     @abstractmethod
     def split(self, identifiers: Iterable[Identifier]) -> Parts:
-        """Tell tools, context and conversation apart."""
+        """Split identifiers into tools, context and conversation."""
 
     @abstractmethod
     def select(
         self, identifiers: Iterable[Identifier], budget: int, allocation: Allocation
     ) -> Window:
-        """Return what fits into a budget. Raises `Misuse`, also for what has no tokens."""
+        """Return the window within a budget. Raises `Misuse`, also for items without tokens."""
 
 
 class NewestRules(WindowRules):
@@ -161,7 +161,7 @@ class SharesRules(WindowRules):
         return Window(tools, context, conversation)
 
     def fit(self, identifiers: Iterable[Identifier], budget: int) -> list[Identifier]:
-        """Return the first ones that fit, after those of higher scores were put first."""
+        """Return the identifiers that fit, those with the highest scores first."""
         by_score = sorted(identifiers, key=cmp_to_key(_compare_scores))
         return [*_take_while(by_score, budget)] if budget > 0 else []
 
@@ -192,7 +192,7 @@ RULES: Mapping[str, WindowRules] = {
     "copilot-ld-2025-11": SharesRules(),
     "copilot-ld-2026-01": HistoryRules(),
 }
-"""How a window is filled, by name."""
+"""The rules of windows, by name."""
 
 
 def find_rules(name: str) -> WindowRules:
@@ -204,12 +204,12 @@ def find_rules(name: str) -> WindowRules:
 
 
 def is_in_conversation(parent: str) -> bool:
-    """Return whether what has this parent is part of a conversation, be it a user's or nobody's."""
+    """Return whether a resource with this parent is part of a conversation."""
     return any(part.startswith(f"{CONVERSATION}.") for part in parent.split("/"))
 
 
 class _Selection(NamedTuple):
-    """What of one part stands in a window."""
+    """The selected items of one part of a window."""
 
     items: list[Identifier]
     trimmed: list[str]
@@ -224,7 +224,7 @@ def _take(
     can_trim: bool = False,
     is_history: bool = False,
 ) -> _Selection:
-    """Take groups, the most important one first, each as a whole.
+    """Select whole groups, the most important one first.
 
     One that does not fit is trimmed if it is large, else left out; a history ends with it, for
     what is older would follow a gap.
@@ -257,7 +257,7 @@ def _take(
 
 
 def trim_group(group: Sequence[Identifier], budget: int, least: int = 1) -> list[Identifier] | None:
-    """Make the largest items of a group smaller; None if less than `least` would be left of one."""
+    """Trim the largest items of a group; `None` if one would fall below `least` tokens."""
     left = budget
     sizes = sorted(map(_tokens, group))
     for at, size in enumerate(sizes):
@@ -282,7 +282,7 @@ def _group_exchanges(conversation: Sequence[Identifier]) -> Iterator[list[Identi
 
 
 def _by_score(context: Sequence[Identifier]) -> list[Identifier]:
-    """Put the best first; of those that have no score, the newest."""
+    """Sort by score, the best first; items without a score come last, the newest first."""
     return sorted(context, key=lambda it: -math.inf if it.score is None else it.score)[::-1]
 
 

@@ -1,4 +1,4 @@
-"""Who may do what with which resource: rules, whose resources are, and engines of others."""
+"""Access policies: ownership, rules in YAML, and the engines Cedar and Rego."""
 
 from copilot_runtime.extensions.knowledge.access import AccessDenied, Actor
 from copilot_runtime.extensions.knowledge.policies.file import POLICIES, PolicyFile, load_policy

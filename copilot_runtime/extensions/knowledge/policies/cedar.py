@@ -20,8 +20,8 @@ from copilot_runtime.extensions.knowledge.policies.engine import (
     read_json,
 )
 from copilot_runtime.extensions.knowledge.policies.policy import (
+    PolicyProblem,
     PolicyUnreadable,
-    Problem,
     find_files,
     read_text,
 )
@@ -49,7 +49,7 @@ action read, list, write, delete appliesTo {
 """
 """What policies may name. A resource is in its parents: `resource in Resource::"a.Folder.x"`.
 
-Who has not signed in is `User::""`. `context.agent` is the agent that acts for the user.
+Anonymous users are `User::""`. `context.agent` is the agent that acts for the user.
 """
 
 
@@ -72,19 +72,23 @@ class CedarPolicy(EnginePolicy):
         texts: list[str] = []
         for file in find_files(path, ".cedar"):
             texts.append(read_text(file))
-            problems: list[Problem] = []
+            problems: list[PolicyProblem] = []
             for line, column, policy in _split(texts[-1]):
                 try:
                     cedarpy.PolicySet.from_str(policy)
                 except ValueError as error:
-                    problems.append(Problem(f"this policy is not Cedar: {error}", line, column))
+                    problems.append(
+                        PolicyProblem(f"this policy is not Cedar: {error}", line, column)
+                    )
             if problems or not _split(texts[-1]):
-                raise PolicyUnreadable(file, problems or [Problem("there is no policy in it")])
+                raise PolicyUnreadable(
+                    file, problems or [PolicyProblem("there is no policy in it")]
+                )
         source = path / "entities.json"
         found = read_json(source) if path.is_dir() else None
         entities = [*map(as_object, as_list(found))]
         if found is not None and (not isinstance(found, list) or not all(map(_read_uid, entities))):
-            problem = Problem(
+            problem = PolicyProblem(
                 'expected a list of entities: [{"uid": {"type": "User", "id": …}, …}]'
             )
             raise PolicyUnreadable(source, [problem])
@@ -107,13 +111,13 @@ class CedarPolicy(EnginePolicy):
         results = cedarpy.is_authorized_batch(requests, self._policies, json.dumps(entities))
         return [*map(_read_result, results)]
 
-    def find_warnings(self) -> Sequence[Problem]:
+    def find_warnings(self) -> Sequence[PolicyProblem]:
         result = _import_cedarpy().validate_policies(self._text, SCHEMA)
         places = {f"policy{n}": place[:2] for n, place in enumerate(_split(self._text))}
-        return [Problem(it.error, *places.get(it.policy_id, ())) for it in result.errors]
+        return [PolicyProblem(it.error, *places.get(it.policy_id, ())) for it in result.errors]
 
     def _describe_actor(self, actor: Actor) -> list[JsonObject]:
-        """Return the user with its groups, and all entities of the file but that user."""
+        """Return the entity of the user with its groups, and the other entities of the file."""
         uid = ("User", actor.name)
         stored = self._entities.get(uid, {})
         parents = [*as_list(stored.get("parents"))]
@@ -162,7 +166,7 @@ def _read_uid(entity: JsonObject) -> tuple[str, str] | None:
 
 
 def _split(text: str) -> list[tuple[int, int, str]]:
-    """Return each policy of a text with line and column: Cedar says nothing of places."""
+    """Return each policy of a text with line and column, which Cedar does not report."""
     policies: list[tuple[int, int, str]] = []
     start = 0
     for token in _TOKEN.finditer(text):

@@ -1,8 +1,8 @@
-"""What policies in Cedar and in Rego have in common: they answer for batches, and may fail.
+"""The base of policies in Cedar and Rego: engines that judge batches, and may fail.
 
-Whose a resource is comes first: nobody gets at what belongs to somebody else, whatever the engine
-says, and an owner may do everything that the engine does not forbid. Whatever is no clear answer
-denies, and the log says it once.
+Ownership comes first: resources of other users are always denied, whatever the engine decides, and
+an owner may do everything that the engine does not forbid. An unclear answer of the engine denies,
+and is logged once.
 """
 
 from abc import abstractmethod
@@ -27,31 +27,31 @@ from copilot_runtime.extensions.knowledge.policies.policy import (
     Decision,
     Explanation,
     Policy,
+    PolicyProblem,
     PolicyUnreadable,
-    Problem,
     log_once,
     read_text,
 )
 
 _BATCH = 1000
 REMEMBERED_ANSWERS = 500_000
-"""How many answers stay in memory: some 50 MB."""
+"""Maximum number of cached answers: some 50 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an engine said of one resource."""
+    """The verdict of an engine on one resource."""
 
     permits: bool = False
     forbids: bool = False
     rules: Sequence[str] = ()
     """The policies that decided, by name."""
     errors: Sequence[str] = ()
-    """What went wrong meanwhile: then nothing is permitted."""
+    """Errors of the evaluation; with any, nothing is permitted."""
 
 
 class EnginePolicy(Policy):
-    """A policy that another engine judges."""
+    """A policy that is evaluated by an external engine."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[tuple[Actor, AccessAction], dict[str, bool]] = OrderedDict()
@@ -61,7 +61,7 @@ class EnginePolicy(Policy):
 
     @property
     def generation(self) -> int:
-        """What was denied only because the engine failed is judged anew."""
+        """A number that changes after a failure of the engine, so that denials are judged again."""
         return self._failures
 
     @abstractmethod
@@ -110,7 +110,7 @@ class EnginePolicy(Policy):
     def _judge_batch(
         self, actor: Actor, action: AccessAction, uris: Sequence[str]
     ) -> dict[str, bool]:
-        """Return the answers that can be remembered; what the engine left open is denied."""
+        """Return the cacheable answers; undecided cases are denied."""
         owned = {uri for uri in uris if find_owner(uri)}
         answers = dict.fromkeys(uris, False)
         candidates = [
@@ -127,7 +127,7 @@ class EnginePolicy(Policy):
         return answers
 
     def _ask(self, actor: Actor, action: AccessAction, uris: Sequence[str]) -> Sequence[Verdict]:
-        """Return verdicts, or none if the engine raises or panics."""
+        """Return verdicts, or an empty sequence if the engine raises or panics."""
         if not uris:
             return ()
         try:
@@ -145,14 +145,14 @@ class EnginePolicy(Policy):
         return verdicts
 
     def _recall(self, actor: Actor, action: AccessAction) -> Mapping[str, bool]:
-        """Return the answers to a question so far."""
+        """Return the cached answers for an actor and an action."""
         with self._lock:
             if answers := self._answers.get((actor, action)):
                 self._answers.move_to_end((actor, action))
             return answers or {}
 
     def _remember(self, actor: Actor, action: AccessAction, answers: Mapping[str, bool]) -> None:
-        """Add answers, and forget those to the questions of longest ago if they are too many."""
+        """Cache answers, and evict the least recently used ones."""
         if not answers:
             return
         with self._lock:
@@ -171,7 +171,7 @@ def _explain(allowed: bool, reason: str, change: str, rule: str = "") -> Explana
 
 
 def describe_resource(uri: str) -> dict[str, str]:
-    """Return what a URI says of a resource, for the policies of an engine."""
+    """Return the attributes of a resource that engines see, from its URI."""
     parent, _, last = uri.rpartition("/")
     words = last.split(".")
     owner = find_owner(uri)
@@ -191,4 +191,4 @@ def read_json(path: Path) -> JsonValue:
     try:
         return loads(read_text(path).encode())
     except ValueError as error:
-        raise PolicyUnreadable(path, [Problem(f"not JSON: {error}")]) from error
+        raise PolicyUnreadable(path, [PolicyProblem(f"not JSON: {error}")]) from error

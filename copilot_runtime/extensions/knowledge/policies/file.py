@@ -1,4 +1,4 @@
-"""A policy in a file or a folder, read anew when that changes."""
+"""A policy in a file or a folder, reloaded when it changes."""
 
 import logging
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -13,8 +13,8 @@ from copilot_runtime.extensions.knowledge.policies.policy import (
     Decision,
     Explanation,
     Policy,
+    PolicyProblem,
     PolicyUnreadable,
-    Problem,
 )
 
 logger = logging.getLogger(__name__)
@@ -25,13 +25,13 @@ POLICIES = {
     "yaml": "copilot_runtime.extensions.knowledge.policies.native:read_rules",
     "yml": "copilot_runtime.extensions.knowledge.policies.native:read_rules",
 }
-"""What reads the policies of files with an extension."""
+"""Readers of policies, by file extension."""
 
 LOOK_EVERY = 0.5
-"""Seconds between two looks whether a file has changed."""
+"""Seconds between two checks of the file."""
 
 SETTLED_AFTER = 1.0
-"""Seconds after which nobody is still writing what was written then."""
+"""Seconds after the last modification until a file counts as completely written."""
 
 ReadPolicy = Callable[[Path], Policy]
 Signature = Sequence[tuple[str, int, int]]
@@ -47,7 +47,7 @@ def load_policy(path: str | Path) -> "PolicyFile":
 
 
 class PolicyFile(Policy):
-    """Decides as the file says at the moment.
+    """Decides by the current version of the file.
 
     Who asks looks first, when the last look is some time ago, so a decision is never older than
     what the file said a moment before. To look may take long, so it is never done on an event loop:
@@ -91,7 +91,7 @@ class PolicyFile(Policy):
     def explain(self, actor: Actor, action: AccessAction, uri: str) -> Explanation:
         return self.refresh().explain(actor, action, uri)
 
-    def find_warnings(self) -> Sequence[Problem]:
+    def find_warnings(self) -> Sequence[PolicyProblem]:
         return self.refresh().find_warnings()
 
     def close(self) -> None:
@@ -99,13 +99,13 @@ class PolicyFile(Policy):
 
     @property
     def latest(self) -> Policy | None:
-        """The policy as it is now, if that is clear without a look at the file."""
+        """The current policy if no check of the file is due, else `None`."""
         return self._policy if self._clock() < self._next_look else None
 
     def refresh(self) -> Policy:
-        """Return the policy as it is now. It may look at the file and read it anew."""
+        """Return the current policy, after checking and perhaps reloading the file."""
         if self.latest is None:
-            with self._lock:  # who comes while another looks waits for what that one finds
+            with self._lock:  # concurrent callers wait for the result of one check
                 if self.latest is None:
                     try:
                         self._look()
@@ -141,7 +141,7 @@ class PolicyFile(Policy):
 
 
 class _FileAccess(Access):
-    """What the policy says now, also to those who hold it for long."""
+    """An access that follows reloads of the file."""
 
     def __init__(self, file: PolicyFile, actor: Actor, action: AccessAction) -> None:
         self._file = file
@@ -168,13 +168,13 @@ class _FileAccess(Access):
 
 
 def _read_policy(read: ReadPolicy, path: Path) -> Policy:
-    """Read a policy. Whatever a reader raises is a `CopilotError`: also the mistake of a plugin."""
+    """Read a policy. Any error of a reader, also of a plugin, becomes a `CopilotError`."""
     try:
         return read(path)
     except (CopilotError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of Rust is no `Exception`
-        problem = Problem(f"what reads it failed: {error!r}")
+        problem = PolicyProblem(f"what reads it failed: {error!r}")
         raise PolicyUnreadable(path, [problem]) from error
 
 
@@ -197,7 +197,7 @@ def _find_reader(path: Path) -> ReadPolicy:
 
 
 def _sign(path: Path) -> Signature:
-    """Return what changes with the files of a policy."""
+    """Return a signature that changes with the files of a policy."""
     try:
         files = [path, *sorted(path.iterdir())] if path.is_dir() else [path]
         stats = [(file.name, file.stat()) for file in files]

@@ -1,11 +1,11 @@
-"""Whose a resource is: its URI says it, so nobody can claim another's by what they write.
+"""The owner of a resource, which its URI determines, so that no content can claim ownership.
 
     common.User.ann/common.Conversation.t1/file.Upload.u1       belongs to the user ann
-    common.Conversation.t1/file.Upload.u1                       of somebody who has not signed in
-    common.Message.m1                                           belongs to nobody
+    common.Conversation.t1/file.Upload.u1                       belongs to an anonymous user
+    common.Message.m1                                           has no owner
 
-Who may write a resource is judged by the same URI, the user is the one of the `authenticate` hook,
-and a dot or slash in the name of a user is escaped: so nobody can write below another user.
+Write access is judged by the same URI, the user comes from the `authenticate` hook, and dots and
+slashes in user names are escaped: so no user can write below the prefix of another.
 """
 
 import re
@@ -27,13 +27,13 @@ from copilot_runtime.threads.validation import check_thread_id
 USER = "common.User"
 CONVERSATION = "common.Conversation"
 UPLOAD = "file.Upload"
-"""The type of a file that somebody has attached in a conversation."""
+"""The type of files that users attach in conversations."""
 
 OWNERSHIP = "ownership"
-"""What a decision names as its rule where the owner of a resource decides."""
+"""The rule name of decisions by ownership."""
 
 WELL_FORMED = re.compile(r"[^/.][^/]*(?:/[^/.][^/]*)*")
-"""No part of a URI is empty or begins with a dot: what is not of this form, nobody may touch."""
+"""A valid URI: no part is empty or begins with a dot. Others are always denied."""
 
 _DIGEST_LENGTH = sha512().digest_size * 2
 _OWNED = re.compile(rf"({re.escape(USER)}|{re.escape(CONVERSATION)})\.([^/]*)")
@@ -41,14 +41,14 @@ _OWNED = re.compile(rf"({re.escape(USER)}|{re.escape(CONVERSATION)})\.([^/]*)")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """To whom a resource belongs: a user, or who is in the conversation of that name."""
+    """The owner of a resource: a user, or the anonymous participant of a conversation."""
 
     kind: Literal["user", "conversation"]
     name: str
 
     @property
     def uri(self) -> str:
-        """The resource at whose URI all begin that belongs to them."""
+        """The URI that all resources of the owner begin with."""
         return f"{USER if self.kind == 'user' else CONVERSATION}.{escape_name(self.name)}"
 
     def __str__(self) -> str:
@@ -57,10 +57,10 @@ class Owner:
 
 
 def shorten_name(name: str) -> str:
-    """Return what the resource of a user or a thread is called.
+    """Return the resource name of a user or a thread.
 
-    A name that no file could have is replaced by a digest, which is longer than every name that
-    is not: nobody can be called so.
+    A name that is not a valid file name is replaced by a digest, which is longer than every
+    other name, so that they cannot collide.
     """
     if len(escape_name(name).encode(errors="surrogatepass")) < _DIGEST_LENGTH:
         return name
@@ -68,23 +68,23 @@ def shorten_name(name: str) -> str:
 
 
 def is_shortened(name: str) -> bool:
-    """Return whether a resource is called by a digest, of which nobody can tell whose it is."""
+    """Return whether a name is a digest, from which the original cannot be derived."""
     return shorten_name(name) != name
 
 
 def user_identifier(user: str) -> Identifier:
-    """Return what all resources of a user are below."""
+    """Return the identifier above all resources of a user."""
     return Identifier(USER, shorten_name(user))
 
 
 def conversation_identifier(user: str | None, thread_id: str) -> Identifier:
-    """Return the conversation that a thread of a user is. Without a user, it is at the root."""
+    """Return the conversation of a user's thread; without a user, it is at the root."""
     parent = str(user_identifier(user)) if user else ""
     return Identifier(CONVERSATION, shorten_name(thread_id), parent)
 
 
 def check_conversation(thread_id: str) -> None:
-    """Raise `Misuse` for the id of a thread below which nothing can be stored."""
+    """Raise `Misuse` if a thread identifier cannot be part of a storage key."""
     check_thread_id("thread id", thread_id)
     if not shorten_name(thread_id).isprintable():
         raise Misuse("The thread id has characters that are no text.", hint="Send it without them.")
@@ -93,13 +93,13 @@ def check_conversation(thread_id: str) -> None:
 def build_actor(
     user: str | None, thread_id: str = "", *, groups: frozenset[str] = frozenset(), agent: str = ""
 ) -> Actor:
-    """Return who acts in a thread: a user of the `authenticate` hook, or nobody."""
+    """Return the actor of a thread: a user of the `authenticate` hook, or an anonymous one."""
     conversation = str(conversation_identifier(user, thread_id)) if thread_id else ""
     return Actor(user or "", groups, agent, conversation)
 
 
 def find_owner(uri: str) -> Owner | None:
-    """Return to whom a resource belongs: None for those that belong to nobody."""
+    """Return the owner of a resource, or `None` if it has none."""
     found = _OWNED.match(uri)
     if found is None:
         return None
@@ -108,7 +108,7 @@ def find_owner(uri: str) -> Owner | None:
 
 
 def owned_uris(actor: Actor) -> list[str]:
-    """Return the resources below which all belongs to an actor."""
+    """Return the URIs whose descendants belong to an actor."""
     owned = [str(user_identifier(actor.name))] if actor.name else []
     if actor.conversation.startswith(f"{CONVERSATION}.") and "/" not in actor.conversation:
         owned.append(actor.conversation)
@@ -121,10 +121,10 @@ def owns(actor: Actor, uri: str) -> bool:
 
 
 def narrow_access(access: Access, conversation: str) -> Access:
-    """Return what an access allows, but of files in conversations only those of one, by its URI.
+    """Restrict an access to the uploads of one conversation, given by its URI.
 
-    Somebody may read all that is theirs. What was attached in one conversation need not turn up in
-    the searches of another.
+    Users may read all their uploads, but a file of one conversation should not appear in
+    searches of another.
     """
     return _NarrowAccess(access, conversation)
 

@@ -1,4 +1,4 @@
-"""What every policy promises: a decision for each actor, action and resource."""
+"""The interface of policies: a decision for each actor, action and resource."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -17,17 +17,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether something may be done, and why. The reason is for operators, not for the actor."""
+    """A decision with its reason, which is for operators and not for the actor."""
 
     allowed: bool
     reason: str
     rule: str = ""
-    """What decided, by name: a rule of the file, `ownership`, or nothing for the default."""
+    """The deciding rule of the file, `ownership`, or empty for the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleCheck:
-    """What a rule had to say to a question."""
+    """The result of checking one rule."""
 
     rule: str
     line: int
@@ -38,71 +38,71 @@ class RuleCheck:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A decision, with all that was looked at, for operators."""
+    """A decision with all rule checks, for operators."""
 
     decision: Decision
     steps: Sequence[RuleCheck] = ()
     changes: Sequence[str] = ()
-    """What would make it another decision."""
+    """Changes that would reverse the decision."""
 
 
 WRITE_URI = "Write the URI as type.name, with those of its parents before it and slashes between."
-"""What helps where a URI can be that of no resource."""
+"""The hint for a malformed URI."""
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong with a file of rules, or odd, and where. The first line is 1; 0 is none."""
+class PolicyProblem:
+    """An error or a warning in a policy file, with its position; line 0 is unknown."""
 
     message: str
     line: int = 0
     column: int = 0
 
     def describe(self, source: str) -> str:
-        """Return a line of text about it."""
+        """Return the problem as one line of text."""
         places = (("line", self.line), ("column", self.column))
         place = "".join(f", {word} {number}" for word, number in places if number)
         return f"{source}{place}: {self.message}"
 
 
 class PolicyUnreadable(ConfigurationFailed):
-    """A file is no policy."""
+    """A policy file is invalid."""
 
-    def __init__(self, path: Path, problems: Sequence[Problem]) -> None:
+    def __init__(self, path: Path, problems: Sequence[PolicyProblem]) -> None:
         lines = [problem.describe(str(path)) for problem in problems]
         super().__init__("\n".join(lines), hint=f"copilot-runtime policy check {path}")
         self.problems = problems
 
 
 class Policy(ABC):
-    """Who may do what with which resource.
+    """An access policy for resources.
 
     One object decides the same for ever. Where rules can change, as in a file, it gives another
     `generation` whenever they have. Methods are called from several threads.
     """
 
     is_immediate = False
-    """Whether it decides in microseconds, without a wait: then the event loop may ask it, too."""
+    """Whether decisions take microseconds, so that the event loop may make them."""
 
     @property
     def generation(self) -> Hashable:
-        """Another value whenever another decision is possible."""
+        """A value that changes whenever a decision may change."""
         return 0
 
     @abstractmethod
     def decide(self, actor: Actor, action: AccessAction, uri: str) -> Decision:
-        """Return whether an actor may do something with a resource, judged by its URI alone."""
+        """Return the decision for an actor, an action and a resource, by its URI alone."""
 
     def judge(self, actor: Actor, action: AccessAction, uris: Iterable[str]) -> list[bool]:
-        """Return for each resource whether the actor may do it."""
+        """Return whether the action is allowed, for each resource."""
         return [self.decide(actor, action, uri).allowed for uri in uris]
 
     def access(self, actor: Actor, action: AccessAction) -> Access:
-        """Return what an index asks on behalf of an actor. It is cheap: ask for each operation."""
+        """Return the access of an actor for an action. Cheap: call it for each operation."""
         return _PolicyAccess(self, actor, action)
 
     def check(self, actor: Actor, action: AccessAction, uris: Iterable[str]) -> None:
-        """Raise `AccessDenied` unless the actor may do it with all of these."""
+        """Raise `AccessDenied` unless the action is allowed for all resources."""
         if not all(self.access(actor, action).judge(uris)):
             raise AccessDenied
 
@@ -123,19 +123,19 @@ class Policy(ABC):
         return all(self.access(Actor(name), "read").judge(uris))
 
     def explain(self, actor: Actor, action: AccessAction, uri: str) -> Explanation:
-        """Return a decision with what led to it, as far as the policy can say."""
+        """Return a decision with its explanation, as far as the policy supports it."""
         return Explanation(self.decide(actor, action, uri))
 
-    def find_warnings(self) -> Sequence[Problem]:
-        """Return what is odd about the rules, such as one that can never matter."""
+    def find_warnings(self) -> Sequence[PolicyProblem]:
+        """Return warnings about the rules, such as a rule without effect."""
         return ()
 
     def close(self) -> None:  # noqa: B027
-        """Let go of processes and the like."""
+        """Release processes and other resources."""
 
 
 class _PolicyAccess(Access):
-    """Asks a policy. One that raises has denied."""
+    """The access of a policy; an exception counts as denial."""
 
     def __init__(self, policy: Policy, actor: Actor, action: AccessAction) -> None:
         self._policy = policy
@@ -165,7 +165,7 @@ class _PolicyAccess(Access):
 
 
 class AllowAll(Policy):
-    """Everybody may do everything."""
+    """A policy that allows everything."""
 
     is_immediate = True
 
@@ -183,16 +183,18 @@ def find_files(path: Path, suffix: str) -> list[Path]:
 
 
 def read_text(path: Path) -> str:
-    """Return what is in a file. Raises `PolicyUnreadable`."""
+    """Return the text of a file. Raises `PolicyUnreadable`."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = "it is not UTF-8 text" if isinstance(error, ValueError) else error.strerror
-        raise PolicyUnreadable(path, [Problem(f"it cannot be read: {reason or error}")]) from error
+        raise PolicyUnreadable(
+            path, [PolicyProblem(f"it cannot be read: {reason or error}")]
+        ) from error
 
 
 def log_once(policy: Policy, what: str, detail: object) -> None:
-    """Log that something is wrong with a policy: the first time only, or it would be millions."""
+    """Log a problem of a policy the first time it occurs."""
     lines = _LINES.setdefault(policy, set())
     if what not in lines:
         lines.add(what)
@@ -200,7 +202,7 @@ def log_once(policy: Policy, what: str, detail: object) -> None:
 
 
 _LINES: WeakKeyDictionary[Policy, set[str]] = WeakKeyDictionary()
-"""What the log has said of each policy."""
+"""Messages already logged for each policy."""
 
 
 def _read_uri(resource: object) -> str:

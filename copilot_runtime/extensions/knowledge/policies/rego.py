@@ -39,17 +39,17 @@ from copilot_runtime.extensions.knowledge.policies.engine import (
     read_json,
 )
 from copilot_runtime.extensions.knowledge.policies.policy import (
+    PolicyProblem,
     PolicyUnreadable,
-    Problem,
     find_files,
     read_text,
 )
 
 _PAUSE = 5.0
-"""For how many seconds everything is denied after a failure, before another process is begun."""
+"""Seconds after a failure in which everything is denied, before a process is started again."""
 
 _START_TIMEOUT = 60.0
-"""Seconds in which a process has to begin and to compile the policy, on a busy machine as well."""
+"""Timeout in seconds of the start of a process, including compilation of the policy."""
 
 _PACKAGE = re.compile(r"^\s*package\s+copilot\s*$", re.MULTILINE)
 _REASON = re.compile(r"errormsg \d+:(.*?)\)\s", re.DOTALL)
@@ -57,7 +57,7 @@ _OFFSET = re.compile(r"\|(\d+)\|\d+")
 
 
 class RegoFailed(CopilotError):
-    """The process that judges ended, does not answer, or refuses the policy."""
+    """The worker process ended, timed out, or rejected the policy."""
 
 
 class RegoPolicy(EnginePolicy):
@@ -77,7 +77,7 @@ class RegoPolicy(EnginePolicy):
 
     @property
     def process_id(self) -> int:
-        """The process that judges; 0 while there is none."""
+        """The identifier of the worker process; 0 while there is none."""
         return self._process.id if self._process else 0
 
     @classmethod
@@ -87,9 +87,11 @@ class RegoPolicy(EnginePolicy):
         modules = {name: read_text(file) for name, file in files.items()}
         data = read_json(path / "data.json") if path.is_dir() else None
         if data is not None and not isinstance(data, dict):
-            raise PolicyUnreadable(path / "data.json", [Problem("expected an object")])
+            raise PolicyUnreadable(path / "data.json", [PolicyProblem("expected an object")])
         if not any(_PACKAGE.search(text) for text in modules.values()):
-            problem = Problem("nothing is in 'package copilot', where the rule 'allow' has to be")
+            problem = PolicyProblem(
+                "nothing is in 'package copilot', where the rule 'allow' has to be"
+            )
             raise PolicyUnreadable(path, [problem])
         try:
             return cls(modules, data)
@@ -98,7 +100,7 @@ class RegoPolicy(EnginePolicy):
             problem = _locate(error.message, modules.get(error.file, ""))
             raise PolicyUnreadable(file, [problem]) from error
         except RegoFailed as error:
-            raise PolicyUnreadable(path, [Problem(error.message)]) from error
+            raise PolicyUnreadable(path, [PolicyProblem(error.message)]) from error
 
     def ask(self, actor: Actor, action: AccessAction, uris: Sequence[str]) -> Sequence[Verdict]:
         question: JsonObject = {
@@ -123,11 +125,11 @@ class RegoPolicy(EnginePolicy):
                 raise
         return [*map(_read_answer, as_list(answers))]
 
-    def find_warnings(self) -> Sequence[Problem]:
+    def find_warnings(self) -> Sequence[PolicyProblem]:
         texts = as_object(self._policy["modules"]).values()
         if any("allow" in as_text(text) for text in texts):
             return ()
-        return [Problem("there is no rule 'allow': everything is denied, but to owners")]
+        return [PolicyProblem("there is no rule 'allow': everything is denied, but to owners")]
 
     def close(self) -> None:
         with self._asking:
@@ -141,7 +143,7 @@ class RegoPolicy(EnginePolicy):
 
 
 class _Process:
-    """The program `rego_worker.py` with a policy. Raises `RegoFailed` once it answers no more."""
+    """A worker process with a policy. Raises `RegoFailed` once it stops responding."""
 
     def __init__(self, policy: JsonObject, timeout: float) -> None:
         self._timeout = timeout
@@ -200,7 +202,7 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _read_answer(answer: JsonValue) -> Verdict:
-    """Read what `allow` and `deny` are. A rule without a value says nothing."""
+    """Convert the values of `allow` and `deny` to a verdict; undefined values are ignored."""
     if error := as_text(as_object(answer).get("error")):
         return Verdict(errors=(error,))
     values = as_list(answer)
@@ -212,11 +214,11 @@ def _read_answer(answer: JsonValue) -> Verdict:
     return Verdict(permits=allow is True, forbids=deny is True, rules=named[:1])
 
 
-def _locate(message: str, text: str) -> Problem:
-    """Return an error of regopy with its place, which it gives as an offset."""
+def _locate(message: str, text: str) -> PolicyProblem:
+    """Return an error of regopy with line and column, computed from its offset."""
     reason = _REASON.search(message)
     offset = _OFFSET.search(message)
     before = text.encode()[: int(offset[1])].decode(errors="replace") if offset else ""
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
     sentence = f"not Rego: {reason[1] if reason else message[:200]}"
-    return Problem(sentence, line, column) if offset else Problem(sentence)
+    return PolicyProblem(sentence, line, column) if offset else PolicyProblem(sentence)

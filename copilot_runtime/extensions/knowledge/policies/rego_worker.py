@@ -1,4 +1,4 @@
-"""Judge policies in Rego: a line of JSON in, a line of JSON out. It runs as a program.
+"""The worker process of Rego policies: reads and writes lines of JSON.
 
 It imports nothing of this package. regopy is native code: a policy that makes it crash ends this
 process, and not the server.
@@ -17,7 +17,7 @@ _PROBE = {
     "action": "read",
     "resources": [{"uri": "a.B.c", "type": "a.B", "name": "c", "parent": "", "owner": ""}],
 }
-"""A first question: what is undefined in a policy shows only then."""
+"""A probe question, which reveals undefined references in a policy."""
 
 Judge = Callable[[dict[str, Any]], Any]
 
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def _prepare(policy: dict[str, Any]) -> tuple[Judge | None, Any]:
-    """Compile a policy. Returns what judges, and what to answer to the first line."""
+    """Compile a policy. Returns the judge, or `None` on errors, and the reply to the first line."""
     # it has no stubs
     from regopy import Input, Interpreter, RegoError  # type: ignore[reportMissingTypeStubs]
 

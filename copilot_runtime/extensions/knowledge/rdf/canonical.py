@@ -1,4 +1,4 @@
-"""Names for what has none: the same for the same content, on every page and in every run."""
+"""Canonical names of blank nodes: equal content has equal names on every page and in every run."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
@@ -10,17 +10,17 @@ from copilot_runtime.extensions.knowledge.identifiers import hash_values
 from copilot_runtime.extensions.knowledge.rdf.terms import Term
 
 SHORT = 8
-"""Digits of the names that Copilot-LD gives. It hashes values without datatype and language."""
+"""Hash digits of Copilot-LD's names. It hashes values without datatype and language."""
 LONG = 32
 
 _MOST_LINES = 300_000
-"""Hashed for items that refer to each other in a circle: about a second."""
+"""Maximum number of lines hashed for items in a reference cycle: about a second."""
 
 _Lines = dict[str, list[tuple[str, Term]]]
 
 
 def name_blank_nodes(triples: Iterable[Triple], digits: int = LONG) -> list[Triple]:
-    """Return triples in which every anonymous node is an IRI, made of what is said of it.
+    """Replace every blank node with an IRI that is a hash of its content.
 
     Two nodes of which the same is said are one. What is said of a node includes the content of the
     anonymous nodes that it refers to, as far as they go; nodes that refer to each other in a
@@ -67,7 +67,7 @@ class _Hasher:
         return self._names
 
     def _name_group(self, group: list[str]) -> None:
-        """Name nodes that can all be reached from each other; mostly, it is one."""
+        """Name the nodes of a strongly connected component, which mostly has a single node."""
         labels = dict.fromkeys(group, "")
         kinds = 0
         while True:

@@ -1,4 +1,4 @@
-"""Bytes of a page as a tree of elements, whatever was done to them."""
+"""Parse HTML pages, also malformed ones, into trees of elements."""
 
 import codecs
 import re
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage]
 
 MOST_BYTES = 16 * 1024 * 1024
-"""A larger page is refused: a tree takes ten times its size."""
+"""Maximum size of a page in bytes; its tree takes ten times as much memory."""
 _MOST_ATTRIBUTES = 2000
-"""Of one element: libxml2 compares each with each, so that 200,000 take it more than a minute."""
+"""Maximum attributes of an element: libxml2 compares all pairs, a minute for 200,000."""
 
 _META = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]+)", re.IGNORECASE)
 _BOMS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
@@ -28,7 +28,7 @@ _BLOCK_NAMES = (
     "search section summary table tbody td tfoot th thead title tr ul"
 )
 BLOCKS = frozenset(_BLOCK_NAMES.split())
-"""What stands in lines of its own: words on both sides of its edges are two words."""
+"""Block elements, whose edges separate words."""
 UNSEEN = frozenset(("head", "noscript", "script", "style", "svg", "template"))
 
 _QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " "})
@@ -36,7 +36,7 @@ _SPACES = re.compile(r"[ \t\n\f\r]+")
 
 
 def parse_html(data: bytes) -> "Element | None":
-    """Return the root element of a page, or None if there is nothing on it.
+    """Return the root element of a page, or `None` if it is empty.
 
     Nothing is loaded from elsewhere. Raises `LimitExceeded` for what would take too long.
     """
@@ -84,7 +84,7 @@ def clean_text(text: str) -> str:
 
 
 def element_text(element: "Element") -> str:
-    """Return what a reader sees of an element, as one line."""
+    """Return the visible text of an element as one line."""
     if not len(element):
         return clean_text(element.text or "").strip()
     return clean_text("".join(text_pieces(element))).strip()
@@ -115,5 +115,5 @@ def text_pieces(element: "Element") -> Iterator[str]:
 
 
 def _count_attributes(tag: bytes) -> int:
-    """Return about how many attributes a tag has, and never fewer than it has."""
+    """Return an upper estimate of the number of attributes of a tag."""
     return len(_VALUE.sub(b" ", tag).replace(b"/", b" ").split())

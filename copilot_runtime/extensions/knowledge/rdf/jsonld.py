@@ -23,7 +23,7 @@ from copilot_runtime.extensions.knowledge.rdf.terms import (
 )
 
 CONTEXT: JsonObject = {"@vocab": SCHEMA, "rdf": RDF, "rdfs": RDFS}
-"""What JSON-LD that we write means."""
+"""The context of written JSON-LD."""
 
 _MOST_DEPTH = 100
 _MOST_CONTEXTS = 1000
@@ -56,7 +56,7 @@ _WRAPPING = re.compile(r"^\s*(?:<!--|(?://\s*)?<!\[CDATA\[)|(?:-->|(?://\s*)?\]\
 
 
 class UnreadableJsonLd(CopilotError):
-    """A piece of JSON-LD is none, or needs a context from elsewhere."""
+    """A JSON-LD document is malformed, or needs a remote context."""
 
     code = "UNREADABLE_DOCUMENT"
     status_code = 422
@@ -65,7 +65,7 @@ class UnreadableJsonLd(CopilotError):
 
 
 def read_jsonld(text: str, base: str, statements: Statements) -> None:
-    """Add what a JSON-LD document says; its lists become several values.
+    """Add the statements of a JSON-LD document; lists become several values.
 
     The contexts of schema.org are built in. Raises `UnreadableJsonLd`.
     """
@@ -124,13 +124,13 @@ def write_jsonld(triples: Iterable[Triple], subject: str) -> str:
 
 
 class _Preparation:
-    """Puts built-in contexts in the place of addresses, and plain values in that of lists."""
+    """Replaces context URLs with built-in contexts, and lists with plain values."""
 
     def __init__(self) -> None:
         self._contexts = 0
 
     def prepare(self, value: JsonValue, depth: int = 0) -> JsonValue:
-        """Return JSON-LD that needs nothing from elsewhere. Raises `UnreadableJsonLd`."""
+        """Return JSON-LD without remote contexts. Raises `UnreadableJsonLd`."""
         if depth > _MOST_DEPTH:
             raise UnreadableJsonLd("The JSON-LD is nested too deeply.")
         if isinstance(value, list):
@@ -190,7 +190,7 @@ def _normalize(predicate: NamedNode, value: Term) -> Term:
 
 
 def _compact_name(iri: str) -> str:
-    """Return a property or a type in the words of our context."""
+    """Return a property or a type compacted by our context."""
     if iri.startswith(SCHEMA):
         name = iri.removeprefix(SCHEMA)
         # what would be read as something else stays whole

@@ -31,7 +31,7 @@ _ADDRESSES = {
 
 
 def read_microdata(root: "Element", base: str, statements: Statements) -> None:
-    """Add what the items of a page say of themselves."""
+    """Add the statements of the microdata items of a page."""
     _Reader(root, base, statements).read()
 
 
@@ -157,7 +157,7 @@ class _Reader:
 
 
 def _vocabulary(type: str) -> str:
-    """Return what the names of properties are put behind: a type up to its last # or /."""
+    """Return the vocabulary IRI of a type: up to its last # or /."""
     head, hash_sign, _ = type.rpartition("#")
     return head + hash_sign if hash_sign else type[: type.rfind("/") + 1]
 

@@ -1,4 +1,4 @@
-"""Read all that a page says about things, in whichever syntax."""
+"""Read the annotations of a page in all supported syntaxes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,14 +24,14 @@ _JSON_LD = "application/ld+json"
 
 @dataclass(frozen=True)
 class Page:
-    """What one page says."""
+    """The annotations of one page."""
 
     items: Mapping[str, list[Triple]]
     """The triples of each thing that has a type of schema.org, by its IRI, types first."""
     annotated: bool = False
-    """Whether the things are marked in the text itself, and not beside it in a script."""
+    """Whether the text itself is annotated (microdata or RDFa), not only a script."""
     warnings: list[str] = field(default_factory=list[str])
-    """What could not be read."""
+    """Annotations that could not be read."""
     root: "Element | None" = None
 
 
@@ -63,7 +63,7 @@ def read_page(data: bytes, base: str, digits: int = LONG) -> Page:
 
 
 def group_items(triples: Iterable[Triple]) -> dict[str, list[Triple]]:
-    """Return what is said of each thing that has a type of schema.org, in order of appearance."""
+    """Return the triples of each thing with a schema.org type, in order of appearance."""
     things: dict[str, list[Triple]] = {}
     typed: set[str] = set()
     for triple in triples:
@@ -76,7 +76,7 @@ def group_items(triples: Iterable[Triple]) -> dict[str, list[Triple]]:
 
 
 def merge_triples(*parts: Iterable[Triple]) -> list[Triple]:
-    """Return the union of what several sources say, each triple once, the first sources first.
+    """Return the distinct triples of several sources, the first sources first.
 
     Two triples are one if they have the same subject, predicate and object, and the same kind,
     datatype and language of object.

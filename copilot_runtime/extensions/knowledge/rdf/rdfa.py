@@ -43,20 +43,20 @@ _PREFIXES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """What an element gets from those around it."""
+    """The context that an element inherits."""
 
     subject: Node
     object: Node
-    """What elements inside are about, if they say nothing else."""
+    """The default subject of nested elements."""
     pending: tuple[list[NamedNode], list[NamedNode]] = ([], [])
-    """Relations, forward and backward, whose other end comes further inside."""
+    """Incomplete relations, forward and backward, completed by a nested element."""
     vocabulary: str = ""
     language: str = ""
     prefixes: Mapping[str, str] = field(default_factory=lambda: _PREFIXES)
 
 
 def read_rdfa(root: "Element", base: str, statements: Statements) -> None:
-    """Add what the attributes of RDFa on a page say."""
+    """Add the statements of the RDFa attributes of a page."""
     if (page := make_iri(base)) is not None:
         _Reader(root, base, statements).read(_Context(page, page))
 
@@ -198,7 +198,7 @@ class _Reader:
 
 
 def _expand(word: str, context: _Context) -> NamedNode | None:
-    """Return what a name with a declared prefix stands for."""
+    """Return the IRI of a name with a declared prefix, or `None`."""
     prefix, colon, rest = word.partition(":")
     namespace = context.prefixes.get(prefix.lower()) if colon else None
     return make_iri(namespace + rest) if namespace and not rest.startswith("//") else None

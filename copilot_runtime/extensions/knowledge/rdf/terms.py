@@ -1,4 +1,4 @@
-"""What is read from one page, within limits that no honest page comes near."""
+"""RDF terms of annotations, and the statements of one page within limits."""
 
 import re
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ Term = NamedNode | BlankNode | Literal
 MOST_STATEMENTS = 100_000
 MOST_CHARACTERS = 64 * 1024 * 1024
 MOST_STEPS = 500_000
-"""Elements looked at: about a second."""
+"""Maximum number of visited elements: about a second."""
 
 
 class Statements:
@@ -51,19 +51,19 @@ class Statements:
             raise LimitExceeded(f"The page makes more than {MOST_STATEMENTS} statements.")
 
     def add_steps(self, count: int = 1) -> None:
-        """Count elements that may be looked at again and again."""
+        """Count visits of elements that may be visited repeatedly."""
         self._steps += count
         if self._steps > MOST_STEPS:
             raise LimitExceeded("The page refers to its elements, or nests them, too often.")
 
     def make_node(self) -> BlankNode:
-        """Return an anonymous node that no other one of this page equals."""
+        """Return a new blank node."""
         self._nodes += 1
         return BlankNode(f"n{self._nodes}")
 
 
 _MOST_CHARACTERS = 8192
-"""A longer IRI is a picture, or an attack."""
+"""Maximum length of an IRI; longer ones are embedded images or attacks."""
 _OLD_SCHEMA = re.compile(r"https?://(?:www\.)?schema\.org(?:/|$)", re.IGNORECASE)
 _ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _FORBIDDEN = re.compile(r'[\x00-\x20<>"{}|\\^`\x7f]')
@@ -97,9 +97,9 @@ _NUMBERS = [
 
 
 def make_iri(reference: str, base: str = "") -> NamedNode | None:
-    """Return the IRI that a reference means on a page; None for what is none, or runs code.
+    """Resolve a reference to an IRI; `None` if it is malformed or would run code.
 
-    Addresses of schema.org get the one form of it that counts, with https.
+    Addresses of schema.org are normalised to https.
     """
     reference = reference.strip()
     if len(reference) > _MOST_CHARACTERS or _CODE.match(reference):
@@ -126,19 +126,19 @@ def normalize_schema(iri: str) -> str:
 
 
 def make_text(value: str, language: str = "") -> Literal:
-    """Return a text in a language; what is no tag of a language is ignored."""
+    """Return a literal with a language; a malformed language tag is ignored."""
     if language and _LANGUAGE.fullmatch(tag := language.strip().replace("_", "-")):
         return Literal(value, language=tag)
     return Literal(value)
 
 
 def make_number(value: str) -> Literal:
-    """Return a number, or the text if it is none."""
+    """Return a numeric literal, or a plain one if the text is not a number."""
     return _match_datatype(value, _NUMBERS)
 
 
 def make_time(value: str) -> Literal:
-    """Return a date, a time, both, a year, a month of a year or a duration, or else the text."""
+    """Return a literal of the matching date or time datatype, or a plain one."""
     return _match_datatype(value, _TIMES)
 
 

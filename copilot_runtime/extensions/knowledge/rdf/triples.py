@@ -19,7 +19,7 @@ _BARE = {
     f"{XSD}decimal": re.compile(r"[+-]?\d*\.\d+", re.ASCII),
     f"{XSD}double": re.compile(r"[+-]?(?:\d+\.\d*|\.?\d+)[eE][+-]?\d+", re.ASCII),
 }
-"""Literals that Turtle reads without quotation marks, as the same ones."""
+"""Lexical forms that Turtle accepts without quotation marks."""
 
 
 def write_turtle(triples: Iterable[Triple]) -> str:
@@ -47,7 +47,7 @@ def write_nquads(triples: Iterable[Triple]) -> str:
 
 
 def read_triples(content: str, format: str) -> list[Triple]:
-    """Return the triples of a resource's content; a text has none. Raises `Misuse`."""
+    """Return the triples of a resource's content; an empty list for text. Raises `Misuse`."""
     if format == "text":
         return []
     if format not in _FORMATS:
@@ -74,7 +74,7 @@ def get_value(term: object) -> str:
 
 
 def order_types_first(triples: Iterable[Triple]) -> list[Triple]:
-    """Return the triples that say what something is, then the others, each in their order."""
+    """Return the `rdf:type` triples first, then the others, in stable order."""
     return sorted(triples, key=lambda triple: triple.predicate != RDF_TYPE)
 
 

@@ -1,4 +1,4 @@
-"""Find the files in messages, and put lines of text in their place."""
+"""Find the attachments of messages, and replace them with lines of text."""
 
 import base64
 import binascii
@@ -25,19 +25,19 @@ _LONGEST_NAME = 120
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\s]+")
 
 FILES_PATH = "knowledge/files/"
-"""Below the URL of a runtime: where a reader gets a file as it came."""
+"""The path of uploaded files below the URL of a runtime."""
 
 _OURS = re.compile(
     r"(?:common\.User\.[^/]+/)?common\.Conversation\.[^/]+/file\.Upload\.[0-9a-f]{32}"
 )
 
 Slot: TypeAlias = tuple[int, int]
-"""Where in a conversation a file is: which message, and which of its parts."""
+"""The position of an attachment: indexes of its message and of its part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file in a message: as base64 text, or one that is stored here."""
+    """A file in a message, as base64 text or as a reference to a stored file."""
 
     slot: Slot
     name: str
@@ -46,19 +46,19 @@ class Attachment:
     value: str
     """The base64 text, which may be a whole `data:` URL."""
     uri: str = ""
-    """The file that is stored here, in place of the text."""
+    """The URI of the stored file; empty for base64 text."""
 
     @property
     def size(self) -> int:
-        """About how many bytes it has."""
+        """Approximate size in bytes."""
         return len(self.value) * 3 // 4
 
     def write_name(self) -> str:
-        """Return the line that names it to a model: whatever its name is, it ends here."""
+        """Return the line that names the file to a model, with its name quoted."""
         return f"[Attached file {quote_name(self.name)}]"
 
     def decode(self) -> bytes:
-        """Return its bytes. Raises `Misuse` for what is no base64."""
+        """Return the decoded bytes. Raises `Misuse` for invalid base64."""
         text = self.value
         if text.startswith("data:"):
             head, _, text = text.partition(",")
@@ -71,7 +71,7 @@ class Attachment:
 
 
 def find_attachments(messages: Sequence[Message]) -> Iterator[Attachment]:
-    """Yield the files that are in messages of the user; those at addresses elsewhere are none."""
+    """Yield the attachments of user messages, without files at other addresses."""
     for at, message in enumerate(messages):
         match message:
             case TextMessage(role="user", parts=parts):
@@ -92,7 +92,7 @@ def find_attachments(messages: Sequence[Message]) -> Iterator[Attachment]:
 def replace_attachments(
     messages: Sequence[Message], contents: Mapping[Slot, str | MediaPart]
 ) -> Sequence[Message]:
-    """Return the messages with lines, or other parts, in the place of some files."""
+    """Return the messages with some attachments replaced by lines or other parts."""
     if not contents:
         return messages
     changed = {at for at, _ in contents}
@@ -103,7 +103,7 @@ def replace_attachments(
 
 
 def find_question(messages: Sequence[Message]) -> int:
-    """Return which message is the last question; -1 without one."""
+    """Return the index of the last question, or -1 if there is none."""
     return max(
         (
             at
@@ -115,14 +115,14 @@ def find_question(messages: Sequence[Message]) -> int:
 
 
 def find_name(part: MediaPart) -> str:
-    """Return the name of a file, as far as the page says it."""
+    """Return the name of a file from its metadata, or an empty string."""
     metadata = part.metadata if isinstance(part.metadata, Mapping) else {}
     names = (part.filename or "", *(get_text(metadata, key) for key in ("filename", "name")))
     return clean_name(next(filter(None, names), "") or part.kind)
 
 
 def quote_name(name: str) -> str:
-    """Return a name as it stands in a line for a model."""
+    """Return a name quoted for a line to a model."""
     return json.dumps(name, ensure_ascii=False)
 
 
@@ -137,29 +137,29 @@ def clean_name(name: str) -> str:
 
 
 def write_address(link: str, uri: str) -> str:
-    """Return where a stored file is; `link` is the address below which resources are."""
+    """Return the URL of a stored file; `link` is the base URL of resource pages."""
     return f"{link.removesuffix('knowledge/resources/')}{FILES_PATH}{quote(uri, safe='')}"
 
 
 def parse_address(url: str) -> str:
-    """Return which file is at an address that `write_address` made; empty for any other."""
+    """Return the URI of the file at a URL of `write_address`; empty for other URLs."""
     _, found, rest = re.split("[?#]", url, maxsplit=1)[0].rpartition(f"/{FILES_PATH}")
     uri = unquote(rest)
     return uri if found and _OURS.fullmatch(uri) else ""
 
 
 def hash_bytes(data: bytes) -> str:
-    """Return what a file is called by its bytes: the same bytes are the same file."""
+    """Return the hash of a file's bytes, which is its resource name."""
     return hashlib.sha256(data).hexdigest()[:32]
 
 
 def describe_limit(most: int) -> str:
-    """Return the sentence about a file that is too large."""
+    """Return the message about a file that is too large."""
     return f"The file is larger than {describe_size(most)}."
 
 
 def describe_size(count: int) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes in a readable unit."""
     return f"{count / 1024 / 1024:.3g} MB" if count >= 1024 * 1024 else f"{count:,} bytes"
 
 

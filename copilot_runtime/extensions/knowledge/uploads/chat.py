@@ -1,4 +1,4 @@
-"""Files in a chat: taken in before the answer, with their progress on the page."""
+"""Attachments of a chat: ingested before the answer, with their progress shown in the frontend."""
 
 import asyncio
 import base64
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SOURCE = "files"
-"""What spans of searches in the files of a conversation call them."""
+"""The source name in spans of searches in uploads."""
 
 _WITH_TEXT = ("document", "binary")
 
@@ -50,17 +50,17 @@ FILES = "files"
 """The `activity_type` of the progress of files."""
 
 _PATIENCE = 30.0
-"""Seconds that an answer waits for its files. They are taken in further in the background."""
+"""Maximum seconds that an answer waits for its files; ingestion continues in the background."""
 _INDEX_PATIENCE = 3.0
 """Seconds after which a file whose text is stored is read from its beginning, without a search:
 indexes may be busy for long with other things."""
 _TICK = 0.2
-"""Seconds between two looks at the progress."""
+"""Seconds between two progress updates."""
 
 
 @dataclass
 class _File:
-    """A file of a run, and what became of it so far."""
+    """A file of a run, and its current state."""
 
     attachment: Attachment
     job: "Job | None" = None
@@ -69,7 +69,7 @@ class _File:
     is_indexed: bool = True
 
     def settle(self, *, without_index: bool) -> None:
-        """Take over what became of the job, if it has ended, or lacks no more than the index."""
+        """Adopt the result of the job if it is done, or if only the index is missing."""
         if self.job is None:
             return
         if not self.job.task.done():
@@ -97,13 +97,13 @@ class _File:
 
     @property
     def is_withheld(self) -> bool:
-        """Whether an agent gets a line in the place of the file."""
+        """Whether an agent gets a line instead of the file."""
         if self.attachment.uri and (self.upload is None or self.upload.state == "refused"):
             return True
         return self.upload is not None and self.upload.is_blocked
 
     def describe(self) -> Mapping[str, Any]:
-        """Return it as the page is shown it."""
+        """Return the progress of the file for the frontend."""
         fields: dict[str, Any] = {"name": self.attachment.name, "state": self.state}
         if self.upload:
             fields |= {"id": self.upload.uri, "name": self.upload.name}
@@ -114,7 +114,7 @@ class _File:
         return fields
 
     def write_line(self) -> str | None:
-        """Return what a model reads in its place; None if the model gets the file itself."""
+        """Return the line that replaces the file; `None` if the model gets the file itself."""
         name = self.attachment.write_name().removesuffix("]")
         match self.state:
             case "stored":
@@ -129,7 +129,7 @@ class _File:
 
 
 class ChatFiles:
-    """Stores the files of a run, waits until they are searchable, and finds what is asked for.
+    """Stores the files of a run, waits until they are searchable, and retrieves passages.
 
     A file with text is replaced by a line with its name, in what the model reads and nowhere else;
     pictures, audio and video stay, because the model looks at them itself.
@@ -139,7 +139,7 @@ class ChatFiles:
         self._knowledge = knowledge
 
     async def read_files(self, run: RunInput) -> AsyncGenerator[Activity | Reading, None]:
-        """Yield the progress of the files of a run, and at last what a model reads of them.
+        """Yield the progress of the files of a run, and finally their content for the model.
 
         Yields nothing for a run without files. It raises nothing: a file that cannot be taken in
         is one that the model is told about.
@@ -164,11 +164,11 @@ class ChatFiles:
         yield Reading(messages=messages, passages=passages)
 
     def has_files(self, run: RunInput) -> bool:
-        """Return whether `store_files` has anything to do."""
+        """Return whether a run has files for `store_files`."""
         return _is_chat(run) and any(True for _ in find_attachments(run.messages))
 
     async def store_files(self, run: RunInput) -> AsyncGenerator[Activity | Reading, None]:
-        """Yield the progress of the files of a run, and at last what an agent reads of them.
+        """Yield the progress of the files of a run, and finally their content for the agent.
 
         An agent gets files as they came, with the bytes of those that are stored here; but none
         that a scanner refuses.
@@ -184,7 +184,7 @@ class ChatFiles:
     async def _open(
         self, attachments: Sequence[Attachment], run: RunInput, actor: Actor
     ) -> list[_File]:
-        """Return the files of a run as they are known, or with the jobs that take them in.
+        """Return the files of a run, either stored or with the jobs that ingest them.
 
         Of a run that brings too many, the files of its latest questions are taken in.
         """
@@ -227,14 +227,14 @@ class ChatFiles:
     async def _find_uploads(self, uris: Collection[str]) -> "Mapping[str, Upload]":
         try:
             return await self._knowledge.uploads.get_many(uris)
-        except CopilotError as error:  # what is to be stored then says so, each for itself
+        except CopilotError as error:  # storing then reports the error for each file
             logger.warning("Which files are stored cannot be read: %s", error)
             return {}
 
     async def _replace(
         self, run: RunInput, files: Sequence[_File], lines: Mapping[Slot, str | None]
     ) -> Sequence[Message]:
-        """Return messages with lines in the place of files, and with the bytes of those stored."""
+        """Return messages with files replaced by lines, and stored files by their bytes."""
         contents: dict[Slot, str | MediaPart] = {}
         for file in files:
             slot = file.attachment.slot
@@ -245,7 +245,7 @@ class ChatFiles:
         return replace_attachments(run.messages, contents)
 
     async def _load(self, upload: "Upload", run: RunInput, slot: Slot) -> str | MediaPart:
-        """Return a file that is stored here as a part with its bytes, or a line without them."""
+        """Return a stored file as a media part, or as a line if its bytes are missing."""
         message = run.messages[slot[0]]
         assert isinstance(message, TextMessage)
         part = message.parts[slot[1]]
@@ -264,7 +264,7 @@ class ChatFiles:
     async def _find_passages(
         self, run: RunInput, actor: Actor, files: Sequence[_File], question: int
     ) -> Sequence[Passage]:
-        """Return short files that were attached just now, and of others what fits the question."""
+        """Return newly attached short files in full, and relevant passages of the others."""
         passages: dict[str, Passage] = {}
         searchable = {
             it.upload.uri: (it.upload, it.attachment.slot[0] == question or not it.is_indexed)
@@ -311,7 +311,7 @@ class ChatFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """A file as it came: its bytes and what they are called by, or why it is none."""
+    """The decoded bytes of an attachment with their hash, or the error."""
 
     attachment: Attachment
     uri: str = ""
@@ -342,7 +342,7 @@ def _decode(attachment: Attachment, most: int, conversation: str) -> _Content:
 
 
 async def _follow(files: Sequence[_File], run: RunInput) -> AsyncGenerator[Activity, None]:
-    """Yield the progress of files until they are searchable, or have taken too long.
+    """Yield the progress of files until they are searchable or time out.
 
     A page is shown those of the last question, unless the run goes on with an answer to it.
     """

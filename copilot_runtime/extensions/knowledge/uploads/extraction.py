@@ -1,4 +1,4 @@
-"""Read the text of a file that a stranger has sent."""
+"""Extract the text of an untrusted file."""
 
 from dataclasses import dataclass
 
@@ -8,16 +8,16 @@ from copilot_runtime.extensions.knowledge.ingestion.documents import read_docume
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import UnreadableDocument
 
 _MOST_CHUNKS = 2000
-"""About 800,000 tokens."""
+"""Maximum number of chunks of a file: about 800,000 tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """The text of a file in pieces."""
+    """The text of a file as chunks."""
 
     chunks: list[Chunk]
     is_cut: bool = False
-    """Whether it has more text than is taken in."""
+    """Whether the text was truncated."""
 
 
 async def extract(data: bytes, name: str) -> Extract:

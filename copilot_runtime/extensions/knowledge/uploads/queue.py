@@ -1,8 +1,8 @@
-"""Which of many files is read next: users take turns, so that nobody waits for all of another's.
+"""A fair queue of files: users take turns, so that no user waits for all files of another.
 
 The next slot goes to the user with the fewest files in slots, and of these to the one who has
 waited longest since their last; of one user, the smallest file comes first. One slot is for small
-files alone, and nobody has all slots: a note of one is read beside the large tables of another.
+files alone, and no user has all slots: a small file is read beside the large ones of another user.
 """
 
 import asyncio
@@ -16,15 +16,15 @@ from itertools import count
 from copilot_runtime.base.errors import LimitExceeded
 
 RETRY_AFTER = 10
-"""Seconds after which it is worth a try to send a file again."""
+"""Value of the header `Retry-After`, in seconds."""
 
 _SLOTS = 3
 _SMALL = 256_000
-"""Bytes of a file that needs no more than the slot for small ones."""
+"""Maximum size in bytes of a file for the slot of small files."""
 
 
 class TooManyFiles(LimitExceeded):
-    """So many files of somebody are on their way that one more has to come later."""
+    """A user has too many pending uploads."""
 
     code = "TOO_MANY_FILES"
     status_code = 429
@@ -34,7 +34,7 @@ class TooManyFiles(LimitExceeded):
 class _Waiter:
     size: int
     number: int
-    """How many came before it."""
+    """The sequence number."""
     turn: "asyncio.Future[None]" = field(compare=False)
 
     @property
@@ -43,19 +43,19 @@ class _Waiter:
 
 
 class FairQueue:
-    """Slots in which files are read, and who waits for one."""
+    """Slots for reading files, and the queues of waiting files."""
 
     def __init__(self) -> None:
         self._numbers = count()
         self._waiting: dict[str, list[_Waiter]] = {}
-        """A heap for each owner; whose turn is next, is first."""
+        """A heap for each owner; the owner with the next turn is first."""
         self._running: Counter[str] = Counter()
         self._large = 0
-        """How many files that are not small are read now."""
+        """Number of large files being read."""
 
     @asynccontextmanager
     async def slot(self, owner: str, size: int) -> AsyncGenerator[None]:
-        """Wait for the turn of a file of so many bytes, and hold a slot for it."""
+        """Wait for a slot for a file of `size` bytes, and hold it for a block."""
         turn = asyncio.get_running_loop().create_future()
         waiter = _Waiter(size, next(self._numbers), turn)
         heappush(self._waiting.setdefault(owner, []), waiter)
@@ -72,7 +72,7 @@ class FairQueue:
                 self._fill()
 
     def _fill(self) -> None:
-        """Give free slots away."""
+        """Assign free slots."""
         while self._running.total() < _SLOTS and (owner := self._find_next()) is not None:
             heap = self._waiting.pop(owner)
             waiter = heappop(heap)
@@ -83,7 +83,7 @@ class FairQueue:
             waiter.turn.set_result(None)
 
     def _find_next(self) -> str | None:
-        """Return the owner whose file gets the next slot; None if none may have it."""
+        """Return the owner of the file for the next slot, or `None` if no file is eligible."""
         owners = [
             owner
             for owner, (first, *_) in self._waiting.items()

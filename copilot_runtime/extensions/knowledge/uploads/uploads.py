@@ -1,4 +1,4 @@
-"""Store the files of people below their conversations, and take them in in the background.
+"""Store the uploads of users below their conversations, and ingest them in the background.
 
 Below `common.User.ann/common.Conversation.t1/file.Upload.<hash>` are the pieces of a file, each a
 `common.Chunk.<number>`; its bytes are at `uploads/<uri>` in the storage. The resource of a file
@@ -56,23 +56,23 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Scan: TypeAlias = Callable[[bytes, str], "str | Awaitable[str | None] | None"]
-"""Called with a file and its name before anything of it is stored; returns why it is refused."""
+"""Callback with a file and its name before it is stored; returns the reason of a refusal."""
 
 UploadState = Literal["reading", "searchable", "stored", "refused"]
-"""`stored` is what has no text, such as a picture."""
+"""`stored` is a file without text, such as an image."""
 
 CHUNK = "common.Chunk"
 
 _BYTES = "uploads/"
-"""Where the bytes of files are in a storage."""
+"""The storage prefix of the bytes of uploads."""
 _WHOLE_TOKENS = 1500
-"""A file of no more is read whole by a model; of others, so much is their beginning."""
+"""Maximum number of tokens that a model reads of a file without a search."""
 _MOST_JOBS = 20
-"""Files of one user on their way, of which nearly all wait; more are refused."""
+"""Maximum number of pending uploads of one user."""
 _ARRIVAL = 600
-"""Seconds after which the bytes of a file that have not arrived are not on their way any more."""
+"""Seconds after which missing bytes of a file will not arrive any more."""
 _MOST_REFUSALS = 1000
-"""Refused files that are remembered, so that nobody looks at them again with each question."""
+"""Maximum number of cached refusals, which avoid a new check with each question."""
 
 _DOCUMENTS = {HTML: "HTML", PDF: "PDF", MARKDOWN: "Markdown", CSV: "table", TEXT: "text"}
 _NOT_CHECKED = "The file could not be checked."
@@ -82,24 +82,24 @@ _MEDIA = ("image/", "audio/", "video/")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """A file that somebody has attached, and what became of it."""
+    """An uploaded file and its state."""
 
     id: Identifier
     name: str
     state: UploadState
     message: str = ""
-    """Why it was refused, or what of it could not be taken in."""
+    """The reason of a refusal, or of incomplete ingestion."""
     media_type: str = ""
     bytes: int = 0
     chunks: int = 0
     created: int = 0
-    """When it came, in seconds since 1970."""
+    """Time of the upload, in seconds since 1970."""
     first: int = 0
-    """How many of its first chunks a model may read without a search."""
+    """Number of its first chunks that a model may read without a search."""
     is_blocked: bool = False
-    """Whether a scanner has refused it, or has failed: nobody else gets it."""
+    """Whether the scanner has refused it or failed; agents do not get it either."""
     thread: tuple[str, str] | None = None
-    """The user and the id of its thread, where they were given: a URI may have digests of them."""
+    """User and thread identifier, if known; the URI may contain only their digests."""
 
     @property
     def uri(self) -> str:
@@ -107,11 +107,11 @@ class Upload:
 
     @property
     def is_short(self) -> bool:
-        """Whether a model reads all of it."""
+        """Whether a model reads the whole file."""
         return self.first == self.chunks
 
     def find_thread(self) -> tuple[str, str] | None:
-        """Return the user and the id of its thread; None where a digest alone is known of one."""
+        """Return user and thread identifier; `None` if only digests are known."""
         if self.thread is not None:
             return self.thread
         owner = find_owner(self.uri)
@@ -120,34 +120,34 @@ class Upload:
         return None if any(map(is_shortened, thread)) else thread
 
     def list_chunks(self) -> list[str]:
-        """Return the URIs of its first chunks."""
+        """Return the URIs of the chunks that a model may read without a search."""
         return [str(Identifier(CHUNK, str(at), self.uri)) for at in range(1, self.first + 1)]
 
 
 @dataclass
 class Job:
-    """A file on its way. It ends with an upload; with none if it could not be stored."""
+    """A pending upload. It results in an upload, or in an error if it could not be stored."""
 
     upload: Upload
     data: bytes = b""
-    """The file, until it is stored: what waits to be read is in no memory."""
+    """The bytes until they are stored; waiting files are not kept in memory."""
     is_excess: bool = False
-    """Whether its owner has too many on their way already."""
+    """Whether its owner has too many pending uploads."""
     step: str = "waiting"
     done: int = 0
     total: int = 0
     task: "asyncio.Task[Upload]" = field(init=False)
     is_stored: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once it is stored, or will not be."""
+    """Set once the file is stored or has failed."""
 
     @property
     def owner(self) -> str:
-        """The user whose file it is. All who have not signed in are one: threads cost nothing."""
+        """The user. All anonymous users count as one, since anyone can create threads."""
         owner = find_owner(self.upload.uri)
         return owner.name if owner and owner.kind == "user" else ""
 
     async def wait_for_storage(self) -> Upload:
-        """Return the file once it is stored, or refused. Raises what storing it raises."""
+        """Return the upload once it is stored or refused. Raises the errors of storing."""
         await self.is_stored.wait()
         if not self.task.done():
             return self.upload
@@ -171,30 +171,30 @@ class Uploads:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._queue = FairQueue()
         self._next_look: asyncio.Task[None] | None = None
-        """Looks again for what was on its way when this server started."""
+        """The task that checks again for uploads that were incomplete at startup."""
 
     async def get(self, id: Identifier | str) -> Upload | None:
-        """Return a file, or None without one."""
+        """Return an upload, or `None` if it does not exist."""
         return (await self.get_many([id])).get(str(id))
 
     async def get_many(self, ids: Iterable[Identifier | str]) -> Mapping[str, Upload]:
-        """Return those of the files that there are, by URI."""
+        """Return the existing uploads by URI."""
         found = await self._knowledge.resources.get(ids)
         return {it.uri: decode_upload(it) for it in found}
 
     async def read(self, upload: Upload) -> bytes | None:
-        """Return a file as it came; None if it is not stored."""
+        """Return the original bytes of an upload; `None` if they are not stored."""
         try:
             return await self._knowledge.storage.get(_BYTES + upload.uri)
         except ObjectNotFound:
             return None
 
     def find_job(self, uri: str) -> Job | None:
-        """Return what takes a file in at this moment, in this process."""
+        """Return the running job of an upload in this process, or `None`."""
         return self._jobs.get(uri)
 
     def find_refusal(self, uri: str, name: str) -> Upload | None:
-        """Return a file that was refused a while ago for what is in it."""
+        """Return a cached refusal of a file, or `None`."""
         return self._refusals.get((uri, name))
 
     def add(
@@ -207,7 +207,7 @@ class Uploads:
         digest: str = "",
         thread: tuple[str, str] | None = None,
     ) -> Job:
-        """Begin to take in a file. The same one twice in a conversation is one.
+        """Start the ingestion of a file. Equal files of a conversation are one upload.
 
         `actor` is on whose behalf: the policy must let it write there. `digest` is what
         `hash_bytes` returns, if the caller has it, and `thread` the user and the id of the thread
@@ -232,11 +232,11 @@ class Uploads:
         return job
 
     async def list(self, conversation: Identifier | str) -> Sequence[Upload]:
-        """Return the files in a conversation, or of all of a user."""
+        """Return the uploads of a conversation or of a user."""
         return [*(await self.get_many(await self._find_below(conversation))).values()]
 
     async def forget(self, conversation: Identifier | str) -> int:
-        """Delete the files in a conversation, and all that was made of them; return how many."""
+        """Delete the uploads of a conversation with their chunks; return their number."""
         uri = str(conversation)
         jobs = [job.task for name, job in self._jobs.items() if name.startswith(f"{uri}/")]
         for task in jobs:
@@ -256,7 +256,7 @@ class Uploads:
         return len(uploads)
 
     async def forget_older(self, before: float, exists: Callable[[Upload], Awaitable[bool]]) -> int:
-        """Delete the files that came before a time to conversations that are no more."""
+        """Delete uploads older than a time whose conversations are gone; return their number."""
         knowledge = self._knowledge
         found = await knowledge.resources.find_by_type(UPLOAD)
         latest: dict[str, Upload] = {}
@@ -271,13 +271,13 @@ class Uploads:
         return gone
 
     async def resume(self) -> None:
-        """Begin to complete what a server that has ended could not; forget what has no bytes.
+        """Resume the incomplete uploads of stopped servers; delete those without bytes.
 
         Bytes that another server may be storing get `_ARRIVAL` seconds, and then another look.
         """
         knowledge = self._knowledge
         is_expecting = False
-        if not knowledge.resources.is_reconciled:  # who was killed may not have told of its file
+        if not knowledge.resources.is_reconciled:  # a killed process may not have recorded its file
             await knowledge.resources.reconcile()
         found = await knowledge.resources.find_by_type(UPLOAD)
         for upload in (await self.get_many(found)).values():
@@ -303,7 +303,7 @@ class Uploads:
             logger.warning("Files that did not arrive were not looked for: %s", error)
 
     async def aclose(self) -> None:
-        """End what is on its way. The next start completes it."""
+        """Cancel pending uploads. The next start resumes them."""
         tasks: list[asyncio.Task[Any]] = [job.task for job in self._jobs.values()]
         if self._next_look is not None:
             tasks.append(self._next_look)
@@ -336,9 +336,9 @@ class Uploads:
         return start_upload_span(telemetry, name=upload.name, size=size, thread_id=thread_id)
 
     async def _find_below(self, uri: Identifier | str) -> "list[str]":
-        """Return the files below a conversation or a user: by what is stored there.
+        """Return the URIs of the uploads below a conversation or a user, from the storage.
 
-        The catalog would be walked through, whoever's all the others in it are.
+        The catalog would have to be scanned with the entries of all users.
         """
         keys = await self._knowledge.storage.find_by_prefix(f"{PREFIX}{uri}/")
         uris = [key.removeprefix(PREFIX).removesuffix(".json") for key in keys]
@@ -355,7 +355,7 @@ class Uploads:
         return await self._read(job)
 
     async def _receive(self, job: Job, access: Access) -> Upload:
-        """Check a file and store it; return it as it is then, to be read or refused.
+        """Check and store a file; return the upload, to be read or refused.
 
         Raises `TooManyFiles`: that is no fault of the file.
         """
@@ -389,20 +389,20 @@ class Uploads:
         return upload
 
     async def _scan_data(self, data: bytes, name: str) -> str:
-        """Ask the scanner of the application, and return why it refuses; empty if it does not."""
+        """Run the scanner of the application; return its reason of refusal, or an empty string."""
         if self._scan is None:
             return ""
         try:
             reason = await call_hook(
                 self._scan, data, name, name="scan", parent=find_current_span()
             )
-        except Exception:  # of the application: what was not looked at is not stored
+        except Exception:  # of the application: unscanned files are not stored
             logger.exception("The scanner of files failed")
             return _NOT_CHECKED
         return str(reason) if reason else ""
 
     def _remember(self, refused: Upload) -> Upload:
-        """Keep in mind that a file was refused, unless that may be otherwise the next time."""
+        """Cache a refusal, unless the next attempt may succeed."""
         if refused.message != _NOT_CHECKED:
             self._refusals[refused.uri, refused.name] = refused
             if len(self._refusals) > _MOST_REFUSALS:
@@ -410,7 +410,7 @@ class Uploads:
         return refused
 
     async def _find_excess(self, upload: Upload, owner: str) -> str:
-        """Return which limit a file would exceed; empty if none."""
+        """Return a message about the limit that a file would exceed, or an empty string."""
         keys = await self._knowledge.storage.find_by_prefix(f"{_BYTES}{owner}/")
         uris = [uri for key in keys if (uri := key.removeprefix(_BYTES)) != upload.uri]
         stored = [*(await self.get_many(uris)).values()]
@@ -428,7 +428,7 @@ class Uploads:
         await self._knowledge.storage.put(_BYTES + upload.uri, data)
 
     async def _read(self, job: Job) -> Upload:
-        """Take the text of a stored file in, and return the file as it is then."""
+        """Ingest the text of a stored file, and return the updated upload."""
         upload = job.upload
         if upload.media_type not in _DOCUMENTS:
             upload = replace(upload, state="stored")
@@ -442,7 +442,7 @@ class Uploads:
                     found = await extract(data, upload.name)
                     del data
         except (UnreadableDocument, LimitExceeded) as error:
-            # the bytes go, and the reason stays, so that nobody tries again with each question
+            # keep the reason without the bytes, which avoids a new attempt with each question
             await _complete(self._drop_bytes(upload))
             return await _complete(self._finish(_refuse(upload, _format_error(error)), []))
         chunks = await call(make_chunks, upload, found)  # their tokens are counted
@@ -462,7 +462,7 @@ class Uploads:
         return job.upload
 
     async def _finish(self, upload: Upload, chunks: Sequence[Resource]) -> Upload:
-        """Store what was read of a file, and return the file as it is then.
+        """Store the chunks of a file, and return the updated upload.
 
         Of one that another process has deleted meanwhile, nothing stays.
         """
@@ -484,7 +484,7 @@ class Uploads:
         await self._knowledge.storage.delete(_BYTES + upload.uri)
 
     async def _add_to_indexes(self, uris: "list[str]", job: Job) -> None:
-        """Let searches find a file. What fails is logged: the next update does it."""
+        """Add a file to the indexes. Failures are logged, and repeated by the next update."""
         try:
             await self._knowledge.embed_resources(uris, job.follow)
         except CopilotError as error:
@@ -502,7 +502,7 @@ def _describe(span: Span, upload: Upload) -> None:
 
 
 def check_content(data: bytes, name: str) -> str:
-    """Return the type of a file by its content. Raises `UnreadableDocument` for what has no use."""
+    """Return the media type of a file by its content. Raises `UnreadableDocument`."""
     if not data:
         raise UnreadableDocument("The file is empty.")
     media_type = detect_media_type(data, name)
@@ -512,7 +512,7 @@ def check_content(data: bytes, name: str) -> str:
 
 
 def make_chunks(upload: Upload, found: Extract) -> list[Resource]:
-    """Return the pieces of a file as resources."""
+    """Return the chunks of a file as resources."""
     fields: dict[str, JsonValue] = {"title": upload.name, "source": upload.name}
     return [
         Resource(
@@ -525,7 +525,7 @@ def make_chunks(upload: Upload, found: Extract) -> list[Resource]:
 
 
 def encode_upload(upload: Upload) -> Resource:
-    """Return the resource of a file. It has no content: that is in its chunks."""
+    """Return the resource of an upload, whose text is in its chunks."""
     fields: Mapping[str, JsonValue] = {
         "title": upload.name,
         "source": upload.name,
@@ -545,7 +545,7 @@ def encode_upload(upload: Upload) -> Resource:
 
 
 def decode_upload(resource: Resource) -> Upload:
-    """Return the file that a resource stands for."""
+    """Decode an upload from its resource."""
     fields: Mapping[str, Any] = resource.fields
     state, thread = get_text(fields, "state"), get_object(fields, "thread")
     return Upload(
@@ -571,7 +571,7 @@ def _format_error(error: CopilotError) -> str:
 
 
 def _count_first(chunks: Sequence[Resource]) -> int:
-    """Return how many chunks a model may read without a search: one at least."""
+    """Return the number of chunks that a model may read without a search, at least one."""
     left = _WHOLE_TOKENS
     for number, chunk in enumerate(chunks):
         left -= chunk.id.tokens or 0
@@ -585,7 +585,7 @@ def _count(value: Any) -> int:
 
 
 async def _complete(work: Awaitable[T]) -> T:
-    """Await a write. Cancelled, it waits for its end first: nothing is written afterwards."""
+    """Await a write; on cancellation, wait for its end before raising."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

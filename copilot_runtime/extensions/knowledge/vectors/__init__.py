@@ -1,4 +1,4 @@
-"""Exact search among vectors, by eight bits of each number first."""
+"""The vector index: exact search, prefiltered by 8-bit quantised vectors."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""A block of a vector table, and which of its rows count."""
+"""A block of a vector table, with a mask of its current rows."""
 
 from collections.abc import Collection, Iterable, Sequence
 from copy import copy
@@ -23,9 +23,9 @@ class Block:
         self.positions = np.array(segment.columns.positions, np.int64)
         self.row_numbers = {uri: row for row, uri in enumerate(segment.columns.uris)}
         self.current = np.ones(len(segment), np.bool_)
-        """The rows that nothing later replaces or removes."""
+        """Mask of the rows that no later change replaces or removes."""
         self.count = len(segment)
-        """How many these are."""
+        """Number of current rows."""
         self._masks: dict[object, NDArray[np.bool_]] = {}
 
     def __len__(self) -> int:
@@ -36,17 +36,17 @@ class Block:
         return self.count * 2 < len(self)
 
     def find(self, uri: str) -> int | None:
-        """Return the row of a URI, if it counts."""
+        """Return the current row of a URI, or `None`."""
         row = self.row_numbers.get(uri)
         return row if row is not None and self.current[row] else None
 
     def find_many(self, uris: Collection[str]) -> Iterable[tuple[str, int]]:
-        """Return the rows that count of some URIs: a set, or the keys of a dictionary."""
+        """Return the current rows of some URIs, a set or the keys of a dictionary."""
         common = self.row_numbers.keys() & uris
         return ((uri, row) for uri in common if (row := self.find(uri)) is not None)
 
     def without(self, uris: Collection[str]) -> "Block":
-        """Return the block of which the rows of some URIs count no more; of all rows of others."""
+        """Return the block without the rows of some URIs."""
         rows = [row for _, row in self.find_many(uris)]
         if not rows:
             return self
@@ -57,14 +57,14 @@ class Block:
         return other
 
     def restore(self) -> "Block":
-        """Return the block of which all rows count."""
+        """Return the block with all rows current."""
         other = copy(self)
         other.current = np.ones(len(self), np.bool_)
         other.count = len(self)
         return other
 
     def select(self, filter: Filter) -> NDArray[np.bool_]:
-        """Return which rows a filter lets through; what it says of a row is remembered."""
+        """Return a mask of the rows that match a filter; masks are cached."""
         key = (filter.access.key, filter.type, filter.prefix)
         mask = self._masks.get(key)
         if mask is None:
@@ -76,7 +76,7 @@ class Block:
 
 
 def _judge_all(uris: Sequence[str], filter: Filter) -> NDArray[np.bool_]:
-    """Return what a filter says of each URI. Access is asked last, and only where it counts."""
+    """Return whether each URI matches a filter. Access is checked last."""
     mask = np.ones(len(uris), np.bool_)
     if filter.type:
         start = f"{filter.type}."

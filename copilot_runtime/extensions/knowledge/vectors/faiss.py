@@ -1,4 +1,4 @@
-"""Look at a part of the rows only, by faiss: for millions of them, and not exact.
+"""Approximate search with faiss, for millions of rows.
 
 The rows of each block are sorted into clusters (`IVF`) in eight bits (`SQ8`). From the clusters
 that are nearest to a question, faiss returns more rows than are wanted, among those that a filter
@@ -24,18 +24,18 @@ from copilot_runtime.extensions.knowledge.vectors.quantized import Floats
 from copilot_runtime.extensions.storage import ObjectNotFound, Storage
 
 _FEWEST_ROWS = 10_000
-"""Smaller blocks are compared in full, which is as fast."""
+"""Minimum number of rows of a block with clusters; smaller blocks are compared in full."""
 _ROWS_PER_CLUSTER = 100
 _TRAINING_ROWS_PER_CLUSTER = 64
 _LEAST_SHARE = 0.1
-"""Where a filter leaves less of a block, the nearest clusters may have too few rows."""
+"""Minimum share of rows that match a filter; below it, a block is compared in full."""
 _POOL = 8
-"""For each row that is wanted, how many are scored in float32."""
+"""Number of candidates scored in float32 for each requested row."""
 _SUFFIX = ".faiss"
 
 
 class FaissClusters:
-    """The clusters of the blocks of a table. Of each block, `probes` clusters are looked at."""
+    """The clusters of the blocks of a table; each search probes `probes` clusters of a block."""
 
     def __init__(self, storage: Storage, prefix: str, probes: int = 32) -> None:
         if find_spec("faiss") is None:
@@ -47,7 +47,7 @@ class FaissClusters:
         self._lock = asyncio.Lock()
 
     async def load(self, blocks: Sequence[Block]) -> None:
-        """Read the clusters of blocks that are not in memory; those of others are let go of."""
+        """Load the clusters of blocks that are not in memory, and drop those of other blocks."""
         names = [block.name for block in blocks if block.name and len(block) >= _FEWEST_ROWS]
         if {*names} == self._indexes.keys():
             return
@@ -60,7 +60,7 @@ class FaissClusters:
             self._indexes = indexes
 
     async def update(self, blocks: Sequence[Block]) -> None:
-        """Make the clusters that are not there, and delete those of blocks that are gone."""
+        """Build missing clusters, and delete those of removed blocks."""
         await self.load(blocks)
         for block in blocks:
             if block.name in self._indexes and self._indexes[block.name] is None:
@@ -74,7 +74,7 @@ class FaissClusters:
     def narrow(
         self, block: Block, mask: NDArray[np.bool_], queries: Floats, limit: int
     ) -> NDArray[np.intp] | None:
-        """Return the rows of a block that are worth a look; None for all that the mask has."""
+        """Return the candidate rows of a block; `None` for all rows of the mask."""
         index = self._indexes.get(block.name)
         pool = limit * _POOL
         share = np.count_nonzero(mask) / len(mask)
@@ -99,7 +99,7 @@ class FaissClusters:
 
 
 def _build(vectors: Floats) -> tuple[Any, bytes]:
-    """Return the clusters of some vectors, and their bytes. The same vectors have the same."""
+    """Return the clusters of some vectors, and their serialised bytes. Deterministic."""
     faiss = _import()
     clusters = max(1, len(vectors) // _ROWS_PER_CLUSTER)
     kind = f"IVF{clusters},SQ8"

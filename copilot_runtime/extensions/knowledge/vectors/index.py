@@ -1,4 +1,4 @@
-"""The vector index: what is said in about the same words, or means about the same."""
+"""The vector index: search by similarity of meaning."""
 
 import asyncio
 import logging
@@ -30,18 +30,18 @@ from copilot_runtime.extensions.knowledge.vectors.update import EmbeddingReport,
 from copilot_runtime.extensions.storage import ObjectNotFound, Storage
 
 Engine = Literal["exact", "faiss"]
-"""How rows are searched: all of them, or those in the clusters that are nearest."""
+"""The search method: all rows, or only the nearest clusters."""
 
 _MAX_AGE = 5.0
-"""Seconds after which a search looks whether another process has written."""
+"""Seconds after which a search checks for writes of other processes."""
 TEXTS = "3"
-"""Another one when other texts are embedded of the same resources: all are embedded anew."""
+"""Version of the embedded texts; a new one makes all resources be embedded again."""
 _POOL = 4
-"""For each result that is to be unlike others, how many are looked at."""
+"""Number of candidates for each result of a diversified search."""
 _SMALLEST_POOL = 50
 _LARGEST_POOL = 1000
 _FIRST_GUESSES = (256, 4096)
-"""How many results are computed at first where only their tokens are limited."""
+"""Numbers of results computed first if only their tokens are limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class VectorItem:
 
 
 class VectorIndex(Index[VectorItem, Sequence[Vector]]):
-    """Finds resources by the likeness of vectors: the cosine, from -1 to 1.
+    """Finds resources by the cosine similarity of vectors, from -1 to 1.
 
     Results are exact; with the engine `faiss`, those among a million come faster, and nearly all of
     the best are there. All vectors get length 1; one of zeros is like nothing, as an item and as a
@@ -63,7 +63,7 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
     embedder's model alone, because a question can only be compared in the model that it is
     embedded with. After a change of the model, servers that still run with the old one find all,
     and those with the new one what is embedded so far. The old vectors are deleted by an update
-    that is complete, once nobody has written or searched them for a day.
+    that is complete, once they were not used for a day.
     """
 
     def __init__(
@@ -83,13 +83,13 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         self._clusters = FaissClusters(storage, place) if engine == "faiss" else None
 
     async def add(self, *items: VectorItem) -> None:
-        """Take in vectors, durably. Raises `Misuse` for what is no vector of this index."""
+        """Store vectors durably. Raises `Misuse` for vectors of a different length."""
         vectors = await asyncio.to_thread(normalize, [item.vector for item in items])
         rows = zip((item.identifier for item in items), vectors, strict=True)
         await self.table.write([Row(identifier, vector) for identifier, vector in rows])
 
     async def remove(self, ids: Iterable[Identifier | str]) -> None:
-        """Forget the vectors of resources."""
+        """Remove the vectors of resources."""
         await self.table.write([], check_ids(ids))
 
     async def get(self, ids: Iterable[Identifier | str] | None) -> list[Identifier]:
@@ -102,7 +102,7 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         return str(id) in self.table.state
 
     async def count(self) -> int:
-        """Return how many vectors there are."""
+        """Return the number of vectors."""
         await self.table.load()
         return len(self.table.state)
 
@@ -113,7 +113,7 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         *,
         diversity: float | None = None,
     ) -> list[Identifier]:
-        """Return what is most like one of some vectors, each result with its best score.
+        """Return the resources most similar to any of the vectors, each with its best score.
 
         With a `diversity` above 0 and up to 1, results are chosen one after the other, each for its
         score and for being unlike those before it, from the best fifty or more.
@@ -140,7 +140,7 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         *,
         diversity: float | None = None,
     ) -> list[Identifier]:
-        """Return what is most like one of some texts, each result with its best score.
+        """Return the resources most similar to any of the texts, each with its best score.
 
         Raises `CopilotError` if they cannot be embedded.
         """
@@ -158,7 +158,7 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         *,
         only: Collection[str] | None = None,
     ) -> EmbeddingReport:
-        """Embed what is new or other than before, and forget what is gone.
+        """Embed new and changed resources, and remove deleted ones.
 
         What could not be embedded is in the report, and is tried again by the next update. With
         `only`, this is about the resources of these URIs, and costs nothing for all others.
@@ -174,12 +174,12 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
             await self._usage.clear_others()
         return report
 
-    def expire(self) -> None:
-        """Look at what is stored before the next search: another process has written."""
-        self.table.expire()
+    def invalidate_cache(self) -> None:
+        """Reload the stored vectors before the next search, since another process has written."""
+        self.table.invalidate_cache()
 
     async def aclose(self) -> None:
-        """Let go of the embedder's connections. All vectors are written already."""
+        """Close the embedder. All vectors are already written."""
         await self.embedder.aclose()
 
     def _answer(
@@ -202,7 +202,7 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
 
 
 def select_texts(texts: str | Sequence[str]) -> list[str]:
-    """Return the texts that say something; one may come without a list around it."""
+    """Return the non-blank texts of a string or a list of strings."""
     return [text for text in ([texts] if isinstance(texts, str) else texts) if text.strip()]
 
 
@@ -218,7 +218,11 @@ _LONGEST_PAUSE = 24 * _HOUR
 
 
 class ModelUsage:
-    """When the vectors below each folder of a prefix were last used; `folder` is our own."""
+    """The time of last use of the vectors in each folder of a prefix; `folder` is our own.
+
+    Servers with an old and a new model may run side by side during an upgrade. Each writes the time
+    into an object beside its vectors at most once an hour; vectors unused for a day are deleted.
+    """
 
     def __init__(self, storage: Storage, prefix: str, folder: str, model: str) -> None:
         self._storage = storage
@@ -228,18 +232,18 @@ class ModelUsage:
         self._next_note = 0.0
 
     async def touch(self) -> None:
-        """Note that our vectors are used, unless that was noted within the hour."""
+        """Record the use of our vectors, at most once an hour."""
         if time.time() < self._next_note:
             return
         self._next_note = time.time() + _HOUR
         try:
             if time.time() - await self._read_time(self._folder) >= _HOUR:
                 await self._write_time(self._folder, self._model)
-        except CopilotError as error:  # who may only read can search all the same
+        except CopilotError as error:  # read-only access suffices for a search
             logger.info("That the vectors of %s are used is not noted: %s", self._model, error)
 
     async def clear_others(self) -> None:
-        """Delete the vectors that nobody has used for a day."""
+        """Delete the vectors of other models that were not used for a day."""
         keys = await self._storage.find_by_prefix(f"{self._prefix}/")
         folders = {key.rpartition("/")[0] for key in keys} - {self._folder}
         for folder in sorted(folders):
@@ -251,7 +255,7 @@ class ModelUsage:
                 await self._storage.delete_many(sorted(own, key=_is_note))
 
     async def _read_time(self, folder: str) -> float:
-        """Return when the vectors of a folder were last used; 0 if that is not known."""
+        """Return the time of last use of a folder, in seconds since 1970; 0 if unknown."""
         try:
             return float(loads(await self._storage.get(f"{folder}/{_NAME}"))["time"])
         except (ObjectNotFound, ValueError, KeyError, TypeError):
@@ -263,5 +267,5 @@ class ModelUsage:
 
 
 def _is_note(key: str) -> bool:
-    """Return whether a key is deleted last, so that who dies meanwhile goes on the next time."""
+    """Return whether a key is deleted last, so that an interrupted deletion is resumed."""
     return key.endswith(f"/{_NAME}")

@@ -1,4 +1,4 @@
-"""The vectors of a table that are lines, as Copilot-LD writes them."""
+"""Encode the rows of a vector table as lines, in the format of Copilot-LD."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,20 +11,20 @@ from copilot_runtime.extensions.knowledge.identifiers import decode_identifier, 
 from copilot_runtime.extensions.knowledge.vectors.segment import Row
 from copilot_runtime.extensions.storage.jsonlines import salvage_lines
 
-Change = tuple[str, Row | None]
-"""A URI and its new row; None where it is removed."""
+RowChange = tuple[str, Row | None]
+"""A URI and its new row, or `None` for a removal."""
 
 
-def encode_changes(changes: Iterable[Change]) -> bytes:
-    """Return a line for each row, as Copilot-LD has it, and for each removal."""
+def encode_changes(changes: Iterable[RowChange]) -> bytes:
+    """Return one line for each row or removal."""
     return b"".join(
         (_encode_row(row) if row else orjson.dumps({"id": uri, "removed": True})) + b"\n"
         for uri, row in changes
     )
 
 
-def decode_changes(data: bytes, dimensions: int | None) -> Iterator[Change]:
-    """Yield what the lines of an object say; one without a vector of the right length is none."""
+def decode_changes(data: bytes, dimensions: int | None) -> Iterator[RowChange]:
+    """Yield the changes of lines; lines without a vector of the right length are skipped."""
     for line in salvage_lines(data):
         if line.get("removed"):
             yield get_text(line, "id"), None
@@ -35,7 +35,7 @@ def decode_changes(data: bytes, dimensions: int | None) -> Iterator[Change]:
 
 
 def _encode_row(row: Row) -> bytes:
-    """Return a row as a line, with the version of the resource if there is one."""
+    """Return a row as a line, with the version of its resource, if any."""
     identifier = encode_identifier(row.identifier)
     if not row.identifier.parent:
         del identifier["parent"]

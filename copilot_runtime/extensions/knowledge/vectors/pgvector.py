@@ -11,9 +11,9 @@ The vectors of each model are in a table of their own, `copilot_vectors_<digest 
 | `changes` | how often it was written; each row has the number of its last change |
 | `used_at` | when it was last written or searched, in seconds since 1970 |
 
-Who writes holds the line of the model until the end of the transaction. So changes become visible
-in the order of their numbers, and who knows all up to one number reads what came after it. A row
-that was removed stays for a day without a vector, for those who have not read that yet.
+A writer locks the row of the model until the end of the transaction. So changes become visible in
+the order of their numbers, and a reader fetches only changes after the last number it knows. A
+removed row stays for a day without a vector, so that all readers notice the removal.
 """
 
 import asyncio
@@ -50,17 +50,17 @@ from copilot_runtime.extensions.knowledge.vectors.update import EmbeddingReport,
 
 _CONNECTIONS = 8
 _OLDEST_VERSION = (0, 8)
-"""Of pgvector: from here on, an index goes on until enough rows pass a filter."""
+"""Minimum version of pgvector, the first with iterative index scans."""
 _FIRST_PAGE = 64
 _GROWTH = 8
-"""How many times as many rows are asked for where too few may be seen."""
+"""Factor by which the limit grows if access leaves too few rows."""
 _POOL = 200
-"""From so many of the best, results are chosen that are unlike each other."""
+"""Number of candidates of a diversified search."""
 _HOUR = 3600.0
 _DAY = 24 * _HOUR
 
 _LOCK = 0x436F7056
-"""Of an advisory lock: two servers that start make the tables one after the other."""
+"""Key of the advisory lock that serialises the creation of tables."""
 
 _MODELS = """
 CREATE TABLE IF NOT EXISTS copilot_vector_models (
@@ -107,7 +107,7 @@ ORDER BY embedding <#> $1::real[]::vector, position LIMIT $4
 
 @dataclass(frozen=True, slots=True)
 class PgState:
-    """Which resources have vectors, and of which version, after a number of changes."""
+    """The resources with vectors and their versions, as of a change number."""
 
     rows: Mapping[str, str] = field(default_factory=dict[str, str])
     dimensions: int | None = None
@@ -117,11 +117,11 @@ class PgState:
         return uri in self.rows
 
     def find_version(self, uri: str) -> str:
-        """Return the version of which a resource has its vector; empty if there is none."""
+        """Return the resource version of a vector; empty if there is none."""
         return self.rows.get(uri, "")
 
     def versions(self) -> Mapping[str, str]:
-        """Return the version of which each resource has its vector."""
+        """Return the resource version of each vector, by URI."""
         return self.rows
 
 
@@ -134,7 +134,7 @@ class _Hit:
 
 
 class PgVectorTable:
-    """The table of one model: `state` is what this process knows of it."""
+    """The table of one model; `state` is the cached state of this process."""
 
     def __init__(self, url: str, model: str) -> None:
         self.state = PgState()
@@ -147,14 +147,14 @@ class PgVectorTable:
         self._lock = asyncio.Lock()
 
     async def refresh(self) -> None:
-        """Read what was changed since, by whichever process."""
+        """Read the changes of all processes since the last refresh."""
         async with self._lock:
             await self._open()
             self.state = await self._pool.do(self._read, reading=True)
             self._read_at = time.time()
 
     async def write(self, rows: Sequence[Row], removed: Iterable[str] = ()) -> None:
-        """Take in rows and remove others, so that both stay. Raises `Misuse` for a wrong length."""
+        """Store rows and remove others durably. Raises `Misuse` for a wrong vector length."""
         removed = [*removed]
         if not rows and not removed:
             return
@@ -168,7 +168,7 @@ class PgVectorTable:
         await self.refresh()
 
     async def search(self, query: Floats, filter: Filter, limit: int, *, whole: bool) -> list[Any]:
-        """Return the rows that are most like a vector, the best first; with vectors if `whole`."""
+        """Return the rows most similar to a vector, the best first; with vectors if `whole`."""
         if self.state.dimensions is None:
             await self.refresh()
         if self.state.dimensions is None:
@@ -186,16 +186,16 @@ class PgVectorTable:
         except StoreFailed as error:
             if type(error.__cause__).__name__ != "UndefinedTableError":
                 raise
-            self.state = PgState()  # nobody had used it for a day: the next update fills it again
+            self.state = PgState()  # deleted as unused for a day: the next update fills it again
             return []
 
     async def count(self) -> int:
-        """Return how many vectors there are."""
+        """Return the number of vectors."""
         await self.refresh()
         return len(self.state.rows)
 
     async def find(self, uris: Sequence[str]) -> dict[str, Identifier]:
-        """Return the identifiers of those resources that have a vector, by URI."""
+        """Return the identifiers of the resources with a vector, by URI."""
         await self.refresh()
         if self.state.dimensions is None:
             return {}
@@ -205,7 +205,7 @@ class PgVectorTable:
         return {uri: it for uri, it in found.items() if uri in self.state}
 
     async def touch(self) -> None:
-        """Note that the vectors are used, unless that was noted within the hour."""
+        """Record the use of the vectors, at most once an hour."""
         if time.time() - self._touched_at < _HOUR:
             return
         self._touched_at = time.time()
@@ -213,11 +213,11 @@ class PgVectorTable:
         await self._pool.do(lambda db: db.execute(update, time.time(), self._name))
 
     async def clear_others(self) -> None:
-        """Delete the vectors of models that nobody has used for a day, and what was removed."""
+        """Delete the tables of models unused for a day, and rows removed long ago."""
         await self._pool.do(self._clear_others)
 
     def close(self) -> None:
-        """Drop all connections. What is asked for later makes new ones."""
+        """Close all connections. Later calls open new ones."""
         self._pool.close()
         self._is_open = False
 
@@ -242,7 +242,7 @@ class PgVectorTable:
             )
 
     async def _check_extension(self, db: Any) -> None:
-        """Make the extension, if it is not there. Raises `ConfigurationFailed`."""
+        """Create the extension if it is missing. Raises `ConfigurationFailed`."""
         find = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
         version = await db.fetchval(find)
         if version is None:
@@ -267,7 +267,7 @@ class PgVectorTable:
         row = await db.fetchrow(
             "SELECT dimensions, changes FROM copilot_vector_models WHERE name = $1", self._name
         )
-        if row is None:  # deleted, as nobody had used it: the next write makes it again
+        if row is None:  # deleted as unused: the next write creates it again
             self._is_open = False
             return PgState()
         dimensions, changes = row
@@ -286,7 +286,7 @@ class PgVectorTable:
 
     @property
     def _is_fresh(self) -> bool:
-        """Whether what was removed since the last reading is still there to be read."""
+        """Whether all removals since the last refresh are still recorded in the table."""
         return time.time() - self._read_at < _DAY / 2
 
     async def _write(self, db: Any, rows: Sequence[Row], removed: Sequence[str], size: int) -> None:
@@ -316,7 +316,7 @@ class PgVectorTable:
 
 
 class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
-    """Finds resources by the likeness of vectors, as `VectorIndex` does, in a database.
+    """The equivalent of `VectorIndex` in PostgreSQL.
 
     Without an index of the database, results are exact. What is written is found at once, by every
     process. Access is judged here, of the best rows first, until there are enough.
@@ -327,13 +327,13 @@ class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
         self.table = PgVectorTable(url, embedder.model)
 
     async def add(self, *items: VectorItem) -> None:
-        """Take in vectors, durably. Raises `Misuse` for what is no vector of this index."""
+        """Store vectors durably. Raises `Misuse` for vectors of a different length."""
         vectors = normalize([item.vector for item in items])
         rows = zip((item.identifier for item in items), vectors, strict=True)
         await self.table.write([Row(identifier, vector) for identifier, vector in rows])
 
     async def remove(self, ids: Iterable[Identifier | str]) -> None:
-        """Forget the vectors of resources."""
+        """Remove the vectors of resources."""
         await self.table.write([], check_ids(ids))
 
     async def get(self, ids: Iterable[Identifier | str] | None) -> list[Identifier]:
@@ -345,7 +345,7 @@ class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
         return bool(await self.table.find([str(id)]))
 
     async def count(self) -> int:
-        """Return how many vectors there are."""
+        """Return the number of vectors."""
         return await self.table.count()
 
     async def query(
@@ -355,7 +355,7 @@ class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
         *,
         diversity: float | None = None,
     ) -> list[Identifier]:
-        """Return what is most like one of some vectors, each result with its best score."""
+        """Return the resources most similar to any of the vectors, each with its best score."""
         check_diversity(diversity)
         queries = normalize(query)
         best: dict[str, _Hit] = {}
@@ -377,7 +377,7 @@ class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
         *,
         diversity: float | None = None,
     ) -> list[Identifier]:
-        """Return what is most like one of some texts, each result with its best score.
+        """Return the resources most similar to any of the texts, each with its best score.
 
         Raises `CopilotError` if they cannot be embedded.
         """
@@ -396,22 +396,22 @@ class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
         *,
         only: Collection[str] | None = None,
     ) -> EmbeddingReport:
-        """Embed what is new or other than before, and forget what is gone."""
+        """Embed new and changed resources, and remove deleted ones."""
         report = await Updater(self.table, self.embedder, resources, progress, only).run()
         if only is None and not report.failed:
             await self.table.clear_others()
         return report
 
-    def expire(self) -> None:
-        """Do nothing: each search asks the database."""
+    def invalidate_cache(self) -> None:
+        """Do nothing: each search queries the database."""
 
     async def aclose(self) -> None:
-        """Let go of the connections, also those of the embedder."""
+        """Close the connections and the embedder."""
         self.table.close()
         await self.embedder.aclose()
 
     async def _find_best(self, query: Floats, filter: Filter, *, whole: bool) -> list[_Hit]:
-        """Return the best rows that a filter lets through, as many as can be in the results."""
+        """Return the best rows that match a filter, enough for all results."""
         floor = (filter.threshold or 0.0) - TOLERANCE
         most = max(filter.limit, _POOL) if whole else filter.limit
         size, start, hits = max(_FIRST_PAGE, 2 * most), 0, list[_Hit]()
@@ -427,7 +427,7 @@ class PgVectorIndex(Index[VectorItem, Sequence[Vector]]):
 
 
 def _is_full(hits: Iterable[_Hit], filter: Filter) -> bool:
-    """Return whether some hits have more tokens than the results may have."""
+    """Return whether hits exceed the maximum number of tokens of a filter."""
     used = sum(hit.identifier.tokens or 0 for hit in hits)
     return 0 < filter.max_tokens < used
 

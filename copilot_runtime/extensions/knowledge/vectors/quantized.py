@@ -1,4 +1,4 @@
-"""Find the best of many vectors by eight bits of each number, and prove that none was missed.
+"""Exact nearest-neighbour search with 8-bit quantised vectors and error bounds.
 
 A vector x is stored a second time as whole numbers from -127 to 127 and a scale; what that is off
 by, as a length, is stored beside it. For a question q of length 1, whose own numbers are rounded
@@ -26,11 +26,11 @@ Bytes = NDArray[np.int8]
 
 _LARGEST = 127
 _NO_DIRECTION = 1
-"""The scale of a vector of zeros; one of length 1 has a smaller one."""
+"""The scale of a zero vector; vectors of length 1 have a smaller one."""
 _SLACK = np.float32(1e-5)
-"""More than the rounding of float32 can add up to."""
+"""Upper bound of accumulated float32 rounding errors."""
 _BLOCK = 8192
-"""Rows that are multiplied at once: between two blocks, other threads have their turn."""
+"""Rows multiplied in one call; other threads can run between two calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class Codes:
 
     @property
     def have_direction(self) -> NDArray[np.bool_]:
-        """Which of the vectors are no zeros: nothing is like those."""
+        """Mask of the nonzero vectors."""
         return self.scales < _NO_DIRECTION
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is known of scores before they are computed: between which numbers they are."""
+    """Lower and upper bounds of scores."""
 
     lowest: Floats
     highest: Floats
@@ -85,7 +85,7 @@ def join_codes(parts: Sequence[Codes]) -> Codes:
 
 
 def bound_scores(vectors: Floats, codes: Codes, queries: Floats) -> Bounds:
-    """Return bounds of each row's best score over all queries, which have length 1."""
+    """Return bounds of each row's best score over all queries of length 1."""
     multiply = load_multiplier()
     lowest = np.full(len(vectors), -np.inf, np.float32)
     highest = lowest.copy()
@@ -106,7 +106,7 @@ def bound_scores(vectors: Floats, codes: Codes, queries: Floats) -> Bounds:
 
 
 def score_rows(vectors: Floats, queries: Floats, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the best score of each of some rows over all queries: equal rows, equal scores."""
+    """Return the best score of each row over all queries; equal rows have equal scores."""
     exact = queries.astype(np.float64)
     scores = np.empty(len(rows))
     for start in range(0, len(rows), _BLOCK):
@@ -118,7 +118,7 @@ def score_rows(vectors: Floats, queries: Floats, rows: NDArray[np.intp]) -> NDAr
 
 @cache
 def load_multiplier() -> Callable[[Bytes, Bytes], NDArray[np.float64]] | None:
-    """Return what multiplies each row of one matrix with each of another, if there is such."""
+    """Return a function for products of all row pairs of two matrices, or `None`."""
     try:
         simsimd: Any = import_module("simsimd")
     except ImportError:
@@ -135,7 +135,7 @@ Vector = Sequence[float] | NDArray[np.floating[Any]]
 
 
 def normalize(vectors: Sequence[Vector]) -> Floats:
-    """Return vectors as rows of length 1; one of zeros stays as it is. Raises `Misuse`."""
+    """Return vectors as rows of length 1; zero vectors stay unchanged. Raises `Misuse`."""
     try:
         matrix: NDArray[Any] = np.array(vectors, np.float32)
     except (TypeError, ValueError) as error:

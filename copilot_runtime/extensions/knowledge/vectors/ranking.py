@@ -1,4 +1,4 @@
-"""Order the rows of a vector index by how well they answer."""
+"""Rank the rows of a vector index by score, and diversify results."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ from copilot_runtime.extensions.knowledge.vectors.block import Block
 from copilot_runtime.extensions.knowledge.vectors.quantized import Floats, bound_scores, score_rows
 
 DIGITS = 6
-"""Digits of scores behind the point: more cannot be told from float32."""
+"""Decimal digits of scores, limited by the precision of float32."""
 
 TOLERANCE = 0.5 * 10.0**-DIGITS
-"""So much below a threshold counts as at it."""
+"""Tolerance below a threshold, from rounding."""
 _FEW = 1000
-"""As many rows are scored at once, without bounds first."""
+"""Maximum number of rows scored directly, without bounds."""
 
 
 Narrow = Callable[[Block, NDArray[np.bool_], Floats, int], NDArray[np.intp] | None]
-"""Returns which rows of a block, of those that a mask selects, are worth a look; None for all."""
+"""Selects candidate rows of a block within a mask; `None` for all rows of the mask."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A row that answers."""
+    """A row of a result."""
 
     score: float
     block: Block
@@ -39,7 +39,7 @@ class Hit:
         return self.block.segment.vectors[self.row]
 
     def identify(self) -> Identifier:
-        """Return whose vector it is, with the score."""
+        """Return the identifier of the row's resource, with the score."""
         return self.block.segment.identifier(self.row).score_as(round(self.score, DIGITS))
 
 
@@ -50,7 +50,7 @@ def rank(
     limit: int,
     narrow: Narrow | None = None,
 ) -> list[Hit]:
-    """Return the best rows that a filter lets through, at most `limit` of them if that is not 0.
+    """Return the best rows that match a filter, at most `limit` if it is not 0.
 
     A row's score is its best one over all queries, which have length 1. Equal scores are in the
     order in which their rows were first added. The results are those of a full comparison, unless
@@ -73,7 +73,7 @@ def rank(
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """Rows of a block, and between which numbers their scores are."""
+    """Candidate rows of a block, with bounds of their scores."""
 
     block: Block
     rows: NDArray[np.intp]
@@ -130,7 +130,7 @@ def _sort(found: Sequence[_Scores], floor: float, limit: int) -> list[Hit]:
 
 
 class RankedRow(Protocol):
-    """A row that answers, with its vector."""
+    """A row of a result with its vector."""
 
     @property
     def score(self) -> float: ...
@@ -143,15 +143,16 @@ HitT = TypeVar("HitT", bound=RankedRow)
 
 
 def check_diversity(diversity: float | None) -> None:
-    """Raise `Misuse` for a diversity that is none."""
+    """Raise `Misuse` if the diversity is not between 0 and 1."""
     if diversity is not None and not 0 <= diversity <= 1:
         raise Misuse(f"A diversity is between 0 and 1, not {diversity}.")
 
 
 def diversify(hits: Sequence[HitT], diversity: float, limit: int) -> list[HitT]:
-    """Return hits so that each is relevant, and unlike those before it; at most `limit`, if not 0.
+    """Reorder hits by maximal marginal relevance, at most `limit` of them if it is not 0.
 
-    With a diversity of 0 they stay as they are; with 1, only what is unlike counts after the first.
+    With a diversity of 0 the order is unchanged; with 1, only dissimilarity counts after the first.
+    Carbonell and Goldstein, 1998: https://dl.acm.org/doi/10.1145/290941.291025
     """
     if not hits:
         return []

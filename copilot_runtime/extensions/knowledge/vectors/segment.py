@@ -1,4 +1,4 @@
-"""A block of vectors that never changes: as one object of a storage, and as arrays.
+"""An immutable block of vectors: its binary format, and its arrays.
 
     8 bytes         CRVEC001
     8 bytes         length and CRC-32 of the header, both little-endian
@@ -39,30 +39,30 @@ _ALIGNMENT = 64
 
 
 class DamagedSegment(ValueError):
-    """Bytes that are no whole block of vectors."""
+    """The bytes of a block are incomplete or damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One vector and what it belongs to."""
+    """One vector with the identifier of its resource."""
 
     identifier: Identifier
     vector: Floats
     version: str = ""
-    """That of the resource whose content was embedded."""
+    """The version of the embedded resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Of each row, what is no number of its vector."""
+    """The columns of rows beside their vectors."""
 
     uris: Sequence[str] = ()
     versions: Sequence[str] = ()
     tokens: Sequence[int | None] = ()
     positions: Sequence[int] = ()
-    """Where the row stands among all of the index: equal scores are in this order."""
+    """Position of the row in the whole index, which orders equal scores."""
     subjects: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
-    """The subjects of those URIs that have some."""
+    """Subjects by URI."""
 
     @staticmethod
     def of(rows: Sequence[Row], positions: Sequence[int]) -> "Columns":
@@ -102,15 +102,15 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Rows of an index, and the changes to earlier blocks that came with them."""
+    """Rows of an index, with their changes to earlier blocks."""
 
     columns: Columns
     vectors: Floats
     codes: Codes
     removed: Sequence[str] = ()
-    """URIs whose rows in earlier blocks count no more."""
+    """URIs whose rows in earlier blocks are removed."""
     replaces: Sequence[str] = ()
-    """Names of earlier blocks whose rows are in this one."""
+    """Names of earlier blocks that this one replaces."""
 
     @staticmethod
     def of(rows: Sequence[Row], positions: Sequence[int]) -> "Segment":
@@ -152,7 +152,7 @@ class Segment:
         return self.vectors.shape[1]
 
     def identifier(self, row: int) -> Identifier:
-        """Return whose vector a row is, as it was added."""
+        """Return the identifier of a row as it was added."""
         columns = self.columns
         uri = columns.uris[row]
         subjects = tuple(columns.subjects.get(uri, ()))
@@ -160,7 +160,7 @@ class Segment:
 
 
 def encode_segment(segment: Segment) -> bytes:
-    """Return a block as its object."""
+    """Return the bytes of a block."""
     columns = segment.columns
     header = orjson.dumps(
         {
@@ -209,7 +209,7 @@ def decode_segment(data: Any) -> Segment:
 
 
 def map_segment(path: Path) -> Segment:
-    """Read a block from a file, which is mapped and read as far as it is used."""
+    """Read a block from a memory-mapped file."""
     with path.open("rb") as file:
         try:
             return decode_segment(mmap(file.fileno(), 0, access=ACCESS_READ))

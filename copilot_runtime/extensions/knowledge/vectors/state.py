@@ -1,4 +1,4 @@
-"""All rows of a vector table at one moment."""
+"""Immutable snapshots of a vector table."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,14 +8,14 @@ import numpy as np
 
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.vectors.block import Block
-from copilot_runtime.extensions.knowledge.vectors.lines import Change
+from copilot_runtime.extensions.knowledge.vectors.lines import RowChange
 from copilot_runtime.extensions.knowledge.vectors.segment import Row, Segment
 
 _MOST_LINES = 2000
 _MOST_LINE_NUMBERS = 400_000
-"""Numbers of all vectors that are lines at one time: 260 of 1,536 dimensions."""
+"""Maximum count of numbers in lines: 260 vectors of 1,536 dimensions."""
 _MOST_BLOCK_NUMBERS = 50_000_000
-"""Numbers in one block, 250 MB: as much is in memory while it is written."""
+"""Maximum count of numbers in a block: 250 MB, in memory while it is written."""
 _FAN = 8
 _SMALLEST_TIER = 256
 
@@ -39,11 +39,11 @@ class TableState:
     blocks: Sequence[Block] = ()
     lines: Mapping[str, Line] = field(default_factory=dict[str, Line])
     removed: Mapping[str, None] = field(default_factory=dict[str, None])
-    """The URIs that lines have removed from blocks, or from earlier lines."""
+    """URIs that lines remove from blocks or earlier lines."""
     line_count: int = 0
-    """How many lines the object has, with those that others replace."""
+    """Number of lines of the object, including replaced ones."""
     number: int = 0
-    """That of the last block."""
+    """Number of the last block."""
     next_position: int = 0
     dimensions: int | None = None
 
@@ -55,7 +55,7 @@ class TableState:
 
     @cached_property
     def search_blocks(self) -> Sequence[Block]:
-        """The blocks, and the lines as one more. That takes a while, in whichever thread asks."""
+        """The blocks, with the lines as one more block, which is built on first use."""
         return [*self.blocks, Block(self._join_lines())] if self.lines else self.blocks
 
     def find(self, uri: str) -> Identifier | None:
@@ -68,7 +68,7 @@ class TableState:
         return None
 
     def find_version(self, uri: str) -> str:
-        """Return the version of which a URI has the vector; empty if there is none."""
+        """Return the resource version of a URI's vector; empty if there is none."""
         if line := self.lines.get(uri):
             return line.row.version
         for block in self.blocks:
@@ -77,7 +77,7 @@ class TableState:
         return ""
 
     def versions(self) -> dict[str, str]:
-        """Return the version of which each URI has the vector."""
+        """Return the resource version of each vector, by URI."""
         found: dict[str, str] = {}
         for block in self.blocks:
             columns = block.segment.columns
@@ -86,7 +86,7 @@ class TableState:
         return found | {uri: line.row.version for uri, line in self.lines.items()}
 
     def add_blocks(self, blocks: Sequence[Block]) -> "TableState":
-        """Return the state with blocks behind those that are there, from the first to the last."""
+        """Return the state with blocks appended in order."""
         stack = [*self.blocks, *blocks]
         later: set[str] = set()
         for number in range(len(stack) - 1, 0, -1):
@@ -101,8 +101,8 @@ class TableState:
             dimensions=filled[-1].segment.dimensions if filled else self.dimensions,
         )
 
-    def add_lines(self, changes: Sequence[Change]) -> "TableState":
-        """Return the state with lines behind those that are there.
+    def add_lines(self, changes: Sequence[RowChange]) -> "TableState":
+        """Return the state with lines appended.
 
         A row of a URI that has one takes its place, and keeps its position.
         """
@@ -132,12 +132,12 @@ class TableState:
 
     @property
     def has_too_many_lines(self) -> bool:
-        """Whether it is time to write them as a block."""
+        """Whether the lines should be written as a block."""
         numbers = self.line_count * (self.dimensions or 1)
         return self.line_count > _MOST_LINES or (bool(self.lines) and numbers > _MOST_LINE_NUMBERS)
 
     def merge_lines(self) -> Segment:
-        """Return what is to be the next block.
+        """Return the next block.
 
         It has all lines, and the rows of those blocks that it is time to join with them: the last
         ones once they are many, and those half dead.
@@ -150,7 +150,7 @@ class TableState:
         return Segment.concat(parts, self._find_removals(blocks), names)
 
     def replace_lines(self, block: Block) -> "TableState":
-        """Return the state with a block that has all lines, and the rows of those it replaces."""
+        """Return the state in which a block replaces all lines and some earlier blocks."""
         others = [one for one in self.blocks if one.name not in block.segment.replaces]
         return replace(
             self,
@@ -166,7 +166,7 @@ class TableState:
         return Segment.of([line.row for line in lines], [line.position for line in lines])
 
     def _find_positions(self, uris: Collection[str]) -> dict[str, int]:
-        """Return the positions of those URIs that have a row."""
+        """Return the positions of the URIs with a row."""
         positions = {
             uri: int(block.positions[row])
             for block in self.blocks
@@ -192,7 +192,7 @@ class TableState:
         return [block for block in older if block.is_half_dead] + chosen
 
     def _find_removals(self, merged: Sequence[Block]) -> list[str]:
-        """Return which URIs have a row in a block that stays, and none that counts."""
+        """Return the URIs with rows in remaining blocks that are all obsolete."""
         removed = {uri: None for block in merged for uri in block.segment.removed}
         removed |= self.removed
         others = [block for block in self.blocks if block not in merged]
@@ -202,10 +202,10 @@ class TableState:
 
 
 def count_block_rows(dimensions: int) -> int:
-    """Return how many rows of so many numbers are in one block, at most."""
+    """Return the maximum number of rows of a block for a vector length."""
     return max(1, _MOST_BLOCK_NUMBERS // dimensions)
 
 
 def _tier(rows: int) -> int:
-    """Return how often a number of rows can be divided by `_FAN` until it is small."""
+    """Return the size tier of a block: the logarithm of its rows to the base `_FAN`."""
     return max(0, (rows // _SMALLEST_TIER).bit_length() - 1) // (_FAN.bit_length() - 1)

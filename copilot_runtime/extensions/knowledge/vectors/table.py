@@ -1,4 +1,4 @@
-"""The rows of a vector index: in memory to search, in a storage to stay.
+"""The rows of a vector index, in memory and in a storage.
 
 Rows come in two kinds of objects below one prefix, and the highest number is the latest:
 
@@ -9,11 +9,11 @@ A later row of a URI takes the place of an earlier one, and keeps its position. 
 become many they are written as a block, and eight blocks of about one size as one, so a row is
 written about as often as the number of rows has digits. Objects that a newer block replaces are
 deleted after it is written. Whenever the process dies, what is there is the state before or after
-a write: a line that was torn is no line, and a block that nobody has come to delete is known by
-the block that replaces it.
+a write: torn lines are ignored, and a replaced block that was not yet deleted is listed in the
+block that replaces it.
 
-Any number of processes may write. Who writes holds a lock in the storage, and first looks by the
-etags of the objects whether somebody else has written, so that nothing of that is lost.
+Any number of processes may write. A writer holds a lock in the storage, and first compares the
+etags of the objects to read the writes of other processes, so that nothing is lost.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from zlib import crc32
 from copilot_runtime.base.errors import CopilotError, Misuse
 from copilot_runtime.extensions.knowledge.vectors.block import Block
 from copilot_runtime.extensions.knowledge.vectors.lines import (
-    Change,
+    RowChange,
     decode_changes,
     encode_changes,
 )
@@ -49,36 +49,36 @@ _NAME = re.compile(r"\d{8}(-[0-9a-f]{8}\.vectors|\.jsonl)")
 _BLOCK = ".vectors"
 _LOCK = "lock.json"
 _MOST_READS = 3
-"""How often objects are read that another process replaces while they are."""
+"""Maximum number of attempts of a read that races with another process."""
 
 
 class VectorTable:
-    """The rows of the vectors of one model: `state` has them as they were last read or written."""
+    """The rows of one model; `state` is the snapshot of the last read or write."""
 
     def __init__(self, storage: Storage, prefix: str) -> None:
         self.state = TableState()
         self._storage = storage
         self._prefix = prefix
         self._etags: Mapping[str, str] = {}
-        """The names of the objects that the state was made from, and what they were then."""
+        """The objects of the state, with their etags at the time of the read."""
         self._obsolete: Sequence[str] = ()
-        """The names of objects that newer blocks replace."""
-        """Whether the last line has no end: a process died while it wrote it."""
+        """Names of objects that newer blocks have replaced."""
+        """Whether the last line is torn, because a process died while writing it."""
         self._is_read = False
         self._checked_at = 0.0
         self._lock = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read what is stored; once, by the first who needs it."""
+        """Read the stored rows on first use."""
         if not self._is_read:
             async with self._lock:
                 if not self._is_read:
                     await self._look()
 
     async def refresh(self, max_age: float = 0.0) -> None:
-        """Read what other processes have written, unless that was seen to so many seconds ago.
+        """Read the writes of other processes if the last check is older than `max_age` seconds.
 
-        With a `max_age`, nobody waits for a write of this process, which sees to it anyway.
+        With a `max_age`, does not wait for a running write of this process, which refreshes anyway.
         """
         await self.load()
         if monotonic() - self._checked_at < max_age or (max_age and self._lock.locked()):
@@ -86,26 +86,26 @@ class VectorTable:
         async with self._lock:
             await self._look()
 
-    def expire(self) -> None:
-        """Read what is stored at the next refresh, however long ago the last one was."""
+    def invalidate_cache(self) -> None:
+        """Make the next refresh read the storage, regardless of its age."""
         self._checked_at = -inf
 
     async def write(self, rows: Sequence[Row], removed: Iterable[str] = ()) -> None:
-        """Take in rows and remove others, so that both stay. Raises `Misuse` for a wrong length."""
+        """Store rows and remove others durably. Raises `Misuse` for a wrong vector length."""
         removed = dict.fromkeys(removed)
         if not rows and not removed:
             return
         lock_key = self._key(_LOCK)
         async with self._lock, lock_storage(self._storage, lock_key) as lock:
             await self._look()
-            changes: list[Change] = [(uri, None) for uri in removed if uri in self.state]
+            changes: list[RowChange] = [(uri, None) for uri in removed if uri in self.state]
             changes += {str(row.identifier): row for row in rows}.items()
             most = count_block_rows(self._check_dimensions(rows))
             for start in range(0, len(changes), most):
                 await self._write(changes[start : start + most], lock)
             await self._delete_obsolete()
 
-    async def _write(self, changes: Sequence[Change], lock: StorageLock) -> None:
+    async def _write(self, changes: Sequence[RowChange], lock: StorageLock) -> None:
         state = await asyncio.to_thread(self.state.add_lines, changes)
         if state.has_too_many_lines:
             await self._write_block(state, lock)
@@ -113,7 +113,7 @@ class VectorTable:
             await self._append(changes, state, lock)
 
     async def _append(
-        self, changes: Sequence[Change], state: TableState, lock: StorageLock
+        self, changes: Sequence[RowChange], state: TableState, lock: StorageLock
     ) -> None:
         lines = await asyncio.to_thread(encode_changes, changes)
         name = _name_lines(state.number)
@@ -135,7 +135,7 @@ class VectorTable:
         self.state, self._etags = state.replace_lines(block), {**self._etags, name: etag}
 
     async def _delete_obsolete(self) -> None:
-        """Delete what newer blocks replace; what resists, as a mapped file on Windows, later."""
+        """Delete replaced objects; retry later if that fails, as for a mapped file on Windows."""
         remaining: list[str] = []
         etags = {**self._etags}
         for name in self._obsolete:
@@ -160,7 +160,7 @@ class VectorTable:
         return f"{self._prefix}/{name}"
 
     async def _look(self) -> None:
-        """Read what is stored if it is other than what was read or written here last."""
+        """Read the storage if its etags differ from those of the last read or write."""
         self._checked_at = monotonic()
         for _ in range(_MOST_READS):
             etags = await self._list()
@@ -175,7 +175,7 @@ class VectorTable:
         return {name: etag for name, etag in names.items() if _NAME.fullmatch(name)}
 
     async def _read(self, etags: Mapping[str, str]) -> None:
-        """Read the objects of some names; blocks that are in memory already are not read again."""
+        """Read objects by name; blocks in memory are reused."""
         names = sorted(name for name in etags if name.endswith(_BLOCK))
         found = [await self._open_block(name, etags[name]) for name in names]
         there = [block for block in found if block is not None]
@@ -192,7 +192,7 @@ class VectorTable:
         self._obsolete = [name for name in etags if name not in useful]
 
     async def _open_block(self, name: str, etag: str) -> Block | None:
-        """Return the block of a name; None if it is damaged, or no longer there."""
+        """Return a block by name; `None` if it is damaged or no longer exists."""
         if etag == self._etags.get(name):
             for block in self.state.blocks:
                 if block.name == name:
@@ -216,14 +216,14 @@ class VectorTable:
 
 
 def _encode_block(state: TableState) -> tuple[Segment, bytes, str]:
-    """Return the block that is to follow, its bytes and its name."""
+    """Return the next block, its bytes and its name."""
     segment = state.merge_lines()
     data = encode_segment(segment)
     return segment, data, f"{state.number + 1:08d}-{crc32(data):08x}{_BLOCK}"
 
 
 def check_dimensions(size: int, expected: int) -> None:
-    """Raise `Misuse` for a vector that cannot be compared with those of an index."""
+    """Raise `Misuse` if a vector has a different length than those of the index."""
     if size != expected:
         raise Misuse(
             f"A vector has {size} dimensions, and those of the index have {expected}.",

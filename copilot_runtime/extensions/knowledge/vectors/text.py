@@ -1,4 +1,4 @@
-"""What is embedded of a resource: text as it is, and triples as a person would read them out.
+"""Render the embedded text of a resource: text unchanged, and triples as readable lines.
 
 An embedding of Turtle or JSON-LD is mostly one of its syntax: two resources of one class are alike
 in it whatever they say. So a resource of triples becomes a few lines: what it is called and what it
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 _FLOATS = tuple(f"http://www.w3.org/2001/XMLSchema#{kind}" for kind in ("double", "float"))
 _NAMES = ("name", "headline", "title", "label", "prefLabel", "legalName", "alternateName")
-"""Local names of the properties that say what something is called, the best first."""
+"""Local names of naming properties, the best first."""
 _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-_+.]+|(?<=[A-Z])(?=[A-Z][a-z])")
 _OPAQUE = re.compile(r"[0-9a-f]{8,}(-[0-9a-f]{4,})*|\d+", re.IGNORECASE)
 _CHARACTERS_PER_TOKEN = 4
@@ -36,19 +36,19 @@ _CONTACTS = re.compile(r"(?:mailto|tel|sms|fax):([^?]*)", re.IGNORECASE)
 _ADDRESSES = re.compile(r"(?:sips?|xmpp|geo|ftps?|sftp|wss?):", re.IGNORECASE)
 _WEB = re.compile(r"https?:", re.IGNORECASE)
 _EMBEDDED = re.compile(r"(?:data|javascript|blob):", re.IGNORECASE)
-"""IRIs that are content themselves, and name nothing."""
+"""Schemes of IRIs that are content and not names."""
 _FILE = re.compile(r"[^/]*[^/.]\.[a-z][a-z0-9]{1,3}", re.IGNORECASE)
 _ADDRESS_PROPERTY = re.compile(
     r"(?:.*(?:url|urltemplate|page)|sameas|seealso|identifier|weblog|licen[sc]e)", re.IGNORECASE
 )
-"""Local names of properties whose values are addresses, and no names of things."""
+"""Local names of properties whose values are addresses."""
 
 
 def render_text(content: str, format: ContentFormat, names: Mapping[str, str] | None = None) -> str:
-    """Return a content as text to read; of one that cannot be parsed, the content itself.
+    """Return a content as readable text; unchanged if it cannot be parsed.
 
-    `names` says what things are called that the content only refers to, by their IRIs; without it,
-    they are called by the ends of these.
+    `names` are the labels of things that the content refers to, by IRI; without a label, the
+    last part of the IRI is used.
     """
     if format == "text":
         return content
@@ -57,7 +57,7 @@ def render_text(content: str, format: ContentFormat, names: Mapping[str, str] | 
 
 
 def cut_to_tokens(text: str, most: int) -> str:
-    """Return about the first `most` tokens of a text, which is all of it where that is 0."""
+    """Return about the first `most` tokens of a text; 0 is unlimited."""
     return text[: most * _CHARACTERS_PER_TOKEN] if most else text
 
 
@@ -109,7 +109,7 @@ def _find_name(own: "Iterable[Triple]") -> str:
 
 
 def _read_object(triple: "Triple", names: dict[Any, str]) -> str:
-    """Return what a triple says of its subject: an address, a name, or the text of a literal."""
+    """Return the readable object of a triple: an address, a label, or the text of a literal."""
     from pyoxigraph import NamedNode
 
     value, name = triple.object, _local_name(triple.predicate.value)
@@ -123,7 +123,7 @@ def _read_object(triple: "Triple", names: dict[Any, str]) -> str:
 
 
 def _read_value(term: Any) -> str:
-    """Return the text of a literal, the address or words of an IRI, and nothing of a blank node."""
+    """Return the text of a literal or IRI; empty for a blank node."""
     from pyoxigraph import Literal, NamedNode
 
     if isinstance(term, Literal):
@@ -133,7 +133,7 @@ def _read_value(term: Any) -> str:
 
 
 def _read_iri(iri: str) -> str:
-    """Return an address as it is, and the words in the name of what is a thing."""
+    """Return the IRI of a page unchanged, and the words of other IRIs."""
     if contact := _CONTACTS.match(iri):
         return unquote(contact[1])
     if _EMBEDDED.match(iri):
@@ -152,7 +152,7 @@ def _is_page(iri: str) -> bool:
 
 
 def _write_number(text: str) -> str:
-    """Return 4.8E0, as JSON-LD has a number, as people write it: 4.8."""
+    """Return a number of JSON-LD, such as 4.8E0, in plain notation: 4.8."""
     try:
         number = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Keep a vector index in step with the resources: embed what is new, forget what is gone."""
+"""Update a vector index from the resources: embed new and changed ones, remove deleted ones."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from copilot_runtime.base.errors import (
     Misuse,
     NetworkError,
 )
-from copilot_runtime.extensions.knowledge.catalog import Entry
+from copilot_runtime.extensions.knowledge.catalog import CatalogEntry
 from copilot_runtime.extensions.knowledge.index import Progress, UpdateReport, is_indexed
 from copilot_runtime.extensions.knowledge.passages import render_resource
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
@@ -28,7 +28,7 @@ from copilot_runtime.extensions.knowledge.vectors.segment import Row
 from copilot_runtime.extensions.knowledge.vectors.text import cut_to_tokens
 
 _SHORT = 500
-"""Characters of a text that no model finds too long."""
+"""Number of characters that every model accepts."""
 _BATCH_RESOURCES = 256
 _BATCH_TOKENS = 50_000
 _BATCHES_AT_ONCE = 4
@@ -37,16 +37,16 @@ _NOT_FOUND = 404  # the model: no other text would change that
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingReport(UpdateReport):
-    """What an update of a vector index has done, and what that cost."""
+    """The result of an update of a vector index, with its cost."""
 
     tokens: int = 0
-    """How many tokens the provider has counted."""
+    """Number of tokens counted by the provider."""
     dollars: Decimal | None = None
-    """Their price; None where it is not known."""
+    """Their price in dollars; `None` if unknown."""
 
 
 class RowState(Protocol):
-    """The rows of a table at one moment."""
+    """A snapshot of the rows of a table."""
 
     @property
     def dimensions(self) -> int | None: ...
@@ -54,26 +54,26 @@ class RowState(Protocol):
     def __contains__(self, uri: str) -> bool: ...
 
     def find_version(self, uri: str) -> str:
-        """Return the version of which a URI has the vector; empty if there is none."""
+        """Return the resource version of a URI's vector; empty if there is none."""
         ...
 
     def versions(self) -> Mapping[str, str]:
-        """Return the version of which each URI has the vector."""
+        """Return the resource version of each vector, by URI."""
         ...
 
 
 class RowTable(Protocol):
-    """Where vectors are: `state` has the rows as they were last read or written."""
+    """A table of vectors; `state` is the snapshot of the last read or write."""
 
     @property
     def state(self) -> RowState: ...
 
     async def refresh(self) -> None:
-        """Read what other processes have written."""
+        """Read the writes of other processes."""
         ...
 
     async def write(self, rows: Sequence[Row], removed: Iterable[str] = ()) -> None:
-        """Take in rows and remove others, so that both stay."""
+        """Store rows and remove others durably."""
         ...
 
 
@@ -110,7 +110,7 @@ class Updater:
         self._total = 0
 
     async def run(self) -> EmbeddingReport:
-        """Do it. Raises `CopilotError` if nothing can be embedded at all."""
+        """Run the update. Raises `CopilotError` if nothing can be embedded at all."""
         began, tokens = monotonic(), self._count_tokens()
         await self._table.refresh()
         self._before = self._table.state  # older than the entries: what these lack is gone
@@ -147,8 +147,10 @@ class Updater:
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
-    async def _compare(self, entries: Mapping[str, Entry]) -> tuple[dict[str, int], list[str]]:
-        """Return the tokens of what is new or other than before, by URI, and what is gone."""
+    async def _compare(
+        self, entries: Mapping[str, CatalogEntry]
+    ) -> tuple[dict[str, int], list[str]]:
+        """Return the tokens of new and changed resources by URI, and the deleted URIs."""
         state, only = self._before, self._only
         if only is None:
             copy = {**entries}  # the other one may change
@@ -157,7 +159,7 @@ class Updater:
         return _compare(some, {uri: state.find_version(uri) for uri in only})
 
     def _count_tokens(self) -> int:
-        """Return how many tokens of texts were embedded so far: searches have tokens, too."""
+        """Return the number of embedded tokens so far, without those of searches."""
         return self._embedder.tokens - self._embedder.query_tokens
 
     async def _embed_batch(self, uris: Sequence[str]) -> None:
@@ -186,7 +188,7 @@ class Updater:
                 self._added += 1
 
     async def _drop_old(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the rows but those of which another process has embedded a later version."""
+        """Return the rows without those of which another process has embedded a later version."""
         await self._table.refresh()
         state, entries = self._table.state, await self._resources.versions()
         return [
@@ -202,7 +204,7 @@ class Updater:
         return [cut_to_tokens(text.strip(), self._embedder.max_tokens) for text in texts]
 
     async def _embed(self, pairs: Sequence[tuple[Resource, str]]) -> list[Row]:
-        """Return rows of those resources that the provider takes."""
+        """Return the rows of the resources that the provider accepts."""
         if not pairs:
             return []
         try:
@@ -225,18 +227,18 @@ class Updater:
 
 
 def _compare(
-    entries: Mapping[str, Entry], versions: Mapping[str, str]
+    entries: Mapping[str, CatalogEntry], versions: Mapping[str, str]
 ) -> tuple[dict[str, int], list[str]]:
     indexable = {uri: entry for uri, entry in entries.items() if is_indexed(uri)}
     pending = {
         uri: entry.tokens for uri, entry in indexable.items() if versions.get(uri) != entry.version
     }
-    # what has no version was not made from a resource, and somebody else's business
+    # vectors without version were added directly, not by an update
     return pending, [uri for uri, version in versions.items() if version and uri not in indexable]
 
 
 def make_batches(tokens: Mapping[str, int]) -> Iterator[list[str]]:
-    """Yield the keys in batches that are neither many nor long."""
+    """Yield the keys in batches of limited count and total tokens."""
     batch: list[str] = []
     size = 0
     for uri, count in tokens.items():
@@ -259,7 +261,7 @@ def check_vectors(vectors: Floats, count: int) -> None:
 
 
 def describe_failure(error: CopilotError) -> str:
-    """Return why something could not be embedded; what is not configured, with the way out."""
+    """Return why an embedding failed; for configuration errors with the hint."""
     is_unset = isinstance(error, ConfigurationFailed) and error.hint
     return f"{error.message} {error.hint}" if is_unset else error.message
 

@@ -17,7 +17,11 @@ from copilot_runtime.extensions.knowledge.ingestion import (
     read_document,
     sandbox,
 )
-from copilot_runtime.extensions.knowledge.ingestion.chunks import Chunk, Place, pack_passages
+from copilot_runtime.extensions.knowledge.ingestion.chunks import (
+    Chunk,
+    ChunkPosition,
+    pack_passages,
+)
 from copilot_runtime.extensions.knowledge.ingestion.documents import detect_media_type
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import run_in_sandbox
 from copilot_runtime.extensions.knowledge.tokens import count_tokens
@@ -348,12 +352,17 @@ def test_chunks_fit_and_lose_no_word() -> None:
     words = [f"w{i}" for i in range(3000)]
     text = " ".join(f"{word}." if i % 7 == 0 else word for i, word in enumerate(words))
     text += "\n" + " ".join(words) + " " + "x" * 5000 + "\u4e2d" * 1000 + ". \n  \n end"
-    packed = pack_passages([Chunk(text, Place(page=1))], 100)
+    packed = pack_passages([Chunk(text, ChunkPosition(page=1))], 100)
     assert max(count_tokens(chunk.text) for chunk in packed) <= 100
     assert "".join("".join(chunk.text for chunk in packed).split()) == "".join(text.split())
 
 
 def test_passages_of_other_pages_are_not_joined() -> None:
-    passages = [Chunk("a", Place(page=1)), Chunk("b", Place(page=2)), Chunk(" "), Chunk("c")]
+    passages = [
+        Chunk("a", ChunkPosition(page=1)),
+        Chunk("b", ChunkPosition(page=2)),
+        Chunk(" "),
+        Chunk("c"),
+    ]
     assert [chunk.text for chunk in pack_passages(passages)] == ["a", "b", "c"]
     assert pack_passages([]) == []

@@ -9,16 +9,18 @@ from copilot_runtime.extensions.knowledge.policies.native.patterns import (
     matches_glob,
 )
 from copilot_runtime.extensions.knowledge.policies.native.rules import Effect, Rule, Scope
-from copilot_runtime.extensions.knowledge.policies.policy import Problem
+from copilot_runtime.extensions.knowledge.policies.policy import PolicyProblem
 
 
-def find_warnings(rules: Sequence[Rule], default: Effect, groups: Collection[str]) -> list[Problem]:
+def find_warnings(
+    rules: Sequence[Rule], default: Effect, groups: Collection[str]
+) -> list[PolicyProblem]:
     """Return a warning for each rule without effect and each undefined group, in their order.
 
     `groups` are the names of the groups that the file defines.
     """
     return [
-        Problem(f"the rule {rule.label} {reason}", rule.line, rule.column)
+        PolicyProblem(f"the rule {rule.label} {reason}", rule.line, rule.column)
         for position, rule in enumerate(rules)
         for reason in _find_reasons(rules, default, groups, position)
     ]
@@ -85,12 +87,12 @@ def _find_wider(rules: Sequence[Rule], position: int) -> Rule | None:
 
 
 def _is_guarded(wide: Rule, narrow: Rule) -> bool:
-    """Return whether a rule gives away by name what the wildcards of the wider one do not."""
+    """Return whether a rule names owned resources that the wildcards of the wider one spare."""
     return wide.effect == "allow" and _names_owned(narrow.scope) and not _names_owned(wide.scope)
 
 
 def _covers(wide: Scope, narrow: Scope) -> bool:
-    """Return whether a scope is sure to include all of another one."""
+    """Return whether a scope provably includes all of another one."""
     return (
         _covers_names(wide.agents, narrow.agents)
         and _covers_people(wide, narrow)
@@ -117,5 +119,5 @@ def _covers_names(wide: tuple[str, ...], narrow: tuple[str, ...]) -> bool:
 
 
 def _names_owned(scope: Scope) -> bool:
-    """Return whether a rule to allow reaches what belongs to people."""
+    """Return whether a scope names resources that belong to users."""
     return any(pattern.names_owned for pattern in scope.patterns)

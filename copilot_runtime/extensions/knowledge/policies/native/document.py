@@ -22,8 +22,8 @@ from copilot_runtime.extensions.knowledge.policies.native.patterns import UriPat
 from copilot_runtime.extensions.knowledge.policies.native.policy import NativePolicy
 from copilot_runtime.extensions.knowledge.policies.native.rules import ACTIONS, Effect, Rule, Scope
 from copilot_runtime.extensions.knowledge.policies.policy import (
+    PolicyProblem,
     PolicyUnreadable,
-    Problem,
     find_files,
     read_text,
 )
@@ -44,7 +44,7 @@ def read_rules(path: Path) -> NativePolicy:
     files = [file for suffix in (".yml", ".yaml") for file in find_files(path, suffix)]
     if len({*files}) > 1:
         raise PolicyUnreadable(
-            path, [Problem("there are several files of rules: name one of them")]
+            path, [PolicyProblem("there are several files of rules: name one of them")]
         )
     reader = _Reader()
     policy = reader.read(read_text(files[0]))
@@ -54,10 +54,10 @@ def read_rules(path: Path) -> NativePolicy:
 
 
 class _Reader:
-    """Turns nodes of YAML into rules, and notes what is wrong."""
+    """Converts YAML nodes to rules, and collects problems."""
 
     def __init__(self) -> None:
-        self.problems: list[Problem] = []
+        self.problems: list[PolicyProblem] = []
 
     def read(self, text: str) -> NativePolicy:
         """Return the policy of a document; it counts only if there are no problems."""
@@ -70,13 +70,13 @@ class _Reader:
             place = (mark.line + 1, mark.column + 1) if mark else (0, 0)
             quotes = "; put quotes around a text that begins with a star"
             hint = quotes if "'*'" in str(error.problem) else ""
-            self.problems.append(Problem(f"not YAML: {error.problem}{hint}", *place))
+            self.problems.append(PolicyProblem(f"not YAML: {error.problem}{hint}", *place))
             return NativePolicy(())
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            self.problems.append(Problem(f"not YAML: {error}"))
+            self.problems.append(PolicyProblem(f"not YAML: {error}"))
             return NativePolicy(())
         if root is None:
-            self.problems.append(Problem("the file is empty: write at least 'default: deny'"))
+            self.problems.append(PolicyProblem("the file is empty: write at least 'default: deny'"))
             return NativePolicy(())
         fields = self._fields(root, _TOP, "a policy")
         default = "deny"
@@ -85,7 +85,9 @@ class _Reader:
         groups = self._groups(fields["groups"]) if "groups" in fields else {}
         rules = [self._rule(node) for node in self._items(fields.get("rules"), "rules")]
         for name, line in _repeat(rules):
-            self.problems.append(Problem(f"there is a rule {name!r} before: names differ", line))
+            self.problems.append(
+                PolicyProblem(f"there is a rule {name!r} before: names differ", line)
+            )
         return NativePolicy(rules, default=cast("Effect", default), groups=groups)
 
     def _groups(self, node: "yaml.Node") -> dict[str, tuple[str, ...]]:
@@ -174,7 +176,7 @@ class _Reader:
         return []
 
     def _texts(self, node: "yaml.Node", what: str) -> tuple[str, ...]:
-        """Return a text or a list of texts: as they are written, so that `no` is a name."""
+        """Return a text or a list of texts verbatim, so that `no` stays a name."""
         from yaml import ScalarNode
 
         texts: list[str] = []
@@ -195,16 +197,16 @@ class _Reader:
         return ""
 
     def _report(self, node: "yaml.Node", message: str) -> None:
-        self.problems.append(Problem(message, *_place(node)))
+        self.problems.append(PolicyProblem(message, *_place(node)))
 
     def _has_problem(self, node: "yaml.Node") -> bool:
-        """Return whether something was wrong inside a node already."""
+        """Return whether a problem was already reported inside a node."""
         first, last = node.start_mark.line + 1, node.end_mark.line + 1
         return any(first <= problem.line <= last for problem in self.problems)
 
 
 def _leaves(node: "yaml.Node | None") -> "list[yaml.Node]":
-    """Return the items of a list, or what stands in the place of one."""
+    """Return the items of a list node, or the node itself."""
     from yaml import SequenceNode
 
     if node is None:
@@ -229,7 +231,7 @@ def _describe(node: "yaml.Node") -> str:
 
 
 def _repeat(rules: list[Rule]) -> Iterator[tuple[str, int]]:
-    """Yield the name of each rule that an earlier one has, with its line."""
+    """Yield the name and line of each rule whose name is already used."""
     names: set[str] = set()
     for rule in rules:
         if rule.name and rule.name in names:

@@ -32,10 +32,10 @@ _OWNED = (f"{USER}.", f"{CONVERSATION}.")
 _NOT_OWNED = f"(?!{'|'.join(map(re.escape, _OWNED))})"
 
 _DEEPEST = 40
-"""How many groups a regex has inside each other at most: `re` recurses into them."""
+"""Maximum nesting of groups in a regex, since `re` recurses into them."""
 
 Values = Mapping[str, Sequence[str]]
-"""What the variables of a pattern stand for. One that stands for nothing matches nothing."""
+"""Values of the variables of a pattern. A variable without values matches nothing."""
 
 Tokens = tuple[str, ...]
 """Regexes that match one after the other: single characters, and wildcards."""
@@ -49,21 +49,21 @@ class UriPattern:
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
-        """What stands between the slashes."""
+        """The parts between slashes."""
         return tuple(strip_namespace(self.text).split("/"))
 
     @cached_property
     def variables(self) -> Sequence[str]:
-        """The names that it has in braces."""
+        """The names of the variables in braces."""
         return sorted({*_VARIABLE.findall(self.text)})
 
     @property
     def names_owned(self) -> bool:
-        """Whether it is about what belongs to people, and not by a wildcard."""
+        """Whether it names resources that belong to users, without a wildcard."""
         return self.parts[0].startswith(_OWNED)
 
     def find_problem(self) -> str:
-        """Return why it can match no resource, or nothing."""
+        """Return why the pattern can match no resource, or an empty string."""
         *before, last = self.parts
         if any("**" in part for part in before) or ("**" in last and last != "**"):
             return "`**` can only be the last part: for a type of resource anywhere, use `types`"
@@ -73,7 +73,7 @@ class UriPattern:
         return next(filter(None, map(_find_problem, self.parts)), "")
 
     def expand(self, values: Values, *, spare_owned: bool) -> Iterator[Tokens]:
-        """Yield what to look for, with each choice of values for the variables.
+        """Yield the tokens to match, for each combination of values of the variables.
 
         With `spare_owned`, a wildcard does not reach what belongs to a person.
         """
@@ -83,7 +83,7 @@ class UriPattern:
             yield (*([_NOT_OWNED] if guard else []), *_tokens(self.parts, chosen))
 
     def covers(self, other: "UriPattern") -> bool:
-        """Return whether it is sure to match all that another one matches."""
+        """Return whether it provably matches everything that another pattern matches."""
         for position, part in enumerate(self.parts):
             if part == "**":
                 return True
@@ -98,7 +98,7 @@ ANY_URI = UriPattern("**")
 
 
 def tokens_below(uri: str) -> Tokens:
-    """Return what matches a resource and all that is below it."""
+    """Return tokens that match a resource and its descendants."""
     return (*map(re.escape, uri), _REST)
 
 
@@ -109,18 +109,18 @@ def build_regex(sequences: Iterable[Tokens]) -> str:
 
 
 def matches_glob(glob: str, text: str) -> bool:
-    """Return whether a text is as another one with stars says."""
+    """Return whether a text matches a glob, in which `*` is any run of characters."""
     return re.fullmatch("".join(_glob(glob, {}, ".")), text, re.DOTALL) is not None
 
 
 def build_type_regex(types: Iterable[str]) -> str:
-    """Return a regex that looks ahead whether the resource at the end of a URI has a type."""
+    """Return a lookahead regex that matches URIs of resources of the types."""
     names = "|".join("".join(_glob(type_, {}, "[^/.]")) for type_ in types)
     return rf"(?=(?>(?:.*/)?)(?:{names})\.[^/]*\Z)"
 
 
 def _find_problem(part: str) -> str:
-    """Return why a part of a pattern can be no part of a URI."""
+    """Return why a part of a pattern cannot be part of a URI, or an empty string."""
     plain = _VARIABLE.sub("x", part)
     if not plain or plain.startswith("."):
         return "a part between slashes is empty or begins with a dot"
@@ -169,7 +169,7 @@ def _join(sequences: Sequence[Tokens], depth: int) -> str:
 
 
 def _count_common(first: Tokens, last: Tokens) -> int:
-    """Return how many tokens two sequences have in common at their beginnings."""
+    """Return the length of the common prefix of two sequences of tokens."""
     pairs = zip(first, last, strict=False)
     same = next((position for position, (a, b) in enumerate(pairs) if a != b), None)
     return min(len(first), len(last)) if same is None else same

@@ -2,7 +2,7 @@
 
 A rule that denies wins over every rule that allows, wherever it stands: the order means nothing.
 An owner may do everything with what belongs to them, unless a rule denies it. What no rule names
-is decided by the default, and what belongs to somebody else is denied even if the default allows.
+is decided by the default, and resources of other users are denied even if the default allows.
 """
 
 import re
@@ -21,9 +21,9 @@ from copilot_runtime.extensions.knowledge.policies.native.patterns import (
     tokens_below,
 )
 from copilot_runtime.extensions.knowledge.policies.native.rules import (
+    ActorView,
     Effect,
     Rule,
-    View,
     matches_any,
 )
 from copilot_runtime.extensions.knowledge.policies.ownership import (
@@ -38,12 +38,12 @@ from copilot_runtime.extensions.knowledge.policies.policy import (
     Decision,
     Explanation,
     Policy,
-    Problem,
+    PolicyProblem,
     RuleCheck,
 )
 
 _MOST_REMEMBERED = 2048
-"""Of how many actors and actions the regexes stay in memory."""
+"""Maximum number of cached regexes, one for each actor and action."""
 
 
 class NativePolicy(Policy):
@@ -89,17 +89,19 @@ class NativePolicy(Policy):
     def explain(self, actor: Actor, action: AccessAction, uri: str) -> Explanation:
         return explain(self, actor, action, uri)
 
-    def find_warnings(self) -> Sequence[Problem]:
+    def find_warnings(self) -> Sequence[PolicyProblem]:
         return find_warnings(self.rules, self.default, self.groups)
 
-    def view(self, actor: Actor) -> View:
+    def view(self, actor: Actor) -> ActorView:
         """Return an actor with all groups it is in."""
         named = {
             group for group, members in self.groups.items() if matches_any(members, actor.name)
         }
-        return View(actor, actor.groups | named)
+        return ActorView(actor, actor.groups | named)
 
-    def _find_rule(self, effect: Effect, view: View, action: AccessAction, uri: str) -> Rule | None:
+    def _find_rule(
+        self, effect: Effect, view: ActorView, action: AccessAction, uri: str
+    ) -> Rule | None:
         rules = (rule for rule in self.rules if rule.effect == effect)
         return next((rule for rule in rules if rule.applies(view, action, uri)), None)
 
@@ -114,7 +116,9 @@ class NativePolicy(Policy):
         regex = f"(?:{allows})" if denies == NOTHING else rf"(?!(?:{denies})\Z)(?:{allows})"
         return re.compile(regex, re.DOTALL)
 
-    def _join(self, effect: Effect, view: View, action: AccessAction, tokens: list[Tokens]) -> str:
+    def _join(
+        self, effect: Effect, view: ActorView, action: AccessAction, tokens: list[Tokens]
+    ) -> str:
         """Return one regex for all rules of an effect that are about an actor and an action."""
         special: list[str] = []
         for rule in self.rules:
@@ -161,19 +165,19 @@ class _RulesAccess(Access):
 OWNERS_ONLY: Policy = NativePolicy(
     [Rule("allow", frozenset[AccessAction](("read", "list")), name="public")]
 )
-"""Where nobody has set a policy: all may read what belongs to nobody, and only owners theirs."""
+"""The default policy: owners may do everything with their resources, all may read the rest."""
 
 
 Miss = tuple[Literal["action", "actor", "resource", "owner"], str]
-"""What keeps a rule from a question, and the reason for people."""
+"""The part of a rule that does not match, and a readable reason."""
 
 
 @dataclass(frozen=True)
 class _Question:
-    """What was asked, with the rules and what keeps each of them from it."""
+    """A question to a policy, with the reasons why rules do not apply to it."""
 
     policy: NativePolicy
-    view: View
+    view: ActorView
     action: AccessAction
     uri: str
 
@@ -187,7 +191,7 @@ class _Question:
 
     @property
     def is_allowed_otherwise(self) -> bool:
-        """Whether it is allowed where no rule says anything."""
+        """Whether the action is allowed without any rule."""
         if find_owner(self.uri):
             return owns(self.view.actor, self.uri)
         return self.policy.default == "allow"
@@ -201,7 +205,7 @@ class _Question:
             yield self._find_mismatch(rule)
 
     def _find_mismatch(self, rule: Rule) -> Miss:
-        """Return why a rule is not about the resource."""
+        """Return why a rule does not match the resource."""
         whole = rule.drop_exception()
         if rule.exception and whole.matches(self.view, self.uri):
             exception = rule.exception
@@ -216,7 +220,7 @@ class _Question:
 
 
 def explain(policy: NativePolicy, actor: Actor, action: AccessAction, uri: str) -> Explanation:
-    """Return a decision with what each rule had to say, and the changes that would turn it."""
+    """Return a decision with the check of each rule, and the changes that would reverse it."""
     question = _Question(policy, policy.view(actor), action, uri)
     steps = [
         RuleCheck(
@@ -233,7 +237,7 @@ def explain(policy: NativePolicy, actor: Actor, action: AccessAction, uri: str) 
 
 
 def _find_changes(question: _Question, decision: Decision) -> Iterator[str]:
-    """Yield what would turn a decision."""
+    """Yield the changes that would reverse a decision."""
     denies, allows = question.find_rules("deny"), question.find_rules("allow")
     if not WELL_FORMED.fullmatch(question.uri):
         yield WRITE_URI
@@ -249,7 +253,7 @@ def _find_changes(question: _Question, decision: Decision) -> Iterator[str]:
 
 
 def _find_ways_in(question: _Question) -> Iterator[str]:
-    """Yield what would allow what no rule denies."""
+    """Yield the changes that would allow an action that no rule denies."""
     for rule, misses in question.misses.items():
         if rule.effect == "allow" and len(misses) == 1 and misses[0][0] != "resource":
             yield f"The rule {rule.label} would allow it, but {misses[0][1]}."

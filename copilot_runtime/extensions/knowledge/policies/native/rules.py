@@ -26,15 +26,15 @@ ACTIONS: tuple[AccessAction, ...] = get_args(AccessAction)
 
 
 @dataclass(frozen=True)
-class View:
-    """An actor as rules see it: with the groups of the file, and what variables stand for."""
+class ActorView:
+    """An actor with the groups of the policy file, and the values of variables."""
 
     actor: Actor
     groups: frozenset[str]
 
     @cached_property
     def values(self) -> Values:
-        """What stands for the variables of patterns."""
+        """The values of the variables in patterns."""
         one = {"user": shorten_name(self.actor.name), "agent": self.actor.agent}
         values = {name: [value] if value else [] for name, value in one.items()}
         return {**values, "group": sorted(self.groups)}
@@ -42,7 +42,7 @@ class View:
 
 @dataclass(frozen=True)
 class Scope:
-    """Whom and what a rule is about. What is empty means all."""
+    """The actors and resources of a rule. An empty field matches all."""
 
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -67,16 +67,16 @@ class Scope:
         patterns = " or ".join(pattern.text for pattern in self.patterns) or "everything"
         return f"{patterns} of type {' or '.join(self.types)}" if self.types else patterns
 
-    def includes(self, view: View) -> bool:
-        """Return whether it is about an actor."""
+    def includes(self, view: ActorView) -> bool:
+        """Return whether the scope includes an actor."""
         if self.agents and not matches_any(self.agents, view.actor.agent):
             return False
         if not (self.users or self.groups):
             return True
         return matches_any(self.users, view.actor.name) or not view.groups.isdisjoint(self.groups)
 
-    def expand(self, view: View, *, spare_owned: bool = False) -> list[Tokens]:
-        """Return what matches its resources, for an actor."""
+    def expand(self, view: ActorView, *, spare_owned: bool = False) -> list[Tokens]:
+        """Return the tokens that match its resources, for an actor."""
         patterns = self.patterns or (ANY_URI,)
         return [
             tokens
@@ -92,27 +92,27 @@ class Scope:
 
 @dataclass(frozen=True)
 class Rule:
-    """Allows or denies actions to actors, with resources."""
+    """A rule that allows or denies actions on resources to actors."""
 
     effect: Effect
     actions: frozenset[AccessAction]
     scope: Scope = field(default_factory=Scope)
     exception: Scope | None = None
-    """Whom and what it leaves out, together."""
+    """Actors and resources that the rule excludes, in combination."""
     name: str = ""
     line: int = 0
     column: int = 0
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """The name or the line of the rule, for messages."""
         if self.name:
             return f"{self.name!r} (line {self.line})" if self.line else f"{self.name!r}"
         return f"on line {self.line}"
 
     @property
     def sentence(self) -> str:
-        """What it says, in words."""
+        """The rule in words."""
         actions = ", ".join(action for action in ACTIONS if action in self.actions)
         verb = "allows" if self.effect == "allow" else "denies"
         rest = (
@@ -120,24 +120,24 @@ class Rule:
         )
         return f"{verb} {actions} to {self.scope.whom}, with {self.scope.what}{rest}"
 
-    def applies(self, view: View, action: AccessAction, uri: str) -> bool:
-        """Return whether it decides a question."""
+    def applies(self, view: ActorView, action: AccessAction, uri: str) -> bool:
+        """Return whether the rule applies to an actor, an action and a resource."""
         return action in self.actions and self.scope.includes(view) and self.matches(view, uri)
 
-    def matches(self, view: View, uri: str) -> bool:
-        """Return whether it is about a resource, for an actor."""
+    def matches(self, view: ActorView, uri: str) -> bool:
+        """Return whether the rule matches a resource, for an actor."""
         regex = self.guard(view) + build_regex(self.expand(view))
         return re.fullmatch(regex, uri, re.DOTALL) is not None
 
-    def expand(self, view: View) -> list[Tokens]:
-        """Return what matches its resources, where its guard lets them through."""
+    def expand(self, view: ActorView) -> list[Tokens]:
+        """Return the tokens that match its resources, apart from its guard."""
         return self.scope.expand(view, spare_owned=self.effect == "allow")
 
     def drop_exception(self) -> "Rule":
-        """Return the rule without what it leaves out."""
+        """Return the rule without its exception."""
         return replace(self, exception=None)
 
-    def guard(self, view: View) -> str:
+    def guard(self, view: ActorView) -> str:
         """Return a regex that looks ahead for the types and for exceptions."""
         guard = self.scope.guard
         if self.exception and self.exception.includes(view):
@@ -147,5 +147,5 @@ class Rule:
 
 
 def matches_any(globs: Iterable[str], name: str) -> bool:
-    """Return whether a name is one of those; nobody's is none, not even with a star."""
+    """Return whether a name matches any of the globs; an empty name never does."""
     return bool(name) and any(matches_glob(glob, name) for glob in globs)

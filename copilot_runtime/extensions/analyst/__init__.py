@@ -1,1 +1,0 @@
-"""The data analyst: questions in, checked answers, tables and charts out."""

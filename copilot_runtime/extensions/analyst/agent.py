@@ -23,31 +23,28 @@ from copilot_runtime.api.messages import Message, ResultMessage, TextMessage, ne
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.extensions.analyst.actions import build_actions
 from copilot_runtime.extensions.analyst.analyst import Analyst
-from copilot_runtime.extensions.analyst.answer_texts import AnswerTexts
 from copilot_runtime.extensions.analyst.approvals import (
     Approval,
     Signature,
     build_interrupt,
     read_approvals,
 )
-from copilot_runtime.extensions.analyst.clarification import find_clarification
-from copilot_runtime.extensions.analyst.input_guard import RequestBlocked, guard_question
+from copilot_runtime.extensions.analyst.guards import AnswerTexts, RequestBlocked, guard_question
 from copilot_runtime.extensions.analyst.loops import Loop, LoopRequest, find_loop
 from copilot_runtime.extensions.analyst.loops.own import TurnAdapter
-from copilot_runtime.extensions.analyst.merge import merge_events
 from copilot_runtime.extensions.analyst.prompt.prepare import PreparedRequest
 from copilot_runtime.extensions.analyst.question import Question, read_question
 from copilot_runtime.extensions.analyst.session import Session
 from copilot_runtime.extensions.analyst.spans import (
     block_request,
     describe_request,
-    note_output_check,
+    record_output_check,
     start_prepare_span,
 )
-from copilot_runtime.extensions.analyst.view import View
-from copilot_runtime.extensions.analyst.work import Work
+from copilot_runtime.extensions.analyst.tools.call import build_actions
+from copilot_runtime.extensions.analyst.view import View, find_clarification
+from copilot_runtime.extensions.analyst.work import Work, merge_events
 from copilot_runtime.telemetry.span import NO_SPAN, Span, work_under
 
 _ERROR = "The question could not be answered."
@@ -130,7 +127,7 @@ class AnalystAgent(Agent):
             one.work.thoughts.close()
 
     async def open(self) -> None:
-        """Begin to load the data. Questions that come before it is there wait for it."""
+        """Load the data in the background; questions that arrive earlier wait for it."""
         if self._load_secret is not None:
             folder = Path(self.analyst.settings.store)
             self.signature = Signature(folder, await self._load_secret())
@@ -206,7 +203,7 @@ class _Answer:
                 yield event
 
     async def _prepare(self, question: Question, span: Span) -> PreparedRequest | RequestBlocked:
-        """Return what the model reads of a question, before anything is asked of the data."""
+        """Guard and classify a question, and collect its prompt context. Runs no query."""
         thoughts = self.work.thoughts
         goes_on = bool(self.run.resume)
         try:
@@ -259,7 +256,7 @@ class _Answer:
         self, question: Question, prepared: PreparedRequest, session: Session, instructions: str
     ) -> Events:
         work = self.work
-        actions = work.watch_actions(build_actions(session, on_result=work.note_result))
+        actions = work.watch_actions(build_actions(session, on_result=work.record_result))
         names = [action.name for action in actions]
         inner = self._run_loop(question, prepared, session, actions, instructions)
         watched = work.watch_events(inner, names)
@@ -267,7 +264,7 @@ class _Answer:
         async with aclosing(self.texts.guard(stream)) as events:
             async for event in events:
                 yield event
-        note_output_check(self.parent, self.texts.start_time, self.texts.redactions)
+        record_output_check(self.parent, self.texts.start_time, self.texts.redactions)
         for event in self._conclude(prepared, session):
             yield event
         self.analyst.remember(session, self.parent)
@@ -280,7 +277,7 @@ class _Answer:
         actions: Sequence[Action],
         instructions: str,
     ) -> Events:
-        """Yield what follows the answers of a person, then what the model does."""
+        """Yield the results of approved calls, then the events of the model loop."""
         messages = self._build_messages(question, prepared)
         if self.run.resume:
             for approval in self.approvals:
@@ -306,7 +303,7 @@ class _Answer:
                 context=[*self.run.context],
             ),
             instructions=instructions,
-            adapter=TurnAdapter(self.agent.adapter, self.work.note_turn),
+            adapter=TurnAdapter(self.agent.adapter, self.work.record_turn),
             model=self.agent.model,
             max_turns=settings.max_turns,
             timeout=self.analyst.tool_timeout,
@@ -318,7 +315,7 @@ class _Answer:
     async def _carry_out(
         self, approval: Approval, session: Session, actions: Sequence[Action]
     ) -> ActionExecutionResult:
-        """Do what a person has approved, or note that they said no."""
+        """Run an approved call, or record that the reviewer rejected it."""
         if approval.is_approved:
             session.approve(approval.tool, approval.arguments)
         else:

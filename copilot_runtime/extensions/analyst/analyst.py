@@ -1,4 +1,4 @@
-"""The data of one runtime, and all that questions about it share."""
+"""The state that all questions of one runtime share: engine, permissions, memory and results."""
 
 import asyncio
 import logging
@@ -13,20 +13,17 @@ from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.identity import OPERATE
 from copilot_runtime.base.concurrency import call, retrieve_exception
 from copilot_runtime.extensions.analyst.charts.image import ChartRenderer
-from copilot_runtime.extensions.analyst.charts.store import MOST_OF_ONE as MOST_CHARTS_OF_ONE
-from copilot_runtime.extensions.analyst.charts.store import ChartStore
-from copilot_runtime.extensions.analyst.datasets import choose_dataset
 from copilot_runtime.extensions.analyst.downloads import MOST_OF_ONE as MOST_DOWNLOADS_OF_ONE
 from copilot_runtime.extensions.analyst.downloads import Downloads
 from copilot_runtime.extensions.analyst.engine.datasets import Dataset, quote_name
 from copilot_runtime.extensions.analyst.engine.engine import Engine
 from copilot_runtime.extensions.analyst.engine.options import EngineOptions
-from copilot_runtime.extensions.analyst.engine.progress import Progress
-from copilot_runtime.extensions.analyst.lessons import find_lessons
+from copilot_runtime.extensions.analyst.engine.sources import Progress, read_source
 from copilot_runtime.extensions.analyst.memory.duckdb_store import DuckDbMemoryStore
+from copilot_runtime.extensions.analyst.memory.entries import render_compact, render_full
 from copilot_runtime.extensions.analyst.memory.memory import AnalystMemory
 from copilot_runtime.extensions.analyst.memory.store import MemoryKey
-from copilot_runtime.extensions.analyst.memory.text import render_compact, render_full
+from copilot_runtime.extensions.analyst.memory.turn import find_lessons
 from copilot_runtime.extensions.analyst.problems import Problems
 from copilot_runtime.extensions.analyst.prompt.context_folder import ContextFiles, ContextFolder
 from copilot_runtime.extensions.analyst.prompt.layers import compose_system_prompt
@@ -35,8 +32,9 @@ from copilot_runtime.extensions.analyst.prompt.schema_context import (
     SchemaExtras,
     build_schema_context,
 )
-from copilot_runtime.extensions.analyst.question import Question, is_safe
-from copilot_runtime.extensions.analyst.result_storage import ResultStorage
+from copilot_runtime.extensions.analyst.question import Question, choose_dataset, is_safe
+from copilot_runtime.extensions.analyst.result_storage import MOST_OF_ONE as MOST_CHARTS_OF_ONE
+from copilot_runtime.extensions.analyst.result_storage import ChartStore, ResultStorage
 from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.analyst.scope_rules import ScopeRules
 from copilot_runtime.extensions.analyst.semantic.catalog import MetricCatalog
@@ -48,16 +46,15 @@ from copilot_runtime.extensions.analyst.sql.row_filters import RowFilters
 from copilot_runtime.extensions.analyst.sql.rules import GuardRules
 from copilot_runtime.extensions.analyst.thoughts import ThoughtStream
 from copilot_runtime.extensions.analyst.tools.registry import TOOLS
-from copilot_runtime.extensions.analyst.traces import read_source
 from copilot_runtime.extensions.analyst.upkeep import Upkeep
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
 
 RowValues = Callable[[Caller], Mapping[str, str] | Awaitable[Mapping[str, str]]]
-"""Returns what the variables of row filters stand for, for a caller."""
+"""Returns the values of the variables in row filters for a caller."""
 
 _RETRY = 5.0
-"""Seconds after which data that could not be loaded is tried again, when somebody asks."""
+"""Seconds before a failed load is retried by the next question."""
 
 _MOST_NAMES = 1_000
 
@@ -65,7 +62,7 @@ logger = logging.getLogger(__name__)
 
 
 class Analyst:
-    """What questions about data share: the engine, who may read which rows, and what is learnt.
+    """The state shared by all questions: engine, row permissions, memory and stored results.
 
     Args:
         settings: Where the data is, and its limits.
@@ -87,7 +84,7 @@ class Analyst:
         self.settings = settings
         self.telemetry = telemetry
         self.progress: dict[str, Progress] = {}
-        """How far the copies of sources are, by their names."""
+        """Progress of the running copies, by source name."""
         self._row_values = row_values
         self._operators = frozenset(operators)
         filters = RowFilters.parse(settings.row_filters)
@@ -147,7 +144,7 @@ class Analyst:
 
     @property
     def active_tools(self) -> Sequence[str]:
-        """The names of the tools that there are for questions."""
+        """The names of the tools that the settings enable."""
         hidden = set() if self.settings.allow_save else {"save_as_dataset"}
         hidden |= set() if self.settings.memory_enabled else {"recall_memory"}
         return [name for name in TOOLS if name not in hidden]
@@ -178,15 +175,15 @@ class Analyst:
         self._opening.add_done_callback(retrieve_exception)
 
     async def open(self) -> None:
-        """Load the data. Raises `ConfigurationFailed`, or what a source raises."""
+        """Load the data and wait for it. Raises `ConfigurationFailed` or a source's error."""
         self.start()
         assert self._opening is not None
         await asyncio.shield(self._opening)
 
     async def _open(self) -> None:
         try:
-            await self.engine.open(self._note_progress)
-            self.problems.note()
+            await self.engine.open(self._record_progress)
+            self.problems.log()
             await self.contexts.load(self._check_sql)
             self.upkeep.start()
         except Exception as error:
@@ -208,17 +205,17 @@ class Analyst:
             await storage.aclose()
 
     def find_problems(self) -> Sequence[str]:
-        """Return `data` if none could be loaded, or else `data:NAME` of what cannot be asked."""
+        """Return `data` if loading failed, otherwise `data:NAME` for each source with a problem."""
         has_failed = self._opening is not None and self._opening.done() and not self.is_open
         return ["data"] if has_failed else [f"data:{one.name}" for one in self.problems.list()]
 
-    def _note_progress(self, progress: Progress) -> None:
+    def _record_progress(self, progress: Progress) -> None:
         self.progress[progress.source] = progress
         if progress.is_done:
             self.progress.pop(progress.source)
 
     async def build_scope(self, caller: Caller, agent_name: str | None = None) -> Scope:
-        """Return whose rows a caller may see: by who they are, never by what a page says."""
+        """Return the scope of a caller: by their identity, never by request content."""
         values = {} if self._row_values is None else await call(self._row_values, caller)
         return Scope(
             user=caller.user,
@@ -228,7 +225,7 @@ class Analyst:
         )
 
     def build_rules(self, scope: Scope) -> GuardRules:
-        """Return what SQL of a scope may read."""
+        """Return the tables, row filters and functions that SQL of a scope may use."""
         return self.rules.build(scope)
 
     def guard_sql(self, sql: str, scope: Scope) -> GuardedQuery:
@@ -240,7 +237,7 @@ class Analyst:
         await self.engine.explain(self.guard_sql(sql, Scope(is_operator=True)))
 
     async def prepare(self, question: Question, message: str) -> PreparedRequest:
-        """Return what the model reads of a question beside the data. No data is asked."""
+        """Collect skills, examples and history for a question, without querying the data."""
         files = await self.contexts.refresh()
         settings = self.settings
         return prepare_request(
@@ -267,7 +264,7 @@ class Analyst:
         thoughts: ThoughtStream | None = None,
         span: Span = NO_SPAN,
     ) -> Session:
-        """Return what the tools work with for one question, once the data is loaded."""
+        """Wait until the data is loaded, and return the session for the tools of a question."""
         thoughts = thoughts or ThoughtStream()
         await self._wait(thoughts)
         catalog = (await self.contexts.refresh()).catalog
@@ -353,7 +350,7 @@ class Analyst:
         return catalog.describe_metrics(dataset.columns, metric, dataset.name)
 
     def find_synonyms(self, table: str) -> Mapping[str, str]:
-        """Return what people call the columns of a table: the word, then the column."""
+        """Return the operator's synonyms for the columns of a table, as synonym → column."""
         synonyms = self.contexts.files.hints.list_synonyms(table)
         return {word.lower(): column for column, words in synonyms.items() for word in words}
 
@@ -389,7 +386,7 @@ class Analyst:
         return sorted(names)
 
     def build_memory_key(self, dataset: Dataset, scope: Scope) -> MemoryKey:
-        """Return where what is learnt of a data set is kept, for one scope."""
+        """Return the key under which memory of a data set is stored for a scope."""
         return MemoryKey(
             table=dataset.name,
             fingerprint=dataset.fingerprint,

@@ -29,7 +29,7 @@ REASON = "approval"
 _KEY_BYTES = 32
 
 _PURPOSE = b"approvals of the analyst"
-"""What a key is derived for: the secret has other uses, too."""
+"""Context for key derivation: the same secret is used for other purposes, too."""
 
 RESPONSE_SCHEMA: JsonObject = {
     "type": "object",
@@ -156,7 +156,7 @@ def _to_plain(value: Any) -> Any:
 
 
 def read_decision(resume: Resume) -> tuple[bool, str]:
-    """Return whether a person said yes, and what they wrote. Raises `Misuse` for neither."""
+    """Return the decision and the reviewer's comment. Raises `Misuse` if there is no decision."""
     if resume.status == "cancelled":
         return False, ""
     payload: Any = resume.payload

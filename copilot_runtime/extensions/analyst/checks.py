@@ -1,4 +1,4 @@
-"""Looks for what may be wrong with a result, by bounded queries: a sentence for each."""
+"""Check a query result for common mistakes with bounded queries; report each as a sentence."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.analyst.results import Fix, Table
+from copilot_runtime.extensions.analyst.sql.repair.casts import build_null_counts
 from copilot_runtime.extensions.analyst.sql.repair.context import (
     RepairContext,
     Source,
@@ -15,12 +16,11 @@ from copilot_runtime.extensions.analyst.sql.repair.context import (
     list_sources,
     to_sql,
 )
-from copilot_runtime.extensions.analyst.sql.repair.nulls import build_null_counts
 
 FEW_ROWS = 5
 """An average over fewer values is told."""
 SECONDS = 2.0
-"""How long all checks of a result may take."""
+"""Time limit for all checks of one result, in seconds."""
 
 _MOST_QUERIES = 8
 _MOST_COLUMNS = 5
@@ -37,7 +37,7 @@ async def check_result(
     run: Run | None = None,
     fixes: Sequence[Fix] = (),
 ) -> Sequence[str]:
-    """Return what may be wrong with a result.
+    """Return warnings about a result, a sentence each.
 
     Args:
         tree: The query, before row filters.
@@ -117,7 +117,7 @@ class _Measure:
         self._queries = 0
 
     async def list_findings(self) -> AsyncIterator[str]:
-        """Yield what the data says, the most important first."""
+        """Yield warnings that the data itself supports, the most important first."""
         for select in self._tree.find_all(exp.Select):
             for join in select.args.get("joins") or []:
                 async for sentence in self._check_join(select, join):
@@ -170,7 +170,7 @@ class _Measure:
         return int(row[0] or 0) if row else 0
 
     async def _count_matches(self, key: _Key, other: _Key) -> tuple[int, int]:
-        """Return how many rows there are, and how many have a row on the other side."""
+        """Return the number of rows, and of those with a match on the other side of the join."""
         names = [f"k{at}" for at in range(len(key.columns))]
         pairs = zip(other.columns, names, strict=True)
         keys = exp.select(*(exp.alias_(exp.column(_quote(it)), name) for it, name in pairs))
@@ -279,7 +279,7 @@ def _list_aggregates(select: exp.Select) -> Sequence[exp.AggFunc]:
 
 
 def _aggregates_of(select: exp.Select, alias: str, context: RepairContext) -> bool:
-    """Return whether values of one side of a join are summed, averaged or counted."""
+    """Return whether columns of one side of a join are summed, averaged or counted."""
     for node in _list_aggregates(select):
         if not isinstance(node, _REPEATABLE) or isinstance(node.this, exp.Distinct):
             continue

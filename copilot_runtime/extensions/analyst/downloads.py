@@ -1,4 +1,4 @@
-"""Files of rows behind a token: the SQL stays here, and only their owner may fetch them."""
+"""Downloads behind tokens: the SQL stays on the server, and only its owner may fetch the rows."""
 
 import re
 import secrets
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Format = Literal["csv", "json"]
 
 MOST_OF_ONE = 100
-"""Downloads of one person that have not expired: the oldest are dropped."""
+"""Maximum number of unexpired downloads per owner; the oldest are dropped first."""
 
 MOST_DOWNLOADS = 5_000
 MOST_ROWS = 500_000
@@ -64,7 +64,7 @@ class DownloadStream:
 
 
 class Downloads:
-    """Downloads by their tokens, in memory; in a `storage`, other processes find them as well.
+    """Downloads by token, in memory; with a `storage`, other processes find them, too.
 
     Args:
         engine: Runs the query when somebody fetches the file.
@@ -126,7 +126,7 @@ class Downloads:
         return download
 
     async def open(self, id: str, scope: Scope) -> DownloadStream:
-        """Return a file. Raises `NotFound`, also for one of somebody else, and what SQL raises.
+        """Return a file. Raises `NotFound`, also for another owner's token, or SQL errors.
 
         The rows are those that `scope` may see now, of the agent that was asked for.
         """

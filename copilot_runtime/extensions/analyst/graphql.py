@@ -1,4 +1,4 @@
-"""The data analyst in GraphQL: one field for each of its tools, made from the tool's definition.
+"""GraphQL fields of the data analyst, one for each tool, generated from the tool's definition.
 
 Every field runs as the caller, with the guard and the row filters of a question in a chat. What
 keeps data is a mutation. A runtime without an analyst has none of these fields.
@@ -159,7 +159,7 @@ def _build_parameter(name: str, field: FieldInfo) -> inspect.Parameter:
 
 
 def _read_type(annotation: Any) -> Any:
-    """Return the GraphQL type of an argument: what is no plain type or list of one is JSON."""
+    """Return the GraphQL type of an argument; types other than scalars and lists become JSON."""
     if annotation in _PLAIN:
         return _PLAIN[annotation]
     origin, parts = get_origin(annotation), get_args(annotation)

@@ -1,4 +1,4 @@
-"""What is wrong with the data: sources that cannot be read, and tables that nobody may read."""
+"""Data problems: sources that cannot be read, and tables that no user may read."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ class Problem:
 
 
 class Problems:
-    """Lists what is wrong, and tries sources again when somebody asks.
+    """Lists data problems, and retries failed sources when a question arrives.
 
     Args:
         on_load: Called after a source could be read.
@@ -59,8 +59,8 @@ class Problems:
                 found.append(Problem(name=dataset.name, sentence=sentence))
         return found
 
-    def note(self) -> None:
-        """Write into the log which tables nobody may read, and which everybody may."""
+    def log(self) -> None:
+        """Log the tables that no user may read, and those that have no row filter."""
         self._next = monotonic() + self._wait
         for dataset in self._engine.datasets.values():
             if gap := self._rules.find_gap(dataset):
@@ -102,6 +102,6 @@ class Problems:
         try:
             if await self._engine.retry():
                 await self._on_load()
-                self.note()
+                self.log()
         finally:
             self._next = monotonic() + self._wait

@@ -1,14 +1,17 @@
-"""What a person asks, as a run has it: the question, what went before, and what the page says."""
+"""Reads a question from a run: its text, the history, and the page's context."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from copilot_runtime.api.messages import ActionExecutionMessage, Message, TextMessage
 from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.base.errors import NotFound
 from copilot_runtime.base.jsonvalue import as_object, as_text, get_text, parse_text
-from copilot_runtime.extensions.analyst.input_guard import RequestBlocked, guard_question
-from copilot_runtime.extensions.analyst.prompt.history import Entry
+from copilot_runtime.extensions.analyst.engine.datasets import Dataset
+from copilot_runtime.extensions.analyst.guards import RequestBlocked, guard_question
+from copilot_runtime.extensions.analyst.prompt.prepare import HistoryEntry
 
 _SQL_TOOLS = ("run_sql", "plot_data", "save_as_dataset", "download_data")
 
@@ -21,12 +24,12 @@ class Question:
     """A question, before anything is looked at."""
 
     message: str
-    """The last text of the person; empty if there is none."""
+    """The user's last text; empty if there is none."""
     message_id: str = ""
-    history: Sequence[Entry] = ()
+    history: Sequence[HistoryEntry] = ()
     """Texts before it, the oldest first."""
     rest: Sequence[Message] = ()
-    """What came after it: calls and results of an answer that goes on."""
+    """The messages after it: calls and results of an answer that is resumed."""
     dataset_label: str = ""
     agent_name: str | None = None
     data_context: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -47,7 +50,7 @@ def read_question(run: RunInput) -> Question:
         message=last.content if isinstance(last, TextMessage) else "",
         message_id=last.id if last is not None else "",
         history=[
-            Entry("user" if one.role == "user" else "assistant", one.content)
+            HistoryEntry("user" if one.role == "user" else "assistant", one.content)
             for one in before
             if isinstance(one, TextMessage) and one.role in ("user", "assistant") and one.content
         ],
@@ -89,3 +92,76 @@ def _find_sql(messages: Sequence[Message]) -> str | None:
             if sql:
                 return sql
     return None
+
+
+_WORD = re.compile(r"[^\W_]+")
+_COMMON_WORDS = """
+a all an and any are as average avg best by chart compare count data day days draw each first
+for from graph hour how id in is it its last latest least list many max me mean median min
+minute month months most much name number of on or over per plot quarter rate show sum table
+than that the their there this time to today top total trend type value values week weeks what
+when where which who with worst year years yesterday
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
+"""Words that tell nothing about which table is meant."""
+
+
+_GENERAL_LABELS = frozenset({"evaluation", "monitoring", "human_signals", "kpi"})
+"""Those that pages of AXIS send, whatever the data is called."""
+
+FindSynonyms = Callable[[str], Mapping[str, str]]
+"""Returns what people call the columns of a table."""
+
+
+def choose_dataset(
+    datasets: Sequence[Dataset],
+    label: str = "",
+    message: str = "",
+    find_synonyms: FindSynonyms = lambda _: {},
+) -> Dataset | None:
+    """Return the data set of a label, or else the one that shares most words with a question.
+
+    A label is its name, or a part of it: `evaluation` finds `eval_data`. Without either, it is the
+    first one. None if there is none. Raises `NotFound` for a label that names none of them.
+    """
+    if not datasets:
+        return None
+    if label:
+        name = label.strip().lower()
+        for one in datasets:
+            if name in (one.name.lower(), one.source.lower()):
+                return one
+        for one in datasets:
+            if any(_is_alike(word, name) for word in _list_words(one.name)):
+                return one
+        if name not in _GENERAL_LABELS:
+            names = ", ".join(one.name for one in datasets)
+            raise NotFound(
+                f"There is no data set named {label[:100]!r}. Available data sets: {names[:1000]}."
+            )
+    words = _find_words([message]) - {_stem(word) for word in _COMMON}
+    return max(datasets, key=lambda one: _score(one, words, find_synonyms(one.name)))
+
+
+def _score(dataset: Dataset, words: set[str], synonyms: Iterable[str]) -> float:
+    """Return how many words of a question a data set has: those of its name count most."""
+    names = _find_words([dataset.name])
+    columns = _find_words([*(column.name for column in dataset.columns), *synonyms])
+    about = _find_words([dataset.description])
+    return 5 * len(names & words) + 2 * len(columns & words) + 0.5 * len(about & words)
+
+
+def _find_words(texts: Iterable[str]) -> set[str]:
+    return {_stem(word) for text in texts for word in _list_words(text)}
+
+
+def _list_words(text: str) -> Sequence[str]:
+    return _WORD.findall(text.lower())
+
+
+def _stem(word: str) -> str:
+    return word.removesuffix("s") if len(word) > 3 else word
+
+
+def _is_alike(word: str, name: str) -> bool:
+    return len(word) > 2 and (name.startswith(word) or word.startswith(name))

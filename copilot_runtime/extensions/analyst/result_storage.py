@@ -1,22 +1,27 @@
-"""Charts and downloads in a storage, where every process that shares it finds them."""
+"""Shared storage of charts and downloads, and the cache of recent charts."""
 
 import hashlib
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Any
 
-from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.errors import CopilotError, NotFound
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject, require_object
+from copilot_runtime.extensions.analyst.results import Chart
+from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.storage import ObjectNotFound, Storage
 from copilot_runtime.extensions.storage.url import open_storage
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 _CLEARING = 3600.0
-"""Seconds between two looks for what has expired, whoever's it is."""
+"""Seconds between two deletions of expired values."""
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +46,7 @@ class ResultStorage:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._place = storage
+        self._target = storage
         self._kind = kind
         self._most_of_one = most_of_one
         self._clock = clock
@@ -49,7 +54,7 @@ class ResultStorage:
 
     @cached_property
     def _storage(self) -> Storage:
-        return open_storage(self._place) if isinstance(self._place, str) else self._place
+        return open_storage(self._target) if isinstance(self._target, str) else self._target
 
     async def put(self, owner: str | None, id: str, value: JsonObject, expires_at: float) -> None:
         """Store a value. What fails is logged: this process has it in memory all the same."""
@@ -67,7 +72,7 @@ class ResultStorage:
             )
 
     async def get(self, owner: str | None, id: str) -> JsonObject | None:
-        """Return a value, or None for one that is not there, has expired or is somebody else's.
+        """Return a value; `None` if it is missing, expired or belongs to another owner.
 
         Raises `CopilotError` if the storage cannot be reached.
         """
@@ -83,12 +88,12 @@ class ResultStorage:
 
     async def aclose(self) -> None:
         """Let go of the storage."""
-        if "_storage" in self.__dict__ and isinstance(self._place, str):
+        if "_storage" in self.__dict__ and isinstance(self._target, str):
             await self._storage.aclose()
             del self.__dict__["_storage"]
 
     async def _clear(self) -> None:
-        """Delete what has expired, now and then."""
+        """Delete expired values, at most once an hour."""
         if self._clock() - self._cleared_at < _CLEARING:
             return
         self._cleared_at = self._clock()
@@ -102,3 +107,61 @@ class ResultStorage:
     def _name_folder(self, owner: str | None) -> str:
         digest = hashlib.sha256(dumps(owner)).hexdigest()[:32]
         return f"{self._kind}/{digest}/"
+
+
+MOST_CHARTS = 500
+"""Charts that are kept, of all people together."""
+
+MOST_OF_ONE = 50
+"""Maximum number of charts per owner."""
+
+SECONDS = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    chart: Chart
+    owner: str | None
+    expires_at: float
+
+
+class ChartStore:
+    """Charts by their ids, in memory: the oldest are dropped.
+
+    In a `storage`, other processes find them as well.
+    """
+
+    def __init__(
+        self,
+        storage: ResultStorage | None = None,
+        *,
+        seconds: float = SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._storage = storage
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._seconds = seconds
+        self._clock = clock
+
+    async def add(self, chart: Chart, scope: Scope) -> None:
+        """Keep a chart for the person who asked for it."""
+        entry = _Entry(chart, scope.owner, self._clock() + self._seconds)
+        self._entries[chart.id] = entry
+        own = [id for id, one in self._entries.items() if one.owner == scope.owner]
+        for id in own[:-MOST_OF_ONE]:
+            del self._entries[id]
+        while len(self._entries) > MOST_CHARTS:
+            self._entries.popitem(last=False)
+        if self._storage is not None:
+            await self._storage.put(scope.owner, chart.id, asdict(chart), entry.expires_at)
+
+    async def get(self, id: str, scope: Scope) -> Chart:
+        """Return a chart. Raises `NotFound`, also for another owner's chart."""
+        entry = self._entries.get(id)
+        if entry is not None and entry.owner == scope.owner and entry.expires_at >= self._clock():
+            return entry.chart
+        stored = await self._storage.get(scope.owner, id) if self._storage is not None else None
+        if stored is None:
+            raise NotFound("There is no such chart any more.")
+        values: Mapping[str, Any] = stored
+        return Chart(**values)

@@ -1,4 +1,4 @@
-"""What tools of the analyst return: short for the model, whole for the person."""
+"""Results of the analyst's tools: a short form for the model, the full one for the user."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Sequence[Any]]
     total_rows: int | None = None
-    """Rows that there are without a limit; None if nobody counted."""
+    """Rows without the limit; `None` if they were not counted."""
     is_truncated: bool = False
 
 
@@ -71,7 +71,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """Where the numbers of one result come from."""
+    """The provenance of one result: its SQL, tables and trust level."""
 
     trust: Trust
     sql: str
@@ -82,7 +82,7 @@ class Lineage:
     metrics: Sequence[str] = ()
     rows_scanned: int | None = None
     checks: Sequence[str] = ()
-    """What may be wrong: a sentence each, such as for a join that repeats rows."""
+    """Warnings, a sentence each, such as on a join that repeats rows."""
     fixes: Sequence[Fix] = ()
 
 
@@ -100,7 +100,7 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What a tool returns. A failure is a value too: `output` then has `error`."""
+    """The result of a tool call. A failure is a value too: `output` then has `error`."""
 
     output: JsonObject
     """For the model: at most 6,000 characters as JSON."""
@@ -111,7 +111,7 @@ class ToolResult:
     download: Download | None = None
     lineage: Lineage | None = None
     approval: ApprovalRequest | None = None
-    """What a person is to be asked before the tool does anything."""
+    """The approval that is required before the tool runs."""
 
     @property
     def is_error(self) -> bool:
@@ -121,7 +121,7 @@ class ToolResult:
 
 @dataclass(slots=True)
 class Findings:
-    """What was found for one question, for its answer."""
+    """Tables, charts, files and lineage of all tool results of one question."""
 
     charts: list[Chart] = field(default_factory=list["Chart"])
     tables: list[tuple[str, Table]] = field(default_factory=list[tuple[str, Table]])

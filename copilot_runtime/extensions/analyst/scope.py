@@ -1,4 +1,4 @@
-"""Whose rows a question may see."""
+"""The scope of a question: the rows that its caller may read."""
 
 import hashlib
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ class Scope:
     """
 
     user: str | None = None
-    """What the `authenticate` hook returned."""
+    """The user that the `authenticate` hook returned."""
     values: Mapping[str, str] = field(default_factory=dict)
     """Values of the variables in row filters, such as `tenant`; they never come from a page."""
     agent_name: str | None = None
     """Only rows of this `source_name` count, in tables that have such a column."""
     is_operator: bool = False
-    """Whether they may ask about what is kept of runs here: data sets for operators."""
+    """Whether operators' data sets may be read, such as the traces of this runtime."""
 
     @cached_property
     def key(self) -> str:
@@ -34,12 +34,12 @@ class Scope:
 
     @property
     def owner(self) -> str | None:
-        """Whose memory, charts and files they are: the user's, or of all who see the same rows."""
+        """The owner of memory, charts and files: the user, or all with the same row values."""
         if self.user is None and self.values:
             return f"scope:{replace(self, agent_name=None).key}"
         return self.user
 
     @property
     def variables(self) -> Mapping[str, str | None]:
-        """What `$name` stands for in a row filter; one that is not there refuses every row."""
+        """Values of `$name` in row filters; an undefined variable refuses every row."""
         return {**self.values, "user": self.user}

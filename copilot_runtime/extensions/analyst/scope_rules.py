@@ -1,14 +1,13 @@
-"""What SQL of each scope may read: its tables, and of these the rows that filters leave."""
+"""The guard rules of each scope: its tables, with their row filters, and its functions."""
 
 from collections.abc import Sequence
 
 from copilot_runtime.extensions.analyst.engine.datasets import Dataset, quote_name
 from copilot_runtime.extensions.analyst.engine.engine import Engine
 from copilot_runtime.extensions.analyst.scope import Scope
-from copilot_runtime.extensions.analyst.sql.functions import list_safe_functions
 from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery, guard_sql
 from copilot_runtime.extensions.analyst.sql.row_filters import RowFilters
-from copilot_runtime.extensions.analyst.sql.rules import GuardRules, TableRule
+from copilot_runtime.extensions.analyst.sql.rules import GuardRules, TableRule, list_safe_functions
 
 _MOST_RULES = 256
 """Scopes whose rules are kept."""
@@ -24,7 +23,7 @@ class ScopeRules:
         self._gaps: dict[str, tuple[str, str | None]] = {}
 
     def build(self, scope: Scope) -> GuardRules:
-        """Return what SQL of a scope may read now."""
+        """Return the current rules of a scope."""
         engine = self._engine
         datasets = engine.list_datasets(scope)
         state = tuple((one.name, one.physical, one.version) for one in datasets)
@@ -55,7 +54,7 @@ class ScopeRules:
         return self._find_gap(dataset)
 
     def list_open(self) -> Sequence[str]:
-        """Return the data sets that no filter stands around, if there are filters for others."""
+        """Return the data sets without a row filter, if there are filters for others."""
         if not self._filters.filters:
             return []
         return [

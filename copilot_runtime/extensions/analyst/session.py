@@ -1,4 +1,4 @@
-"""What the tools work with for one question: data, whose rows, thoughts and findings."""
+"""The session of one question: data, scope, thoughts and findings, as the tools use them."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -15,10 +15,10 @@ from copilot_runtime.telemetry.span import NO_SPAN, Span
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
-    from copilot_runtime.extensions.analyst.charts.store import ChartStore
     from copilot_runtime.extensions.analyst.downloads import Downloads
     from copilot_runtime.extensions.analyst.engine.datasets import Dataset
     from copilot_runtime.extensions.analyst.engine.engine import Engine
+    from copilot_runtime.extensions.analyst.result_storage import ChartStore
     from copilot_runtime.extensions.analyst.semantic.catalog import MetricCatalog
     from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery
     from copilot_runtime.extensions.analyst.sql.rules import GuardRules
@@ -28,7 +28,7 @@ _MOST_CACHED = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Services:
-    """What all questions share."""
+    """The services that all questions share."""
 
     engine: "Engine"
     build_rules: "Callable[[Scope], GuardRules]"
@@ -40,7 +40,7 @@ class Services:
     catalog: "MetricCatalog | None" = None
     """The metrics that an operator defined: what computes one of them is verified."""
     describe_metrics: "Callable[[Dataset, str | None], str] | None" = None
-    """Returns the metrics of a data set, or one of them, as text; empty for none."""
+    """Returns the metrics of a data set, or one of them, as text; "" if there are none."""
     find_synonyms: Callable[[str], Mapping[str, str]] = lambda _: {}
     """Returns what people call the columns of a table: the word in lower case, then the column."""
     kpi_table: str = "kpi_data"
@@ -51,7 +51,7 @@ class Services:
 
 
 class ResultCache:
-    """Results of tools by what they were computed from. Errors are not kept."""
+    """A cache of tool results, keyed by their inputs. Errors are not cached."""
 
     def __init__(self, most: int = _MOST_CACHED) -> None:
         self._results: OrderedDict[str, ToolResult] = OrderedDict()
@@ -75,22 +75,22 @@ Decision = Literal["approved", "declined"]
 
 @dataclass(kw_only=True)
 class Session:
-    """One question of one caller."""
+    """The state of one question of one caller."""
 
     services: Services
     scope: Scope
     dataset: str = ""
     """The name of the table that the question is about."""
     question: str = ""
-    """What the person asked."""
+    """The user's question."""
     thoughts: ThoughtStream = field(default_factory=ThoughtStream)
     span: Span = field(default=NO_SPAN, repr=False)
     findings: Findings = field(default_factory=Findings)
     cache: ResultCache = field(default_factory=ResultCache, repr=False)
     last_sql: str | None = None
-    """What ran last, also in an earlier turn."""
+    """The last SQL that ran, also in an earlier turn."""
     turn_sql: list[str] = field(default_factory=list[str])
-    """What the model wrote for this question, and what ran without a failure."""
+    """SQL of the model that ran without a failure for this question."""
     sql_tables: dict[str, Sequence[str]] = field(default_factory=dict[str, "Sequence[str]"])
     """The data sets that this SQL reads."""
     failed_sql: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -107,11 +107,11 @@ class Session:
 
     @property
     def rules(self) -> "GuardRules":
-        """What SQL of this caller may read."""
+        """The tables, row filters and functions that SQL of this caller may use."""
         return self.services.build_rules(self.scope)
 
     def guard(self, query: "str | Expr") -> "GuardedQuery":
-        """Return what of SQL, or of a tree, may run for this caller. Raises `SqlRefused`."""
+        """Guard SQL or a tree for this caller, and return the query. Raises `SqlRefused`."""
         from copilot_runtime.extensions.analyst.sql.guard import guard_sql, guard_tree
 
         if isinstance(query, str):
@@ -143,7 +143,7 @@ class Session:
         self._decisions[build_call_key(tool, arguments)] = ("declined", note)
 
     def forget_decision(self, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Drop what a person decided: a yes counts for one call."""
+        """Drop a reviewer's decision: an approval is valid for one call."""
         self._decisions.pop(build_call_key(tool, arguments), None)
 
     def is_approved(self, tool: str, arguments: Mapping[str, Any]) -> bool:
@@ -151,7 +151,7 @@ class Session:
         return self._decisions.get(build_call_key(tool, arguments), ("", ""))[0] == "approved"
 
     def find_decline(self, tool: str, arguments: Mapping[str, Any]) -> str | None:
-        """Return the note of a person who has said no to a call; None if nobody has."""
+        """Return the reviewer's comment for a rejected call, or `None` if it was not rejected."""
         decision, note = self._decisions.get(build_call_key(tool, arguments), ("", ""))
         return note if decision == "declined" else None
 

@@ -1,4 +1,4 @@
-"""The tools of analysts for MCP clients, for programs and, where they are shared, other agents."""
+"""The analyst's tools as actions for MCP clients, programs and, if shared, other agents."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ class AnalystTools(ActionSource):
         self._share = share
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
-        """Return the tools for a run; none for one of an analyst, which has its own."""
+        """Return the tools for a run; none if its agent is an analyst, which has its own."""
         if self._analyst is None or run.agent in self._names:
             return ()
         if not self._share and run.request_type != "Action":

@@ -1,4 +1,4 @@
-"""Spans of the data analyst: how a question is prepared, its text checked, and what is learnt.
+"""Spans of the data analyst: preparation, output check and memory update.
 
 The conventions have none of the first three, so the names are ours.
 """
@@ -34,7 +34,7 @@ def start_prepare_span(parent: Span) -> Span:
 def describe_request(
     span: Span, *, classification: str, confidence: float, skills: Sequence[str], dataset: str = ""
 ) -> None:
-    """Set what kind of question it is, and what the model reads for it."""
+    """Set the class of a question, and the skills and data set selected for it."""
     span.set_attributes(
         {
             semconv.REQUEST_CLASS: classification,
@@ -50,7 +50,7 @@ def block_request(span: Span, reason: str) -> None:
     span.set_attributes({semconv.REQUEST_BLOCKED: reason})
 
 
-def note_output_check(parent: Span, start_time: int, redactions: int) -> None:
+def record_output_check(parent: Span, start_time: int, redactions: int) -> None:
     """Add the span of the guard of a text, which has ended: `sanitize_output`."""
     if not parent.is_recording or not start_time:
         return
@@ -66,7 +66,7 @@ def note_output_check(parent: Span, start_time: int, redactions: int) -> None:
 
 
 def start_memory_span(telemetry: Telemetry, request: Span, store: str) -> Span:
-    """Begin the span of what is learnt of a question: `upsert_memory`.
+    """Begin the span of the memory update after a question: `upsert_memory`.
 
     It outlives the question, so it is a trace of its own, which leads to it.
     """

@@ -1,4 +1,4 @@
-"""What the analyst does for a question, step by step, for whoever watches."""
+"""Thoughts: the analyst's progress on a question, streamed step by step to any readers."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -33,7 +33,7 @@ COLORS: Mapping[str, str] = {
 UNKNOWN_COLOR = "#6B7280"
 
 MOST_THOUGHTS = 1_000
-"""Thoughts of one question; later ones are left out."""
+"""Maximum number of thoughts per question; later ones are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Thought:
 
     @property
     def color(self) -> str:
-        """How pages show the type: `#RRGGBB`."""
+        """The colour of the type on pages: `#RRGGBB`."""
         return COLORS.get(self.type, UNKNOWN_COLOR)
 
     def describe(self) -> JsonObject:

@@ -1,4 +1,4 @@
-"""Work on the data while nobody waits for it: statistics, and copies of what has changed."""
+"""Background work on the data: statistics ahead of questions, and refreshes of changed sources."""
 
 import asyncio
 import logging
@@ -13,16 +13,16 @@ from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.analyst.scope_rules import ScopeRules
 
 MIN_ROWS = 100_000
-"""Data sets with fewer rows are counted fast enough when somebody asks."""
+"""Smaller data sets are counted on demand."""
 
 _MOST_DATASETS = 20
-"""How many are counted ahead, the largest first: the engine keeps a limited number of counts."""
+"""Maximum number of data sets counted ahead, the largest first: the engine's cache is limited."""
 
 logger = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """Counts large data sets before the first question, and copies sources that have changed.
+    """Computes statistics of large data sets ahead of time, and refreshes changed sources.
 
     Args:
         engine: Where the data is.
@@ -81,7 +81,7 @@ class Upkeep:
         await self._count_rows()
 
     async def _count_rows(self) -> None:
-        """Count what everybody may see: one data set after the other, so that questions run."""
+        """Count the data sets without row filters, one by one, so that queries can run."""
         scope = Scope()
         tables = self._rules.build(scope).tables
         large = [

@@ -1,4 +1,4 @@
-"""Variables of others that say what the data analyst does, by the names that AXIS has for them."""
+"""Environment variables of AXIS that configure the data analyst."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
@@ -21,7 +21,7 @@ _SWITCHES = {
 
 
 def read_analyst_variables(section: Any, environ: Mapping[str, str]) -> Iterator[Override]:
-    """Yield what they set in the section `analyst`, which is as the file and our variables say.
+    """Yield the overrides of the section `analyst`, as the file and our own variables leave it.
 
     `COPILOT_ENABLED` switches off, or names the agent where there is data. The model of
     `LLM_MODEL_NAME` counts where the settings name none.
@@ -42,7 +42,7 @@ def read_analyst_variables(section: Any, environ: Mapping[str, str]) -> Iterator
 
 
 def _read_switch(variable: str, environ: Mapping[str, str]) -> bool | None:
-    """Return what a variable says; None if it is not set. Raises `ConfigurationFailed`."""
+    """Return the boolean of a variable; `None` if it is unset. Raises `ConfigurationFailed`."""
     text = environ.get(variable, "").strip().lower()
     if not text:
         return None

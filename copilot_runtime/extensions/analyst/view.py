@@ -1,6 +1,8 @@
-"""What a page gets of a question besides its text: thoughts, tables, charts, downloads, answers."""
+"""Events for pages besides the text: thoughts, tables, charts, downloads and answers."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from copilot_runtime.api.events import (
@@ -15,7 +17,6 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.messages import new_id
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.jsonvalue import JsonObject, as_object, drop_none
-from copilot_runtime.extensions.analyst.clarification import Clarification
 from copilot_runtime.extensions.analyst.results import (
     Chart,
     Download,
@@ -26,6 +27,48 @@ from copilot_runtime.extensions.analyst.results import (
 from copilot_runtime.extensions.analyst.thoughts import Thought
 from copilot_runtime.extensions.analyst.tools.values import describe_table
 
+_OPTION = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)]|[A-Da-d][.)])\s+(?P<text>\S.*)$")
+_MARKUP = re.compile(r"[*_`]{1,3}")
+_SENTENCE = re.compile(r"[^.!?\n]*\?")
+
+_MOST_OPTIONS = 6
+_LONGEST = 1_200
+"""Characters of a text that may be a question and no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clarification:
+    """The options of a question to the user; their next message is the answer."""
+
+    question: str
+    options: Sequence[str] = ()
+
+
+def find_clarification(text: str) -> Clarification | None:
+    """Return the question of a text, for which no tool was called; None if it asks nothing.
+
+    A text asks if it ends with a question, or with a question and its options.
+    """
+    lines = [line.rstrip() for line in text.strip().splitlines() if line.strip()]
+    if not lines or len(text) > _LONGEST:
+        return None
+    options: list[str] = []
+    while lines and (match := _OPTION.match(lines[-1])):
+        options.insert(0, _clean(match["text"]))
+        lines.pop()
+    if options and lines and lines[-1].endswith(":"):
+        lines[-1] = lines[-1][:-1] + ("" if "?" in lines[-1] else "?")
+    if not lines or not (lines[-1].endswith("?") or (options and "?" in lines[-1])):
+        return None
+    found: Sequence[str] = _SENTENCE.findall(lines[-1])
+    question = _clean(found[-1]) if found else ""
+    return Clarification(question, options[:_MOST_OPTIONS]) if question else None
+
+
+def _clean(text: str) -> str:
+    return _MARKUP.sub("", text).strip(" -\u2013\u2014")
+
+
 THOUGHTS = "analyst-thoughts"
 CHART = "analyst-chart"
 TABLE = "analyst-table"
@@ -35,7 +78,7 @@ QUESTION = "analyst-question"
 """The types of activities."""
 
 THOUGHT = "thought"
-"""The name of the custom event of one thought, which the analyst's own streams are made of."""
+"""The name of the custom event for a thought, used by the analyst's own streams."""
 
 MOST_THOUGHTS = 50
 """The last thoughts, which an activity and a state have."""
@@ -44,7 +87,7 @@ _TEXT_THOUGHTS = ("reasoning", "planning")
 
 
 class View:
-    """Turns thoughts and results of one question into events, and keeps the state they make.
+    """Converts thoughts and results of one question to events, and tracks the state they make.
 
     With `has_thought_events`, each thought is an event of its own as well.
     """
@@ -83,7 +126,7 @@ class View:
         return events
 
     def show_result(self, result: ToolResult) -> list[Event]:
-        """Return the events of what a tool found."""
+        """Return the events for a tool result."""
         events: list[Event] = []
         if result.table is not None and result.chart is None and result.table.rows:
             sql = result.lineage.sql if result.lineage else ""
@@ -172,7 +215,7 @@ def describe_answer(findings: Findings) -> JsonObject | None:
 
 
 def describe_lineage(lineage: Lineage) -> JsonObject:
-    """Return where the numbers of one result come from."""
+    """Return the lineage of one result as JSON."""
     return {
         "trust": lineage.trust,
         "sql": lineage.sql,

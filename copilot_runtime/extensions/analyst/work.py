@@ -1,7 +1,8 @@
-"""One question under way: what its tools found, which calls wait for a person, what is shown."""
+"""The calls of one question: results, pending approvals, and the merged stream of events."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from copilot_runtime.api.events import (
     Events,
 )
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.extensions.analyst.merge import Bell
+from copilot_runtime.base.concurrency import retrieve_exception
 from copilot_runtime.extensions.analyst.results import ApprovalRequest, ToolResult
 from copilot_runtime.extensions.analyst.thoughts import ThoughtStream
 from copilot_runtime.extensions.analyst.view import View
@@ -34,7 +35,7 @@ class Work:
         self.bell = Bell()
         self.thoughts = ThoughtStream(on_change=self.bell.ring)
         self.approvals: dict[str, ApprovalRequest] = {}
-        """What a person is to be asked, by the ids of the calls."""
+        """The required approvals, by call id."""
         self.has_calls = False
         self._names: dict[str, str] = {}
         self._open: set[str] = set()
@@ -43,19 +44,19 @@ class Work:
         self._results: list[ToolResult] = []
         self._shown = 0
 
-    def note_turn(self, is_streaming: bool) -> None:
+    def record_turn(self, is_streaming: bool) -> None:
         """Take that the model begins to answer, or has ended: it may call more meanwhile."""
         self._is_streaming = is_streaming
         self.bell.ring()
 
     @property
     def must_ask(self) -> bool:
-        """Whether nothing goes on any more but what waits for a person."""
+        """Whether only calls that wait for an approval are left."""
         settled = self._outputs.keys() | self.approvals.keys()
         return bool(self.approvals) and not self._is_streaming and self._open <= settled
 
-    async def note_result(self, result: ToolResult, context: ActionContext) -> None:
-        """Take what a tool found. One that needs an approval waits here until it is cancelled."""
+    async def record_result(self, result: ToolResult, context: ActionContext) -> None:
+        """Record a tool result. One that needs an approval waits here until it is cancelled."""
         if result.approval is not None:
             self.approvals[context.call_id] = result.approval
             self.bell.ring()
@@ -113,3 +114,72 @@ class Work:
             *self.view.show_thoughts(thoughts, as_text=as_text),
             *(event for result in results for event in self.view.show_result(result)),
         ]
+
+
+_MOST_WAITING = 64
+"""Events that wait for their reader; the model and its tools wait then."""
+
+
+class Bell:
+    """Wakes the reader of a stream after new items or its end."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def ring(self) -> None:
+        """Wake the reader."""
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Wait for the next ring; one since the last wait counts."""
+        await self._event.wait()
+        self._event.clear()
+
+
+async def merge_events(
+    events: Events,
+    bell: Bell,
+    collect: Callable[[], Sequence[Event]],
+    has_ended: Callable[[], bool],
+) -> AsyncGenerator[Event, None]:
+    """Yield the events, and what `collect` returns whenever the bell rings.
+
+    It ends with the events, or as soon as `has_ended` returns true: they are closed then. What they
+    raise is raised.
+    """
+    waiting: deque[Event] = deque()
+    room = asyncio.Event()
+
+    async def read() -> None:
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    waiting.append(event)
+                    bell.ring()
+                    if len(waiting) >= _MOST_WAITING:
+                        room.clear()
+                        await room.wait()
+        finally:
+            bell.ring()
+
+    reader = asyncio.create_task(read(), name="analyst: read events")
+    try:
+        is_over = False
+        while not is_over:
+            await bell.wait()
+            is_over = reader.done() or has_ended()
+            while waiting:
+                event = waiting.popleft()
+                for other in collect():
+                    yield other
+                yield event
+            room.set()
+            for other in collect():
+                yield other
+        if reader.done():
+            reader.result()
+    finally:
+        if not reader.done():
+            reader.cancel()
+            await asyncio.wait([reader])
+        retrieve_exception(reader)

@@ -5,10 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from copilot_runtime.extensions.analyst.engine.datasets import fingerprint_schema
-from copilot_runtime.extensions.analyst.memory.entries import TableMemory
+from copilot_runtime.extensions.analyst.memory.entries import (
+    TableMemory,
+    render_compact,
+    render_full,
+)
 from copilot_runtime.extensions.analyst.memory.memory import AnalystMemory
 from copilot_runtime.extensions.analyst.memory.store import MemoryKey, ProcessMemoryStore
-from copilot_runtime.extensions.analyst.memory.text import render_compact, render_full
 from copilot_runtime.extensions.analyst.memory.turn import Turn
 from copilot_runtime.extensions.analyst.results import Column, Fix
 from copilot_runtime.telemetry.span import Span

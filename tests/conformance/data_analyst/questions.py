@@ -3,11 +3,18 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, get_args
 
-from copilot_runtime.extensions.analyst.input_guard import RequestBlocked, guard_question
-from copilot_runtime.extensions.analyst.output_guard import OutputGuard, guard_output
-from copilot_runtime.extensions.analyst.prompt.classify import Classification, classify
-from copilot_runtime.extensions.analyst.prompt.history import HISTORY_LIMIT
-from copilot_runtime.extensions.analyst.prompt.prepare import prepare_request
+from copilot_runtime.extensions.analyst.guards import (
+    OutputGuard,
+    RequestBlocked,
+    guard_output,
+    guard_question,
+)
+from copilot_runtime.extensions.analyst.prompt.prepare import (
+    HISTORY_LIMIT,
+    Classification,
+    classify,
+    prepare_request,
+)
 from tests.conformance.data_analyst.cases import Given
 from tests.conformance.data_analyst.facts import Facts
 from tests.conformance.data_analyst.world import World

@@ -8,9 +8,9 @@ from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, QueryT
 from copilot_runtime.extensions.analyst.results import Fix
 from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.analyst.sql.guard import guard_sql
-from copilot_runtime.extensions.analyst.sql.refusal import SqlRefused
 from copilot_runtime.extensions.analyst.sql.repair.context import RepairContext
 from copilot_runtime.extensions.analyst.sql.repair.loop import run_with_repair
+from copilot_runtime.extensions.analyst.sql.rules import SqlRefused
 from copilot_runtime.extensions.analyst.tools.call import call_tool
 from tests.conformance.data_analyst.calls import plain_rows
 from tests.conformance.data_analyst.cases import Given

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.extensions.analyst.sql.fingerprint import fingerprint_sql
+from copilot_runtime.extensions.analyst.sql.parsing import fingerprint_sql
 from copilot_runtime.extensions.tracing.otel.mirror import SdkMirror
 from copilot_runtime.extensions.tracing.store import TraceFilter
 from copilot_runtime.extensions.tracing.store.records import Record

@@ -11,9 +11,9 @@ from copilot_runtime.extensions.analyst.engine.engine import Engine
 from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, QueryTimedOut
 from copilot_runtime.extensions.analyst.results import Column
 from copilot_runtime.extensions.analyst.scope import Scope
-from copilot_runtime.extensions.analyst.sql.fingerprint import fingerprint_sql, hash_sql
 from copilot_runtime.extensions.analyst.sql.guard import guard_sql
-from copilot_runtime.extensions.analyst.sql.refusal import SqlRefused
+from copilot_runtime.extensions.analyst.sql.parsing import fingerprint_sql, hash_sql
+from copilot_runtime.extensions.analyst.sql.rules import SqlRefused
 from copilot_runtime.telemetry.semconv import ERROR_TYPE
 from tests.conformance.data_analyst.cases import Given
 from tests.conformance.data_analyst.facts import Facts

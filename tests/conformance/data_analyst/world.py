@@ -18,9 +18,8 @@ from copilot_runtime.extensions.analyst.question import Question
 from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.analyst.session import ResultCache, Session
 from copilot_runtime.extensions.analyst.settings import AnalystSettings
-from copilot_runtime.extensions.analyst.sql.functions import list_safe_functions
 from copilot_runtime.extensions.analyst.sql.guard import GuardRules
-from copilot_runtime.extensions.analyst.sql.rules import TableRule
+from copilot_runtime.extensions.analyst.sql.rules import TableRule, list_safe_functions
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.analyst import Analyst

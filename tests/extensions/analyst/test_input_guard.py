@@ -2,7 +2,7 @@
 
 import pytest
 
-from copilot_runtime.extensions.analyst.input_guard import (
+from copilot_runtime.extensions.analyst.guards import (
     GuardedQuestion,
     RequestBlocked,
     guard_question,

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from copilot_runtime.extensions.analyst.output_guard import OutputGuard, guard_output
+from copilot_runtime.extensions.analyst.guards import OutputGuard, guard_output
 
 CASES = {
     "Found password=s3cret in it": "Found password=[REDACTED] in it",

@@ -20,7 +20,7 @@ from copilot_runtime.extensions.analyst.engine.options import EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import parse_source
 from copilot_runtime.extensions.analyst.question import Question
 from copilot_runtime.extensions.analyst.scope import Scope
-from copilot_runtime.extensions.analyst.sql.refusal import SqlRefused
+from copilot_runtime.extensions.analyst.sql.rules import SqlRefused
 from copilot_runtime.extensions.analyst.tools.call import call_tool
 from tests.extensions.analyst.analysts import ORDERS, build_analyst
 

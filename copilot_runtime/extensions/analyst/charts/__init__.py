@@ -1,1 +1,0 @@
-"""Charts from rows: Plotly, Vega-Lite, images and text."""

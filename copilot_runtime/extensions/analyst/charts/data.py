@@ -1,4 +1,4 @@
-"""What a chart shows: columns of a table in the roles that a chart gives them."""
+"""The data of a chart: columns of a table, assigned to axes and series."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ OTHER = "Other"
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Points of one colour."""
+    """One data series, drawn in one colour."""
 
     name: str
     x: Sequence[JsonValue]
@@ -74,7 +74,7 @@ class ChartData:
     """Of a heatmap: the column that is the colour."""
     z_values: Sequence[JsonValue] = ()
     notes: Sequence[str] = ()
-    """What is not in the chart."""
+    """Sentences on data that the chart omits."""
 
     @property
     def point_count(self) -> int:
@@ -83,13 +83,13 @@ class ChartData:
 
     @property
     def y_title(self) -> str:
-        """What the values are."""
+        """The title of the value axis."""
         return self.y[0].name if len(self.y) == 1 else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Roles:
-    """Which column is what, as far as a model said."""
+    """The axis that each column is assigned to, as far as the model specified it."""
 
     x: str = ""
     y: Sequence[str] = ()
@@ -136,7 +136,7 @@ def _to_label(value: Any) -> JsonValue:
 
 
 def to_numbers(column: Column, values: Iterable[Any]) -> list[JsonValue]:
-    """Return numbers. Raises `ToolFailed` for texts that are none."""
+    """Convert values to numbers. Raises `ToolFailed` for text that is not a number."""
     numbers: list[JsonValue] = []
     for value in values:
         plain = to_plain(value)
@@ -218,7 +218,7 @@ def _sort_rows(
 
 
 def find_calendar(values: Sequence[Any]) -> Sequence[str] | None:
-    """Return the order of months or weekdays, if that is what the values are."""
+    """Return the calendar order if all values are names of months or weekdays, else `None`."""
     labels = [str(value) for value in values]
     return next((one for one in _CALENDARS if _is_calendar(labels, one)), None)
 

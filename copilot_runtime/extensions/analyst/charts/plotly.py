@@ -228,7 +228,7 @@ _DANGEROUS = frozenset(
         "uirevision",
     ]
 )
-"""What may load from elsewhere, act on a click, or hide what is shown."""
+"""Properties that can load external resources, react to clicks or hide content."""
 
 _TRACES = frozenset(
     [
@@ -251,7 +251,7 @@ _TAG = re.compile(r"</?(?!(?:b|i|br|sub|sup)\b)[a-z][^>]*>?", re.I)
 
 
 def merge_layout(layout: JsonObject, more: Mapping[str, Any]) -> JsonObject:
-    """Return a layout with what a model wrote on top. A title may be a plain text."""
+    """Merge the model's layout into ours. A title may be a plain text."""
     merged = dict(layout)
     for key, value in more.items():
         own = merged.get(key)
@@ -265,7 +265,7 @@ def merge_layout(layout: JsonObject, more: Mapping[str, Any]) -> JsonObject:
 
 
 def clean_part(value: Any, depth: int = 0) -> Any:
-    """Return what a model wrote without what could load, link or run something."""
+    """Remove properties that could load, link or run something from the model's layout."""
     if depth > _MAX_DEPTH:
         return None
     if isinstance(value, str):

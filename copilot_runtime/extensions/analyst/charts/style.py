@@ -1,4 +1,4 @@
-"""How charts look: colors that everyone can tell apart, and numbers and dates that read well."""
+"""Chart styling: a colour-blind-safe palette, and formats of numbers and dates."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -127,7 +127,7 @@ def _draw_line(labels: Sequence[str], values: Sequence[Number | None], width: in
 
 
 def _draw_points(trace: JsonObject, width: int) -> list[str]:
-    """Return points as a field of dots: where there are more, they are larger."""
+    """Draw a scatter plot as text: denser cells get larger dots."""
     pairs = zip(as_list(trace.get("x")), as_list(trace.get("y")), strict=False)
     numbers = [(_read_number(x), _read_number(y)) for x, y in pairs]
     points = [(x, y) for x, y in numbers if x is not None and y is not None]

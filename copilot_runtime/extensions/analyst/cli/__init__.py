@@ -1,1 +1,0 @@
-"""`copilot-runtime analyst`: questions about data, in a terminal."""

@@ -19,12 +19,11 @@ from copilot_runtime.base.errors import Cancelled, ConfigurationFailed
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, as_object, get_object, get_text
 from copilot_runtime.cli.agent_client import AgentClient
-from copilot_runtime.extensions.analyst.cli.answer import Answer
-from copilot_runtime.extensions.analyst.cli.client import AnalystClient
-from copilot_runtime.extensions.analyst.cli.local import serve_here
-from copilot_runtime.extensions.analyst.cli.picture import find_protocol
+from copilot_runtime.extensions.analyst.cli.client import AnalystClient, serve_here
 from copilot_runtime.extensions.analyst.cli.view import (
+    Answer,
     AnswerView,
+    find_protocol,
     list_csv_rows,
     render_picture,
     try_picture,
@@ -36,7 +35,7 @@ _FAILED, _WAITING = 1, 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskOptions:
-    """How a question is asked, and what is made of its answer."""
+    """Options of a question and of the output of its answer."""
 
     url: str | None = None
     """Of a server; None: a server of this process answers."""
@@ -51,7 +50,7 @@ class AskOptions:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether programs read what is printed."""
+        """Whether the output is machine-readable, so that progress is not printed."""
         return self.as_json or self.as_csv
 
 

@@ -1,14 +1,24 @@
 """The analyst of a running server, by its REST routes."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import uvicorn
+
 from copilot_runtime.agui.refusal import decode_refusal
-from copilot_runtime.base.errors import NetworkError
+from copilot_runtime.base.errors import ConfigurationFailed, NetworkError
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject, as_object, as_objects
 from copilot_runtime.cli.agent_client import find_sign_in_hint, parse_header, parse_url
+from copilot_runtime.config import Settings, load_settings
 from copilot_runtime.http.client import Exchange, Upstream
 
 _OK = (200, 204)
@@ -40,18 +50,18 @@ class AnalystClient:
         return await self._request_json("GET", "analyst/datasets")
 
     async def list_memories(self, table: str = "") -> Sequence[JsonObject]:
-        """Return what is remembered about a table, or about all."""
+        """Return the memory entries of a table, or of all tables."""
         query = f"?{urlencode({'table': table})}" if table else ""
         return as_objects(
             (await self._request_json("GET", f"analyst/memory{query}")).get("memories")
         )
 
     async def change_memory(self, id: str, values: Mapping[str, Any]) -> None:
-        """Change `text` or `is_pinned` of what is remembered."""
+        """Change `text` or `is_pinned` of a memory entry."""
         await self._request("PATCH", f"analyst/memory/{_quote(id)}", dumps(dict(values)))
 
     async def forget(self, id: str) -> None:
-        """Delete what is remembered."""
+        """Delete memory entries."""
         await self._request("DELETE", f"analyst/memory/{_quote(id)}")
 
     async def read(self, path: str) -> bytes:
@@ -75,7 +85,7 @@ class AnalystClient:
         return text
 
     def _explain(self, status: int, text: bytes) -> NetworkError:
-        """Return the error for an answer that is not what was asked for: its own reason."""
+        """Return the error for an unexpected response, with the reason that the server gave."""
         refusal = decode_refusal(text)
         if refusal is None or refusal.message.startswith("There is nothing at"):
             return NetworkError(
@@ -89,3 +99,86 @@ class AnalystClient:
 
 def _quote(part: str) -> str:
     return quote(part, safe="")
+
+
+_NAME = "analyst"
+_OF_A_QUESTION = {"threads": "memory", "console": False}
+"""Settings of such a server: it leaves no conversation behind."""
+
+
+def read_local_settings(config: Path | None, data: Sequence[str], folder: Path) -> Settings:
+    """Return settings with an analyst. Data that a command names is copied into `folder`.
+
+    Raises `ConfigurationFailed` if there is no data.
+    """
+    if config is not None:
+        os.environ["COPILOT_CONFIG"] = str(config)
+    section = load_settings().analyst
+    values: dict[str, Any] = {**section.model_dump(), "name": section.name or _NAME}
+    if data:
+        values |= {"data": tuple(data), "store": str(folder)}
+    elif not section.data:
+        raise ConfigurationFailed(
+            "There is no data to ask about.",
+            hint="Name files, as in --data sales.csv; or write them into analyst.data of "
+            "copilot.yml; or name a server that runs, with --url.",
+        )
+    return load_settings(overrides={**_OF_A_QUESTION, "analyst": values})
+
+
+@asynccontextmanager
+async def serve_here(config: Path | None, data: Sequence[str]) -> AsyncGenerator[tuple[str, str]]:
+    """Yield the URL of a server of this process, and the name of its analyst."""
+    from copilot_runtime.cli.serve import build_runtime
+    from copilot_runtime.config.loader import adapter_name
+
+    with _log_errors_only(), TemporaryDirectory(prefix="analyst-") as folder:
+        settings = read_local_settings(config, data, Path(folder))
+        runtime = build_runtime(adapter_name(settings), settings)
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            app = runtime.lazy_app()
+            server = _Server(uvicorn.Config(app, log_config=None, access_log=False))
+            task = asyncio.create_task(server.serve([listener]), name="local server")
+            try:
+                start = asyncio.create_task(server.is_up.wait())
+                await asyncio.wait((task, start), return_when=asyncio.FIRST_COMPLETED)
+                start.cancel()
+                if task.done():
+                    await task
+                    raise ConfigurationFailed("The analyst did not start; the log says why.")
+                port = listener.getsockname()[1]
+                yield f"http://127.0.0.1:{port}{settings.path}", settings.analyst.name
+            finally:
+                server.should_exit = True
+                await asyncio.wait((task,), timeout=settings.stop_timeout)
+
+
+@contextmanager
+def _log_errors_only() -> Generator[None]:
+    """Log only errors: everything else is printed on the terminal already."""
+    package = logging.getLogger("copilot_runtime")
+    before = package.level
+    package.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        package.setLevel(before)
+
+
+class _Server(uvicorn.Server):
+    """A server that signals when it can be reached. Ctrl-C is for the command, not for it."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self.is_up.set()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield

@@ -2,13 +2,16 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.base.jsonvalue import JsonObject, as_objects, get_text
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.threads import ConfigOption
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from copilot_runtime.extensions.analyst.cli.client import AnalystClient
+
 
 T = TypeVar("T")
 
@@ -84,7 +88,7 @@ def init(
     questions with their SQL, skills/ has instructions for some questions, and tests/ has questions
     with the right answers. None is required.
     """
-    from copilot_runtime.extensions.analyst.cli.files import SETTINGS, write_examples
+    from copilot_runtime.extensions.analyst.cli.commands import SETTINGS, write_examples
 
     for path, is_new in write_examples(folder):
         typer.echo(f"{'wrote' if is_new else 'kept '}  {path}")
@@ -354,8 +358,7 @@ def _run(
 async def _open_client(
     url: str | None, headers: Sequence[str], data: Sequence[str], config: Path | None
 ) -> "AsyncGenerator[AnalystClient]":
-    from copilot_runtime.extensions.analyst.cli.client import AnalystClient
-    from copilot_runtime.extensions.analyst.cli.local import serve_here
+    from copilot_runtime.extensions.analyst.cli.client import AnalystClient, serve_here
 
     if url:
         async with aclosing(AnalystClient(url, headers)) as client:
@@ -379,3 +382,48 @@ def _draw_progress(progress: Sequence[JsonObject]) -> None:
         typer.echo(f"\r\x1b[K{get_text(one, 'name')} {bar:░<{_BAR}} {rows:,} rows", err=True)
     if progress:
         typer.echo(f"\x1b[{len(progress)}F", nl=False, err=True)
+
+
+_TEMPLATES = "templates"
+
+SETTINGS = """analyst:
+  name: analyst
+  data: [data/*.csv]       # also .parquet, .duckdb, postgresql://…"""
+"""The section of `copilot.yml` that enables the analyst."""
+
+
+def list_templates() -> Iterator[tuple[str, str]]:
+    """Yield the path of each file below the folder, and its text."""
+    yield from _walk(
+        resources.files("copilot_runtime.extensions.analyst.cli").joinpath(_TEMPLATES), ""
+    )
+
+
+def write_examples(folder: Path) -> Iterator[tuple[Path, bool]]:
+    """Write each example file, and yield its path and whether it was written.
+
+    What is there stays as it is. Raises `ConfigurationFailed` for a folder that cannot be written.
+    """
+    for name, text in list_templates():
+        path = folder / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            if not path.parent.is_dir():
+                raise ConfigurationFailed(f"{str(path.parent)!r} is a file, no folder.") from None
+            yield path, False
+        except OSError as error:
+            raise ConfigurationFailed(f"{str(path)!r} cannot be written: {error}") from error
+        else:
+            yield path, True
+
+
+def _walk(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
+    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+        name = f"{prefix}{entry.name}"
+        if entry.is_dir():
+            yield from _walk(entry, f"{name}/")
+        elif entry.name.endswith((".yaml", ".md")):
+            yield name, entry.read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from copilot_runtime.config import Settings
 from copilot_runtime.config.loader import adapter_name
 from copilot_runtime.extensions.analyst.agent import AnalystAgent
 from copilot_runtime.extensions.analyst.analyst import Analyst
-from copilot_runtime.extensions.analyst.cli.local import read_local_settings
+from copilot_runtime.extensions.analyst.cli.client import read_local_settings
 from copilot_runtime.extensions.analyst.evaluation.definition import (
     EvaluationQuestion,
     QuestionPlace,
@@ -41,7 +41,7 @@ _MOST_ROWS = 501
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestOptions:
-    """Which questions are asked of what, and where it is reported."""
+    """The questions to run, the server to run them on, and the report files to write."""
 
     files: Sequence[Path] = ()
     config: Path | None = None
@@ -53,7 +53,7 @@ class TestOptions:
 
 
 def run_tests(options: TestOptions) -> int:
-    """Ask all questions, print what came of them, and return the exit status."""
+    """Run all questions, print the report, and return the exit status."""
     with TemporaryDirectory(prefix="analyst-") as folder:
         settings = read_local_settings(options.config, options.data, Path(folder))
         paths = [*options.files] or [Path(settings.analyst.folder) / "tests"]

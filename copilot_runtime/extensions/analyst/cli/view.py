@@ -1,20 +1,82 @@
-"""What `copilot-runtime analyst ask` prints: thoughts, the answer, its table and its chart."""
+"""The terminal output of `copilot-runtime analyst ask`: thoughts, text, tables and charts."""
 
+import os
 import shutil
 import sys
-from collections.abc import Sequence
-from typing import Any
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import typer
 
-from copilot_runtime.api.events import Event, TextMessageContent, TextMessageEnd
+from copilot_runtime.api.events import Activity, Event, TextMessageContent, TextMessageEnd
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.formatting import clean_text
-from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_objects, get_text
+from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_object, as_objects, get_text
 from copilot_runtime.cli.screen import Screen
 from copilot_runtime.cli.tables import format_table
-from copilot_runtime.extensions.analyst.cli.answer import Answer
-from copilot_runtime.extensions.analyst.cli.picture import encode_picture, find_protocol
+
+
+@dataclass(slots=True)
+class Answer:
+    """The answer to one question, as pages get it."""
+
+    text: str = ""
+    thoughts: list[JsonObject] = field(default_factory=list[JsonObject])
+    charts: list[JsonObject] = field(default_factory=list[JsonObject])
+    tables: list[JsonObject] = field(default_factory=list[JsonObject])
+    downloads: list[JsonObject] = field(default_factory=list[JsonObject])
+    trust: str = ""
+    lineage: list[JsonObject] = field(default_factory=list[JsonObject])
+    question: JsonObject = field(default_factory=dict[str, object])
+    """A question back; empty without one."""
+    error: str = ""
+
+    def add(self, event: Event) -> None:
+        """Add the content of an event to the answer."""
+        match event:
+            case TextMessageContent(content=content):
+                self.text += content
+            case TextMessageEnd() if self.text and not self.text.endswith("\n\n"):
+                self.text += "\n\n"
+            case Activity(activity_type=kind, content=content) if kind.startswith("analyst-"):
+                self._add_activity(kind.removeprefix("analyst-"), as_object(content))
+            case _:
+                pass
+
+    def _add_activity(self, kind: str, content: JsonObject) -> None:
+        match kind:
+            case "thoughts":
+                self.thoughts = [*as_objects(content.get("thoughts"))]
+            case "chart":
+                self.charts.append(content)
+            case "table":
+                self.tables.append(content)
+            case "download":
+                self.downloads.append(content)
+            case "answer":
+                self.trust = get_text(content, "trust")
+                self.lineage = [*as_objects(content.get("lineage"))]
+            case "question":
+                self.question = content
+            case _:
+                pass
+
+    def describe(self) -> JsonObject:
+        """Return it as JSON, for programs."""
+        return {
+            "answer": self.text.strip(),
+            "trust": self.trust or None,
+            "lineage": self.lineage,
+            "tables": self.tables,
+            "charts": self.charts,
+            "downloads": self.downloads,
+            "question": self.question or None,
+            "thoughts": self.thoughts,
+            "error": self.error or None,
+        }
+
 
 _MARKS = {"tool_use": "→", "observation": "←", "error": "!", "success": "✓", "decision": "!"}
 _ROWS = 30
@@ -28,7 +90,7 @@ _BADGES = {
 
 
 class AnswerView:
-    """Prints an answer while it comes: thoughts and text at once, all else at its end.
+    """Prints an answer as it streams: thoughts and text at once, everything else at its end.
 
     Thoughts go to the standard error, so that what is written into a file is the answer. Without
     `base_url`, no links to files are printed.
@@ -40,7 +102,7 @@ class AnswerView:
         self._thoughts: set[str] = set()
 
     def show(self, event: Event, answer: Answer) -> None:
-        """Print what an event adds to an answer."""
+        """Print the content that an event adds to an answer."""
         for thought in answer.thoughts:
             if (id := get_text(thought, "id")) not in self._thoughts:
                 self._thoughts.add(id)
@@ -96,7 +158,7 @@ class AnswerView:
 
 
 def draw_table(table: JsonObject) -> str:
-    """Return a table of an answer as text in columns, with a last line of what is left out."""
+    """Render a table as text columns, with a last line that counts the rows left out."""
     names = [clean_text(get_text(one, "name")) for one in as_objects(table.get("columns"))]
     rows = [as_list(row) for row in as_list(table.get("rows"))]
     preview = [[_format_cell(cell) for cell in row] for row in rows[:_ROWS]]
@@ -158,3 +220,38 @@ def _format_cell(cell: Any) -> str:
         return f"{cell:,.4f}".rstrip("0").rstrip(".")
     text = clean_text(str(cell))
     return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
+
+
+_BLOCK = 4096
+"""Characters of a picture in one command of kitty's protocol, at most."""
+_ITERM = frozenset({"iTerm.app", "WezTerm", "mintty", "rio"})
+
+PictureProtocol = Literal["iterm", "kitty"]
+
+
+def find_protocol(environment: Mapping[str, str] = os.environ) -> PictureProtocol | None:
+    """Return the inline image protocol of this terminal, or `None` if it supports none."""
+    if not sys.stdout.isatty() or environment.get("TMUX"):
+        return None
+    if environment.get("KITTY_WINDOW_ID") or environment.get("TERM") in (
+        "xterm-kitty",
+        "xterm-ghostty",
+    ):
+        return "kitty"
+    if environment.get("TERM_PROGRAM") in _ITERM or environment.get("LC_TERMINAL") == "iTerm2":
+        return "iterm"
+    return None
+
+
+def encode_picture(png: bytes, protocol: PictureProtocol) -> str:
+    """Return the escape sequence that displays a PNG image."""
+    text = b64encode(png).decode()
+    if protocol == "iterm":
+        return f"\x1b]1337;File=inline=1;size={len(png)}:{text}\x07\n"
+    blocks = [text[at : at + _BLOCK] for at in range(0, len(text), _BLOCK)]
+    commands: list[str] = []
+    for number, block in enumerate(blocks):
+        head = "a=T,f=100," if number == 0 else ""
+        more = int(number < len(blocks) - 1)
+        commands.append(f"\x1b_G{head}m={more};{block}\x1b\\")
+    return "".join(commands) + "\n"

@@ -1,1 +1,0 @@
-"""The page *Data*: one HTML document, in parts."""

@@ -1,1 +1,0 @@
-"""DuckDB as the engine of the analyst: sources are copied, questions read the copies."""

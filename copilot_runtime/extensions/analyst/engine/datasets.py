@@ -15,7 +15,7 @@ class Dataset:
     name: str
     """Unique; what SQL of models and people calls it."""
     physical: str
-    """What the engine calls it, quoted: `"d1"."main"."orders"`. The same after a refresh."""
+    """The quoted, qualified name in the engine: `"d1"."main"."orders"`. Stable across refreshes."""
     source: str
     """The name of the source it comes from; of a saved one, its own name."""
     row_count: int
@@ -25,17 +25,17 @@ class Dataset:
     description: str = ""
     tags: Sequence[str] = ()
     owner: str | None = None
-    """Who saved it: nobody else sees it. None: it is of the operator."""
+    """The user who saved it and alone may see it; `None` for a data set of the operator."""
     created_at: str = ""
     for_operators: bool = False
-    """Whether only operators see it."""
+    """Whether only operators may query it."""
 
     first_types: Mapping[str, str] = field(default_factory=dict[str, str])
     """The types that its columns had when they were first seen, by names in lower case."""
 
     @property
     def is_saved(self) -> bool:
-        """Whether a question made it, and not the operator."""
+        """Whether it was saved by a question instead of configured by the operator."""
         return self.owner is not None
 
     @property
@@ -71,7 +71,7 @@ def make_table_name(text: str) -> str:
 
 
 def name_saved_table(name: str, owner: str) -> str:
-    """Return what a saved data set is called: nobody learns by a number what others have saved."""
+    """Return the table name of a saved data set: it does not reveal other users' data sets."""
     if not owner:  # nobody signs in, and all see all
         return f"ds_{name}"
     digest = hashlib.sha256(owner.encode(errors="surrogatepass")).hexdigest()[:6]

@@ -19,12 +19,10 @@ from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused, Que
 from copilot_runtime.extensions.analyst.engine.executor import Executor
 from copilot_runtime.extensions.analyst.engine.metadata import MetadataCache, TableMetadata
 from copilot_runtime.extensions.analyst.engine.options import EngineOptions
-from copilot_runtime.extensions.analyst.engine.progress import OnProgress
-from copilot_runtime.extensions.analyst.engine.query import Query
+from copilot_runtime.extensions.analyst.engine.query import Query, Saving
 from copilot_runtime.extensions.analyst.engine.sandbox import Sandbox
-from copilot_runtime.extensions.analyst.engine.saving import Saving
-from copilot_runtime.extensions.analyst.engine.sources import DataSource, expand_sources
-from copilot_runtime.extensions.analyst.engine.store import Entry, Manifest, Store
+from copilot_runtime.extensions.analyst.engine.sources import DataSource, OnProgress, expand_sources
+from copilot_runtime.extensions.analyst.engine.store import Manifest, ManifestEntry, Store
 from copilot_runtime.extensions.analyst.results import Table
 from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.telemetry import semconv
@@ -38,7 +36,7 @@ class Statement(Protocol):
 
     @property
     def sql(self) -> str:
-        """What runs."""
+        """The SQL to run."""
         ...
 
 
@@ -98,12 +96,12 @@ class Engine:
 
     @property
     def is_writer(self) -> bool:
-        """Whether this process copies and saves: of all with the same folder, one does."""
+        """Whether this process copies and saves; one process does for each folder."""
         return self._store.is_writer
 
     @property
     def is_lost(self) -> bool:
-        """Whether the folder was deleted: what is open is still served, and nothing is saved."""
+        """Whether the folder was deleted: open data is still served, but nothing can be saved."""
         return self._store.is_lost
 
     def list_datasets(self, scope: Scope) -> Sequence[Dataset]:
@@ -192,7 +190,7 @@ class Engine:
         batch_rows: int = 5_000,
         timeout: float | None = None,
     ) -> AsyncGenerator[Sequence[Sequence[Any]]]:
-        """Yield the rows of a query in batches, as their reader takes them.
+        """Yield the rows of a query in batches, with backpressure from the reader.
 
         `timeout` counts for each batch. A slow reader keeps nobody waiting; close it in any case.
         """
@@ -217,7 +215,7 @@ class Engine:
         await self._execute(query, 0, None, None, Query.explain)
 
     async def describe(self, name: str, scope: Scope) -> TableMetadata:
-        """Return what a data set holds, counted over the rows that a scope may see."""
+        """Return statistics of a data set, computed over the rows that a scope may read."""
         await self._follow()
         dataset = self._datasets.get(name)
         if dataset is None or dataset not in self.list_datasets(scope):
@@ -233,7 +231,7 @@ class Engine:
         description: str = "",
         tags: Sequence[str] = (),
     ) -> Dataset:
-        """Keep the rows of a query as a data set of its owner; one of that name is replaced.
+        """Save the rows of a query as a data set of its owner; replace one with the same name.
 
         Raises `DatasetRefused` if this process may not write or there are too many, `QueryFailed`
         and `QueryTimedOut`. Nothing changes then.
@@ -259,7 +257,7 @@ class Engine:
                 stored = await self._executor.attend(
                     work, saving.interrupt, self.options.query_timeout
                 )
-                entry = Entry(
+                entry = ManifestEntry(
                     alias=alias,
                     source=name,
                     file=self._store.finish(part).name,
@@ -282,7 +280,7 @@ class Engine:
     async def refresh(
         self, name: str | None = None, on_progress: OnProgress | None = None
     ) -> Sequence[str]:
-        """Copy sources that have changed: one, or all. Return the names of those.
+        """Copy one source or all if they have changed. Return the names of the copied sources.
 
         In a process that does not write, take over what the one that does has copied.
         """
@@ -299,7 +297,7 @@ class Engine:
             return await self._load(on_progress, only=None if name is None else {name})
 
     async def retry(self, on_progress: OnProgress | None = None) -> Sequence[str]:
-        """Try again what could not be read. Return the names of what has been copied."""
+        """Retry sources that could not be read. Return the names of the copied sources."""
         async with self._changes:
             if not self.problems or not self._store.take_lock():
                 return []
@@ -307,7 +305,7 @@ class Engine:
             return await self._load(on_progress, only={*self.problems})
 
     async def delete(self, name: str, owner: str) -> None:
-        """Delete a data set that `owner` saved. Raises `DatasetRefused` if there is none."""
+        """Delete a data set that `owner` saved. Raises `DatasetRefused` if it does not exist."""
         async with self._changes:
             self._store.require_lock()
             await self._reload()

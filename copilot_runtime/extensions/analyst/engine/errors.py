@@ -1,4 +1,4 @@
-"""What DuckDB says when SQL fails, without what nobody should read: paths, values, other tables."""
+"""DuckDB's errors, without file paths, values of rows and names of other tables."""
 
 import json
 import re
@@ -47,9 +47,9 @@ class QueryFailed(CopilotError):
         super().__init__(message, hint=hint, kind=kind)
         self.error_type = kind
         self.name = name
-        """What was not found."""
+        """The name that was not found."""
         self.candidates = tuple(candidates)
-        """What DuckDB found instead: for columns always something, however unlike."""
+        """DuckDB's suggestions; for columns there always are some, however dissimilar."""
         self.position = position
         """The character of the SQL at which it is, from 0."""
         self.exception_type = exception_type
@@ -100,7 +100,7 @@ MOST_CHARACTERS = 1_000
 
 
 def parse_error(error: Exception, offset: int = 0) -> QueryFailed:
-    """Return what an exception of DuckDB says. `offset`: characters that we wrote before the SQL.
+    """Convert an exception of DuckDB. `offset`: characters that we wrote before the SQL.
 
     Paths of the server, the names of its databases, and values of rows are taken out: those may
     be of rows that a filter hides.

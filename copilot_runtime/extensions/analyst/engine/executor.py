@@ -1,4 +1,4 @@
-"""Work in threads: so much at one time, stopped when time is up or nobody waits for it."""
+"""Runs work in threads with a concurrency limit, timeouts and cancellation."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from copilot_runtime.extensions.analyst.engine.query import Query
 T = TypeVar("T")
 
 GRACE = 1.0
-"""Seconds that interrupted work has to end before nobody waits for it any more."""
+"""Seconds that interrupted work has to end before it is abandoned."""
 
 LEAVE = 5.0
 """Seconds that are left to threads at the end: a program that ends while DuckDB works aborts."""
@@ -49,7 +49,7 @@ class Executor:
         timeout: float,
         on_start: Callable[[], None] | None = None,
     ) -> T:
-        """Do a step of a query once there is a place.
+        """Run one step of a query once a slot is free. Raises `QueryTimedOut`.
 
         Raises `QueryTimedOut`. Whoever cancels it interrupts the query.
         """
@@ -71,7 +71,7 @@ class Executor:
         return await self.attend(task, query.stop, timeout)
 
     async def attend(self, work: "asyncio.Task[T]", stop: Callable[[], None], timeout: float) -> T:
-        """Await work in a thread; stop it when time is up, or when nobody waits any more."""
+        """Await work in a thread; interrupt it on timeout or cancellation."""
         self._stops.add(stop)
         work.add_done_callback(lambda _: self._stops.discard(stop))
         try:
@@ -113,7 +113,7 @@ class Executor:
             await asyncio.sleep(REPEAT)
 
     def _count(self, work: Callable[[], T]) -> Callable[[], T]:
-        """Return work that is known to run, also once nobody awaits it any more."""
+        """Count the work as running until its thread ends, even if its waiter was cancelled."""
 
         def run() -> T:
             with self._lock:

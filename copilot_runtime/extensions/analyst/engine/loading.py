@@ -22,15 +22,21 @@ from copilot_runtime.extensions.analyst.engine.copies import (
 from copilot_runtime.extensions.analyst.engine.datasets import choose_name, quote_text
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
 from copilot_runtime.extensions.analyst.engine.options import EngineOptions
-from copilot_runtime.extensions.analyst.engine.progress import OnProgress, Progress
 from copilot_runtime.extensions.analyst.engine.sandbox import Sandbox, lock_connection
 from copilot_runtime.extensions.analyst.engine.sources import (
     DataSource,
+    OnProgress,
+    Progress,
     expand_sources,
     fingerprint_files,
     list_files,
 )
-from copilot_runtime.extensions.analyst.engine.store import Entry, Manifest, Store, StoredTable
+from copilot_runtime.extensions.analyst.engine.store import (
+    Manifest,
+    ManifestEntry,
+    Store,
+    StoredTable,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +53,7 @@ class Start(Protocol):
 
 
 class Loader:
-    """Copies sources that have changed. Old copies stay where they are until nobody reads them."""
+    """Copies sources that have changed. Old copies stay on disk until they are no longer read."""
 
     def __init__(
         self,
@@ -68,7 +74,7 @@ class Loader:
     async def load(
         self, sources: Sequence[DataSource], manifest: Manifest, only: Collection[str] | None = None
     ) -> tuple[Manifest, Sequence[str]]:
-        """Return the list of data sets as it is now, and the names of what was copied.
+        """Return the current list of data sets, and the names of the copied sources.
 
         A source that cannot be read keeps its old copy, if it has one, and is among the problems.
         """
@@ -95,8 +101,8 @@ class Loader:
         return manifest, changed
 
     async def _load_source(
-        self, source: DataSource, old: Entry | None, manifest: Manifest
-    ) -> Entry | None:
+        self, source: DataSource, old: ManifestEntry | None, manifest: Manifest
+    ) -> ManifestEntry | None:
         try:
             fingerprint = await self._fingerprint(source)
             if old and old.fingerprint == fingerprint and self._store.locate(old).exists():
@@ -122,8 +128,8 @@ class Loader:
         return f"{source.mode}:{await self._start(fingerprint_files, source)}"
 
     async def _copy(
-        self, source: DataSource, old: Entry | None, manifest: Manifest, fingerprint: str
-    ) -> Entry:
+        self, source: DataSource, old: ManifestEntry | None, manifest: Manifest, fingerprint: str
+    ) -> ManifestEntry:
         others = [one for one in manifest.entries if one != old]
         names = {table.name for entry in others for table in entry.tables}
 
@@ -140,7 +146,7 @@ class Loader:
             file, tables = await self._copy_to_file(source, choose)
         before = {table.table: table for table in old.tables} if old else {}
         tables = [table.follow(before.get(table.table)) for table in tables]
-        return Entry(
+        return ManifestEntry(
             alias=old.alias if old else f"d{manifest.next_alias}",
             source=source.name,
             file=file,

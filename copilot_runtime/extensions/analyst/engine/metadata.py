@@ -1,18 +1,15 @@
-"""What a data set holds, counted only over the rows that its reader may see."""
+"""Statistics of data sets, computed only over the rows that the caller may read."""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from copilot_runtime.base.concurrency import retrieve_exception
 from copilot_runtime.extensions.analyst.engine.datasets import Dataset, quote_name
-from copilot_runtime.extensions.analyst.results import Column
+from copilot_runtime.extensions.analyst.results import Column, Table
 from copilot_runtime.extensions.analyst.scope import Scope
-
-if TYPE_CHECKING:
-    from copilot_runtime.extensions.analyst.engine.engine import Engine
 
 MOST_COLUMNS = 50
 """Columns that are looked at; of others, only name and type are known."""
@@ -21,7 +18,7 @@ MOST_VALUES = 15
 """Values of a text column that are collected, the most frequent first."""
 
 MOST_DISTINCT = 1_000
-"""Text columns with more different values are not for filters: none is collected."""
+"""Text columns with more distinct values are not filters: no values are collected for them."""
 
 MOST_TEXT_COLUMNS = 20
 MOST_CHARACTERS = 200
@@ -41,7 +38,7 @@ class ColumnMetadata:
     name: str
     type: str
     unique_count: int | None = None
-    """About how many different values there are."""
+    """The approximate number of distinct values."""
     null_percent: float | None = None
     minimum: Any = None
     """Of numbers and times."""
@@ -50,16 +47,16 @@ class ColumnMetadata:
     values: Sequence[str] = ()
     """The most frequent values of a text column with few."""
     is_complete: bool = False
-    """Whether `values` are all there are."""
+    """Whether `values` has every distinct value."""
 
     @property
     def is_numeric(self) -> bool:
-        """Whether one can calculate with it."""
+        """Whether the type is a number."""
         return is_numeric(self.type)
 
     @property
     def is_temporal(self) -> bool:
-        """Whether it is a date or a time."""
+        """Whether the type is a date or a time."""
         return is_temporal(self.type)
 
 
@@ -99,13 +96,26 @@ def is_text(type: str) -> bool:
     return (type.startswith(("VARCHAR", "ENUM")) or type == "BOOLEAN") and not type.endswith("]")
 
 
+class MetadataEngine(Protocol):
+    """The methods of `Engine` that the statistics need."""
+
+    relate: Callable[[Dataset, Scope], str]
+    """Returns the SQL of the rows of a data set that a scope may read."""
+    version: str
+    """Changes whenever one of the operator's data sets does."""
+
+    async def run(self, query: str, *, limit: int) -> Table:
+        """Return at most `limit` rows of a query."""
+        ...
+
+
 class MetadataCache:
     """Descriptions by rows and version; one that is being counted is not counted twice.
 
     Scopes that may see the same rows share them.
     """
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: MetadataEngine) -> None:
         self._engine = engine
         self._entries: OrderedDict[tuple[str, ...], asyncio.Task[TableMetadata]] = OrderedDict()
 
@@ -125,7 +135,7 @@ class MetadataCache:
         return await asyncio.shield(task)
 
 
-async def _describe(engine: "Engine", dataset: Dataset, relation: str) -> TableMetadata:
+async def _describe(engine: MetadataEngine, dataset: Dataset, relation: str) -> TableMetadata:
     columns = dataset.columns[:MOST_COLUMNS]
     is_small = dataset.row_count <= EXACT_ROWS
     table = await engine.run(_build_counts(columns, relation, is_exact=is_small), limit=1)
@@ -180,7 +190,7 @@ def _read_counts(column: Column, cells: Any, row_count: int) -> ColumnMetadata:
 
 
 async def _add_values(
-    engine: "Engine", columns: Sequence[ColumnMetadata], relation: str
+    engine: MetadataEngine, columns: Sequence[ColumnMetadata], relation: str
 ) -> Sequence[ColumnMetadata]:
     """Collect the values of text columns: in one query, so that the table is read once."""
     texts = [

@@ -1,4 +1,4 @@
-"""How large, how long and how many: the limits of the engine."""
+"""The limits of the engine."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +11,18 @@ class EngineOptions:
     """Limits of the engine, and where its files are."""
 
     folder: Path
-    """Copies and saved data sets. Nobody else writes there."""
+    """Folder for copies and saved data sets, written by this engine only."""
     memory_limit: str = "512MB"
-    """For all queries of one moment together, as DuckDB writes it."""
+    """Memory limit of all concurrent queries together, in DuckDB's notation."""
     threads: int = 2
     query_timeout: float = 30.0
     """Seconds that a query may run, without its wait for a turn."""
     max_rows: int = 500_000
     """No query returns more, whatever its limit is."""
     max_cell: int = 65_536
-    """Characters of a text in a result; what is longer ends in `…`."""
+    """Maximum characters of one text value; a longer one is cut and ends in `…`."""
     max_bytes: int = 8 * 1024 * 1024
-    """About how large the texts of one result may be together; then it is truncated."""
+    """Approximate limit on the text bytes of one result; beyond it, the result is truncated."""
     max_file: int = 1024 * 1024 * 1024
     """Bytes of a data set that a question saves."""
     concurrency: int = 8

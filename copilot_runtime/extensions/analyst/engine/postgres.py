@@ -4,17 +4,51 @@ import hashlib
 import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from copilot_runtime.base.errors import MissingPackage
-from copilot_runtime.extensions.analyst.engine.datasets import quote_name
+from copilot_runtime.extensions.analyst.engine.datasets import quote_name, quote_text
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused
-from copilot_runtime.extensions.analyst.engine.exports import EMPTY, Export, ExportColumn
-from copilot_runtime.extensions.analyst.engine.progress import Progress
-from copilot_runtime.extensions.analyst.engine.sources import DataSource
+from copilot_runtime.extensions.analyst.engine.sources import DataSource, Progress
+
+EMPTY = "\\N"
+"""The marker for NULL in exported files; in quotes, it is ordinary text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportColumn:
+    """A column of an exported table: `select` is for PostgreSQL, `convert` for DuckDB."""
+
+    name: str
+    select: str
+    convert: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """A table of PostgreSQL in a file."""
+
+    table: str
+    file: Path
+    columns: Sequence[ExportColumn]
+
+    def build_select(self) -> str:
+        """Return SQL of DuckDB that reads the file, with the types of the table."""
+        names = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(self.columns)))
+        chosen = ", ".join(
+            f"{column.convert.format(f'c{number}')} AS {quote_name(column.name)}"
+            for number, column in enumerate(self.columns)
+        )
+        return (
+            f"SELECT {chosen} FROM read_csv({quote_text(str(self.file))}, header=false, "
+            f"auto_detect=false, delim=',', quote='\"', escape='\"', columns={{{names}}}, "
+            f"nullstr={quote_text(EMPTY)}, allow_quoted_nulls=false, max_line_size=268435456)"
+        )
+
 
 TYPES = {
     "bool": "BOOLEAN",
@@ -99,7 +133,7 @@ async def _list_tables(connection: Any, source: DataSource) -> Sequence[Any]:
 
 
 async def fingerprint_database(source: DataSource) -> str:
-    """Return what changes when tables do. Of views nobody knows: it is then always new."""
+    """Return a fingerprint that changes when a table does; views make it unique each time."""
     async with _connect(source) as connection:
         tables = await _list_tables(connection, source)
         parts: list[Any] = []
@@ -115,7 +149,7 @@ async def fingerprint_database(source: DataSource) -> str:
 async def export_database(
     source: DataSource, part: Path, report: Callable[[Progress], None]
 ) -> Sequence[Export]:
-    """Write the tables of one moment into files beside `part`."""
+    """Export all tables in one transaction into files beside `part`."""
     exports: list[Export] = []
     done = 0
     async with (

@@ -13,7 +13,7 @@ from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, parse_
 from copilot_runtime.extensions.analyst.engine.options import EngineOptions
 
 Config = dict[str, str | bool | int | float | list[str]]
-"""What `duckdb.connect` takes."""
+"""The configuration for `duckdb.connect`."""
 
 CONFIG: Mapping[str, str] = {
     "errors_as_json": "true",
@@ -110,7 +110,7 @@ def attach_files(
 
 
 def _link_file(file: Path, link: Path) -> Path:
-    """Return another name of a file; its own if there can be none, as on another disk."""
+    """Return a hard link to a file, or its own path if linking fails, as across file systems."""
     log = file.with_name(f"{file.name}.wal")
     try:
         if log.exists():

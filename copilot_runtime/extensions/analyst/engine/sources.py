@@ -1,9 +1,9 @@
-"""Where the data of the operator is: files, DuckDB databases, PostgreSQL."""
+"""The operator's data sources: files, DuckDB databases and PostgreSQL."""
 
 import glob
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -52,15 +52,15 @@ class DataSource:
     kind: SourceKind
     description: str = ""
     mode: SourceMode = "copy"
-    """`attach` reads a DuckDB file where it is, which nobody may write to meanwhile."""
+    """`attach` reads a DuckDB file in place; no process may write to it meanwhile."""
     table: str | None = None
     """The only table wanted, of a database; None: all. `schema.table` names the schema."""
     for_operators: bool = False
-    """Whether only operators may ask about it."""
+    """Whether only operators may query it."""
 
     @property
     def label(self) -> str:
-        """What may be shown of it: no password, no folder."""
+        """A label without password or folder, for messages to users."""
         if self.kind != "postgres":
             return Path(self.location).name
         return f"PostgreSQL {urlsplit(self.location).path.strip('/') or 'postgres'!r}"
@@ -96,7 +96,7 @@ def parse_source(value: str | Mapping[str, Any]) -> DataSource:
 
 
 def find_kind(location: str) -> SourceKind:
-    """Return what is at a location, by its name alone."""
+    """Return the kind of a source, judged by its location alone."""
     if re.match(r"postgres(ql)?://", location):
         return "postgres"
     if re.match(r"\w{2,}://", location):
@@ -173,7 +173,7 @@ def _name_file(path: Path) -> str:
 
 
 def list_files(source: DataSource) -> Sequence[Path]:
-    """Return the files of a source, in order. Raises `ConfigurationFailed` if there is none."""
+    """Return the files of a source, in order. Raises `ConfigurationFailed` if none matches."""
     place = Path(source.location).expanduser()
     if place.is_file():
         return [place]
@@ -190,9 +190,42 @@ def list_files(source: DataSource) -> Sequence[Path]:
 
 
 def fingerprint_files(source: DataSource) -> str:
-    """Return what changes when a file of a source does: by names, sizes and times."""
+    """Return a fingerprint that changes with the name, size or time of a source's file."""
     files = list_files(source)
     logs = [path.with_name(path.name + end) for path in files for end in ("-wal", ".wal")]
     stats = [(str(path), path.stat()) for path in (*files, *logs) if path.exists()]
     parts = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
     return hashlib.sha256(repr((parts, source.table)).encode()).hexdigest()[:32]
+
+
+TRACES = "traces"
+"""The value in `analyst.data` for the traces of this runtime, and the name of that source."""
+
+
+def read_source(text: str, trace_file: str) -> DataSource:
+    """Return the source of a setting. What is kept of runs is for operators alone."""
+    if text != TRACES:
+        return parse_source(text)
+    if not trace_file:
+        raise ConfigurationFailed(
+            "analyst.data has traces, and this server keeps none in a file.",
+            hint="Set telemetry.store to sqlite:.copilot/traces.db.",
+        )
+    return parse_source({"name": TRACES, "location": trace_file, "for_operators": True})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A moment of a copy."""
+
+    source: str
+    """The name of the source."""
+    bytes_done: int = 0
+    bytes_total: int | None = None
+    """`None` if the size is unknown."""
+    rows: int | None = None
+    is_done: bool = False
+
+
+OnProgress = Callable[[Progress], None]
+"""It is called in the event loop, some times a second while a source is copied."""

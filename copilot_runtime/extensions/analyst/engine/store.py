@@ -38,7 +38,7 @@ LOSS = (
     "The server's folder of data was deleted while it runs. What is open can be asked until "
     "the server is started again: then the sources are copied again."
 )
-"""What is said once the folder has gone."""
+"""The error message after the folder was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class StoredTable:
 
     name: str
     table: str
-    """What it is called in the file."""
+    """The table's name in the database file."""
     row_count: int
     columns: Sequence[Column]
     schema: str = "main"
@@ -55,7 +55,7 @@ class StoredTable:
     """The types that its columns had when they were first seen, by names in lower case."""
 
     def follow(self, before: "StoredTable | None") -> "StoredTable":
-        """Return it with the first types of what it replaces."""
+        """Return a copy with the first types of the table that it replaces."""
         types = {column.name.lower(): column.type for column in self.columns}
         if before is not None:
             types |= {column.name.lower(): column.type for column in before.columns}
@@ -64,8 +64,8 @@ class StoredTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A database file with the tables of one source, or with one saved set."""
+class ManifestEntry:
+    """A database file with the tables of one source, or with one saved data set."""
 
     alias: str
     """Its name in the sandbox, for good: no other file ever gets it."""
@@ -83,7 +83,7 @@ class Entry:
 
     @property
     def is_saved(self) -> bool:
-        """Whether a question made it."""
+        """Whether it was saved by a question."""
         return self.owner is not None
 
     def list_datasets(self) -> Sequence[Dataset]:
@@ -109,17 +109,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What is in the folder."""
+    """The list of all database files in the folder."""
 
-    entries: Sequence[Entry] = ()
+    entries: Sequence[ManifestEntry] = ()
     next_alias: int = 1
 
-    def find(self, source: str, owner: str | None = None) -> Entry | None:
-        """Return the entry of a source, or of a set that somebody saved."""
+    def find(self, source: str, owner: str | None = None) -> ManifestEntry | None:
+        """Return the entry of a source, or of a data set that `owner` saved."""
         key = (source, owner)
         return next((one for one in self.entries if (one.source, one.owner) == key), None)
 
-    def add(self, entry: Entry) -> "Manifest":
+    def add(self, entry: ManifestEntry) -> "Manifest":
         """Return one with an entry in place of the one with its alias, or in addition."""
         others = [one for one in self.entries if one.alias != entry.alias]
         number = max(self.next_alias, int(entry.alias[1:]) + 1)
@@ -141,7 +141,7 @@ class Manifest:
                 "`DELETE analyst/datasets/NAME`.",
             )
 
-    def remove(self, entry: Entry) -> "Manifest":
+    def remove(self, entry: ManifestEntry) -> "Manifest":
         """Return one without an entry; its alias stays unused."""
         return replace(self, entries=[one for one in self.entries if one.alias != entry.alias])
 
@@ -154,7 +154,7 @@ class Store:
     _descriptor: int | None = field(default=None)
 
     def open(self) -> None:
-        """Make the folder, and take the lock if nobody else has it."""
+        """Create the folder, and take the lock unless another process holds it."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -182,7 +182,7 @@ class Store:
         return not os.path.samestat(found, os.fstat(self._descriptor))
 
     def take_lock(self) -> bool:
-        """Become the writer, if there is none."""
+        """Try to become the writer, and return whether this process is."""
         if self._descriptor is not None:
             return not self.is_lost
         try:
@@ -220,7 +220,7 @@ class Store:
             self._descriptor = None
 
     def read(self) -> Manifest:
-        """Return the list of data sets: an empty one if there is none that can be read."""
+        """Read the manifest; return an empty one if it is missing or damaged."""
         try:
             text = (self.folder / MANIFEST).read_text(encoding="utf-8")
             return _decode_manifest(json.loads(text))
@@ -231,7 +231,7 @@ class Store:
             return Manifest()
 
     def stamp(self) -> int:
-        """Return what changes when the list does."""
+        """Return a fingerprint that changes whenever the manifest does."""
         with contextlib.suppress(OSError):
             stat = (self.folder / MANIFEST).stat()
             return hash((stat.st_ino, stat.st_mtime_ns, stat.st_size))
@@ -247,19 +247,19 @@ class Store:
             os.fsync(file.fileno())
         temporary.replace(self.folder / MANIFEST)
 
-    def locate(self, entry: Entry) -> Path:
+    def locate(self, entry: ManifestEntry) -> Path:
         """Return the file of an entry."""
         return Path(entry.file) if entry.is_foreign else self.folder / entry.file
 
     def new_file(self, name: str) -> Path:
-        """Return the path of a new file: what is unfinished is named so."""
+        """Return a path for a new file, with a suffix that marks it as unfinished."""
         return self.folder / f"{name[:60]}-{secrets.token_hex(8)}.part"
 
     def finish(self, part: Path) -> Path:
         """Give a finished file its name."""
         return part.rename(part.with_suffix(".duckdb"))
 
-    def clean(self, keep: Iterable[Entry]) -> None:
+    def clean(self, keep: Iterable[ManifestEntry]) -> None:
         """Remove the files of data sets that are in no entry, if this process may write."""
         if not self.is_writer:
             return
@@ -277,10 +277,10 @@ def _decode_manifest(value: Any) -> Manifest:
     return Manifest(entries=entries, next_alias=int(value["next_alias"]))
 
 
-def _decode_entry(value: dict[str, Any]) -> Entry:
+def _decode_entry(value: dict[str, Any]) -> ManifestEntry:
     tables = [_decode_table(table) for table in value["tables"]]
     fields: dict[str, Any] = {**value, "tables": tables, "tags": tuple(value["tags"])}
-    entry = Entry(**fields)
+    entry = ManifestEntry(**fields)
     if not (entry.alias[:1] == "d" and entry.alias[1:].isdigit()):
         raise ValueError("an alias is malformed")
     if not entry.is_foreign and Path(entry.file).name != entry.file:

@@ -1,1 +1,0 @@
-"""Asks a data analyst questions, and compares its answers with those of reference SQL."""

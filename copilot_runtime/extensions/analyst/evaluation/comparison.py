@@ -26,7 +26,7 @@ def compare_tables(
     tolerance: float = 1e-4,
     may_have_more: bool = True,
 ) -> str | None:
-    """Return how rows differ from what was expected, in a sentence; None if they do not."""
+    """Describe the first difference between two tables, or return `None` if they are equal."""
     if len(expected) != len(found):
         return f"expected {_count(len(expected), 'row')}, found {len(found):,}"
     more = len(found_names) - len(names)
@@ -131,7 +131,7 @@ def _describe(
     is_ordered: bool,
     tolerance: float,
 ) -> str:
-    """Return a first row that is not there, with what is there in its place."""
+    """Describe a missing row, and the unexpected row in its place."""
     places = [
         next((at for at, it in enumerate(found_names) if it.casefold() == name.casefold()), at)
         for at, name in enumerate(names)
@@ -162,7 +162,7 @@ def _plain(cell: Any) -> Any:
 
 
 def _read_number(text: str) -> Any:
-    """Return what stands for a number that JSON cannot hold as one; other texts stay."""
+    """Decode a number that JSON has no literal for; return other text unchanged."""
     digits = text.lstrip("-").replace(".", "", 1)
     return float(text) if len(digits) > 15 and digits.isascii() and digits.isdigit() else text
 

@@ -29,7 +29,7 @@ Texts = Annotated[list[str], BeforeValidator(_read_list)]
 
 
 class EvaluationQuestion(BaseModel):
-    """One question, and what its answer must be."""
+    """A question, and the criteria for its answer."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -39,28 +39,28 @@ class EvaluationQuestion(BaseModel):
     expect: Expectation = "rows"
     """The rows of `sql`; that it says that the data cannot tell; or a question back."""
     sql: str = ""
-    """The reference: what a person who knows the data would run."""
+    """The reference query, whose rows the answer must return."""
     ordered: bool = False
-    """Whether the order of rows counts."""
+    """Whether the order of rows is compared."""
     tolerance: Annotated[float, Field(ge=0)] = DEFAULT_TOLERANCE
-    """How far numbers may differ: absolutely, or as a part of the larger one."""
+    """Numeric tolerance: absolute, or relative to the larger number."""
     extra_columns: bool = True
-    """Whether the answer may have columns beside those of the reference."""
+    """Whether the answer may have columns that the reference lacks."""
     trust: Trust | None = None
-    """How far the answer must be trusted at least."""
+    """The minimum trust level of the answer."""
     contains: Texts = []
-    """What the text says; cases do not count."""
+    """Text that the answer must contain, case-insensitively."""
     excludes: Texts = []
-    """What the text does not say."""
+    """Text that the answer must not contain."""
     dataset: str = ""
     agent_name: str = ""
     user: str = ""
-    """Who asks, for row filters. The reference runs as the same."""
+    """The user for row filters, in the answer and in the reference."""
     script: Script = ()
     """The answers of a scripted model; without it, the analyst's own model is asked."""
     tags: Texts = []
     skip: str = ""
-    """Why it is not asked."""
+    """The reason why this question is skipped."""
 
     @model_validator(mode="after")
     def _check_sql(self) -> "EvaluationQuestion":
@@ -72,7 +72,7 @@ class EvaluationQuestion(BaseModel):
 
     @property
     def title(self) -> str:
-        """How reports call it."""
+        """The question's title in reports."""
         return self.name or self.question
 
 

@@ -1,4 +1,4 @@
-"""What came of questions, and its forms: text, JSON, and JUnit's XML.
+"""Reports of an evaluation, as text, JSON or JUnit XML.
 
 The report of scripted questions is the same in each run: it has no times, and no ids.
 """
@@ -9,8 +9,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from copilot_runtime.base.jsonvalue import drop_none
-from copilot_runtime.extensions.analyst.evaluation.answer import AnswerRecord
 from copilot_runtime.extensions.analyst.evaluation.runner import (
+    AnswerRecord,
     Evaluation,
     EvaluationReport,
     Verdict,
@@ -44,7 +44,7 @@ def describe_totals(report: EvaluationReport) -> str:
 
 
 def describe_result(result: Evaluation) -> Iterator[str]:
-    """Yield lines on a question: whether it passed, and if not, what was answered."""
+    """Yield lines on a result: passed, or the differences from the expected answer."""
     mark = _MARKS.get(result.verdict, "✗")
     yield f"{mark} {shorten(result.place.question.title)}"
     if result.reason:

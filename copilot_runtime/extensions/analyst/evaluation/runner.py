@@ -1,23 +1,32 @@
 """Asks the questions, and judges the answers."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Literal
+from typing import Any, Literal
 from uuid import uuid4
 
 from copilot_runtime.api.adapter import Adapter, ChatRequest
 from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.caller import Caller
-from copilot_runtime.api.events import Events, RunFailed
+from copilot_runtime.api.events import (
+    ActionExecutionStart,
+    Activity,
+    Event,
+    Events,
+    Interrupt,
+    RunFailed,
+)
+from copilot_runtime.api.events import TextMessageContent as Text
 from copilot_runtime.api.messages import TextMessage, new_id
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.base.jsonvalue import JsonObject, as_object, as_objects, get_text
 from copilot_runtime.extensions.analyst.agent import AnalystAgent
 from copilot_runtime.extensions.analyst.analyst import Analyst
-from copilot_runtime.extensions.analyst.evaluation.answer import AnswerRecord, AnswerTable
 from copilot_runtime.extensions.analyst.evaluation.comparison import compare_tables
 from copilot_runtime.extensions.analyst.evaluation.definition import (
     EvaluationQuestion,
@@ -26,6 +35,95 @@ from copilot_runtime.extensions.analyst.evaluation.definition import (
 from copilot_runtime.extensions.analyst.results import Table
 from copilot_runtime.extensions.analyst.tools.values import to_plain
 from copilot_runtime.extensions.scenarios.script import ScriptPlayer
+
+_REFUSAL = re.compile(
+    r"""
+    \b (?: can(?:not|['\u2019]t|\ not) | could(?:n['\u2019]t|\ not) | unable | not\ able
+       | (?:do|does|did)(?:n['\u2019]t|\ not) \b [^.!?]{0,40}
+         \b (?:have|hold|contain|include|cover|know|exist|say|tell)
+       | no \b [^.!?]{0,60} \b (?:data|information|column|table|record|metric|field)s?
+       | (?:is|are)(?:n['\u2019]t|\ not) \b [^.!?]{0,40}
+         \b (?:available|part|in\ the|included|recorded|known|something)
+       | outside | only \b [^.!?]{0,40} \b (?:answer|help)
+    ) """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTable:
+    """Rows that a page would get."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    is_truncated: bool = False
+
+
+@dataclass(slots=True)
+class AnswerRecord:
+    """The answer to one question."""
+
+    text: str = ""
+    tables: list[AnswerTable] = field(default_factory=list[AnswerTable])
+    has_chart: bool = False
+    trust: str = ""
+    sql: list[str] = field(default_factory=list[str])
+    clarification: str = ""
+    """A question back."""
+    approval: bool = False
+    """Whether it waits for an approval."""
+    calls: list[str] = field(default_factory=list[str])
+    thoughts: list[str] = field(default_factory=list[str])
+    error: str = ""
+
+    def add(self, event: Event) -> None:
+        """Add the content of an event to the answer."""
+        match event:
+            case Text(content=content):
+                self.text += content
+            case ActionExecutionStart(name=name):
+                self.calls.append(name)
+            case Interrupt():
+                self.approval = True
+            case Activity(activity_type=kind, content=content) if kind.startswith("analyst-"):
+                self._add_activity(kind.removeprefix("analyst-"), as_object(content))
+            case _:
+                pass
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it has no data and its text says that the question cannot be answered."""
+        has_data = bool(self.has_chart or any(table.rows for table in self.tables))
+        return not has_data and not self.clarification and bool(_REFUSAL.search(self.text))
+
+    def _add_activity(self, kind: str, content: JsonObject) -> None:
+        match kind:
+            case "table":
+                rows = content.get("rows")
+                self.tables.append(
+                    AnswerTable(
+                        columns=[get_text(it, "name") for it in as_objects(content.get("columns"))],
+                        rows=[_read_row(row) for row in rows] if isinstance(rows, list) else [],
+                        is_truncated=content.get("is_truncated") is True,
+                    )
+                )
+            case "chart":
+                self.has_chart = True
+            case "answer":
+                self.trust = get_text(content, "trust")
+                self.sql = [get_text(it, "sql") for it in as_objects(content.get("lineage"))]
+            case "question":
+                self.clarification = get_text(content, "question")
+            case "thoughts":
+                thoughts = as_objects(content.get("thoughts"))
+                self.thoughts = [get_text(it, "content") for it in thoughts]
+            case _:
+                pass
+
+
+def _read_row(row: Any) -> Sequence[Any]:
+    return row if isinstance(row, list) else [*as_object(row).values()]
+
 
 MOST_ROWS = 500
 """Rows of a reference: more than that no page gets."""
@@ -42,30 +140,30 @@ _TRUST = ("free_sql", "derived", "verified")
 
 @dataclass(slots=True, kw_only=True)
 class Evaluation:
-    """What came of one question."""
+    """The result of one question."""
 
     place: QuestionPlace
     verdict: Verdict
     reason: str = ""
-    """Why it did not pass."""
+    """The reason for a failure."""
     answer: AnswerRecord = field(default_factory=AnswerRecord)
     seconds: float = 0.0
 
     @property
     def is_passed(self) -> bool:
-        """Whether the answer is what was expected."""
+        """Whether the answer met all criteria."""
         return self.verdict == "correct"
 
 
 @dataclass(slots=True)
 class EvaluationReport:
-    """What came of all questions."""
+    """The results of all questions."""
 
     results: Sequence[Evaluation]
 
     @property
     def is_passed(self) -> bool:
-        """Whether all that were asked are correct."""
+        """Whether every question that was not skipped passed."""
         return all(one.verdict in ("correct", "skipped") for one in self.results)
 
     def count(self, verdict: Verdict) -> int:
@@ -107,7 +205,7 @@ async def evaluate_questions(
 
 
 def build_ask(build_agent: Callable[[Adapter | None], Agent]) -> Ask:
-    """Return what asks an agent.
+    """Return a function that sends questions to an agent.
 
     `build_agent` gets the scripted model of a question, or None for the agent's own.
     """
@@ -137,7 +235,7 @@ def build_ask(build_agent: Callable[[Adapter | None], Agent]) -> Ask:
 
 
 def build_reference(analyst: Analyst) -> RunReference:
-    """Return what runs the reference SQL of a question on the data of an analyst."""
+    """Return a function that runs reference SQL on an analyst's data."""
 
     async def run(question: EvaluationQuestion) -> Table:
         await analyst.open()

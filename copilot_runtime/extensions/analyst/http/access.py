@@ -1,4 +1,4 @@
-"""Whose data, charts, files and memory a request is about. The only place that decides.
+"""Authorisation of the analyst's routes: the scope in which a request sees data and results.
 
 Everything belongs to a scope: that of who asks, as `authenticate` knows them. For all others it
 does not exist.
@@ -15,14 +15,16 @@ from copilot_runtime.base.errors import AgentNotFound
 from copilot_runtime.extensions.analyst.agent import AnalystAgent
 from copilot_runtime.extensions.analyst.analyst import Analyst
 from copilot_runtime.extensions.analyst.scope import Scope
+from copilot_runtime.transports.body import BadRequest
+from copilot_runtime.transports.request import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
-    """Who asks which analyst."""
+    """A caller, and the analyst that the request is for."""
 
     name: str
-    """What clients call the agent."""
+    """The agent's name for clients."""
     agent: AnalystAgent
     scope: Scope
     caller: Caller
@@ -55,9 +57,23 @@ class AnalystAccess:
         return Viewer(name=name, agent=agent, scope=scope, caller=caller)
 
     async def find_agents(self, caller: Caller) -> Mapping[str, AnalystAgent]:
-        """Return the analysts that are there for somebody, by name."""
+        """Return the analysts that a caller may use, by name."""
         agents = self._agents
         every: Any = await call(agents, caller) if callable(agents) else agents
         if not isinstance(every, Mapping):  # a run of an agent says what is wrong with it
             return {}
         return {name: one for name, one in every.items() if isinstance(one, AnalystAgent)}
+
+
+PRIVATE = {"cache-control": "private, no-store", "x-content-type-options": "nosniff"}
+"""Headers of answers that are for one person."""
+
+
+async def read_json(request: Request) -> Any:
+    """Decode a JSON body; an empty body is an empty object. Raises `BadRequest`."""
+    if not await request.body():
+        return {}
+    try:
+        return await request.json()
+    except ValueError:
+        raise BadRequest("The request body is no JSON.") from None

@@ -4,20 +4,38 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.events import LAST, Events
+from copilot_runtime.api.events import (
+    LAST,
+    Activity,
+    Custom,
+    Event,
+    Events,
+    Interrupt,
+    RunFailed,
+    RunFinished,
+    TextMessageContent,
+    TextMessageStart,
+)
 from copilot_runtime.api.messages import Message, TextMessage, new_id
 from copilot_runtime.api.run_input import Resume, RunInput
 from copilot_runtime.api.transcript import fold_thread
-from copilot_runtime.base.errors import NotFound
-from copilot_runtime.base.jsonvalue import JsonObject, as_objects, as_text
+from copilot_runtime.base.errors import ErrorReport, NotFound
+from copilot_runtime.base.jsonvalue import JsonObject, as_object, as_objects, as_text
 from copilot_runtime.extensions.analyst.agent import AnalystAgent
 from copilot_runtime.extensions.analyst.http.access import Viewer
-from copilot_runtime.extensions.analyst.http.encode import Frame, StreamEncoder
 from copilot_runtime.extensions.analyst.spans import start_request_span
+from copilot_runtime.extensions.analyst.view import (
+    ANSWER,
+    CHART,
+    DOWNLOAD,
+    QUESTION,
+    TABLE,
+    THOUGHT,
+)
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.run import Log
 from copilot_runtime.telemetry.span import Span
@@ -27,6 +45,83 @@ from copilot_runtime.transports.body import BadRequest
 
 if TYPE_CHECKING:
     from copilot_runtime.runtime.run import Run
+
+
+class Frame(NamedTuple):
+    """One event: `data` is None for an end."""
+
+    name: str
+    data: JsonObject | None
+
+
+class StreamEncoder:
+    """Encodes the events of one run, in order."""
+
+    def __init__(self) -> None:
+        self.thoughts: list[JsonObject] = []
+        self._texts: dict[str, list[str]] = {}
+        self._shown: dict[str, list[JsonObject]] = {
+            kind: [] for kind in (CHART, TABLE, DOWNLOAD, ANSWER, QUESTION)
+        }
+        self._approval: JsonObject | None = None
+
+    def feed(self, event: Event) -> Sequence[Frame]:
+        """Return the client's events for an event of the run; most have none."""
+        match event:
+            case Custom(name=name, value=value) if name == THOUGHT:
+                self.thoughts.append(as_object(value))
+                return [Frame(THOUGHT, self.thoughts[-1])]
+            case TextMessageStart(message_id=id):
+                self._texts[id] = []
+            case TextMessageContent(message_id=id, content=content):
+                self._texts.setdefault(id, []).append(content)
+            case Activity(activity_type=kind, content=content) if kind in self._shown:
+                self._shown[kind].append(as_object(content))
+            case Interrupt(interrupt_id=id, value=value, message=message):
+                fields = as_object(value)
+                self._approval = {
+                    "id": id,
+                    "question": message,
+                    "tool": fields.get("tool"),
+                    "arguments": fields.get("arguments"),
+                    "rows": fields.get("rows"),
+                }
+            case RunFinished():
+                return [Frame("response", self.build_response()), Frame("done", None)]
+            case RunFailed(error=report):
+                return [Frame("error", describe_error(report)), Frame("done", None)]
+            case _:
+                pass
+        return []
+
+    def build_response(self) -> JsonObject:
+        """Return the answer of a run that has finished."""
+        found = self._shown
+        return {
+            "success": True,
+            "response": self._find_text(),
+            "thoughts_count": len(self.thoughts),
+            "chart": found[CHART][-1] if found[CHART] else None,
+            "download": found[DOWNLOAD][-1] if found[DOWNLOAD] else None,
+            "charts": found[CHART],
+            "tables": found[TABLE],
+            "downloads": found[DOWNLOAD],
+            "answer": found[ANSWER][-1] if found[ANSWER] else None,
+            "question": found[QUESTION][-1] if found[QUESTION] else None,
+            "approval": self._approval,
+        }
+
+    def _find_text(self) -> str:
+        """Return the last text, or the question of an approval."""
+        texts = ["".join(pieces) for pieces in self._texts.values()]
+        last = next((text for text in reversed(texts) if text.strip()), "")
+        return last or str((self._approval or {}).get("question") or "")
+
+
+def describe_error(report: ErrorReport) -> JsonObject:
+    """Return an error as its client may know it."""
+    return {"error": report.message, "code": report.code}
+
 
 MOST_MESSAGE = 100_000
 """Characters of a message that is read at all; the guard cuts it much shorter."""
@@ -52,7 +147,7 @@ class Ask:
     approval: JsonObject | None = None
     """The answer of a person: `id`, `approved`, `note`."""
     is_resumable: bool = False
-    """Whether the answer goes on when the client has left, who may then come back for it."""
+    """Whether the run continues after the client disconnects, so that it can reconnect."""
 
 
 def read_ask(body: Any) -> Ask:
@@ -104,7 +199,7 @@ class _RequestAgent(Agent):
         self._agent.check(run)
 
     def run(self, run: RunInput) -> Events:
-        """Yield what the analyst yields, and an event for each thought."""
+        """Yield the analyst's events, and one more event for each thought."""
         return self._agent.answer(run, request_span=self._span, has_thought_events=True)
 
 
@@ -153,7 +248,7 @@ class Answers:
                         return
 
     async def read(self, log_id: str) -> tuple[Frame, StreamEncoder]:
-        """Return the answer, or the error, once it is there."""
+        """Wait for the run to end, and return its answer or its error."""
         encoder = StreamEncoder()
         async with aclosing(self._runs.follow(log_id)) as batches:
             async for _, events in batches:
@@ -197,7 +292,7 @@ class Answers:
         )
 
     async def _find_messages(self, ask: Ask, user: str | None) -> list[Message]:
-        """Return the conversation: that of the session, or else what the client sent."""
+        """Return the messages of the stored session, or else those of the request."""
         if ask.session_id:
             stored = await self._runs.runs(ThreadKey.of(user, ask.session_id))
             if stored:

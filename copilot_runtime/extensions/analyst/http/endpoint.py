@@ -12,10 +12,8 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.extensions.analyst.http.access import AnalystAccess, Viewer
-from copilot_runtime.extensions.analyst.http.ask import Answers, read_ask
-from copilot_runtime.extensions.analyst.http.encode import Frame
-from copilot_runtime.extensions.analyst.http.requests import PRIVATE, read_json
+from copilot_runtime.extensions.analyst.http.access import PRIVATE, AnalystAccess, Viewer, read_json
+from copilot_runtime.extensions.analyst.http.ask import Answers, Frame, read_ask
 from copilot_runtime.extensions.analyst.http.resources import Resources
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request

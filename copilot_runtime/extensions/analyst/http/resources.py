@@ -10,8 +10,7 @@ from copilot_runtime.base.errors import NotFound
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.analyst.engine.datasets import Dataset
-from copilot_runtime.extensions.analyst.http.access import Viewer
-from copilot_runtime.extensions.analyst.http.requests import PRIVATE, read_json
+from copilot_runtime.extensions.analyst.http.access import PRIVATE, Viewer, read_json
 from copilot_runtime.extensions.analyst.tools.values import to_plain
 from copilot_runtime.extensions.analyst.view import describe_chart
 from copilot_runtime.transports.body import BadRequest
@@ -92,7 +91,7 @@ class Resources:
         )
 
     def _describe_problems(self) -> list[JsonObject]:
-        """Return what cannot be asked: by names for operators, and that there is some for all."""
+        """Describe unavailable data: by name for operators, without names for other users."""
         found = self._analyst.problems.list()
         if self._scope.is_operator:
             return [{"name": one.name, "problem": one.sentence} for one in found]

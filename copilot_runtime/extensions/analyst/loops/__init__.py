@@ -1,4 +1,4 @@
-"""What runs the analyst's model and its tools: our own loop, or the SDK of another maker."""
+"""Runs the analyst's model and tools: our own loop, or the SDK of another framework."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class LoopRequest:
 
 
 Loop = Callable[[LoopRequest], Events]
-"""Yields what the model writes, its calls, and their results."""
+"""Yields the model's text and calls, and the results of the calls."""
 
 
 def find_loop(settings: AnalystSettings) -> Loop:

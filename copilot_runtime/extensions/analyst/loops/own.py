@@ -32,7 +32,7 @@ class TurnAdapter(Adapter):
         self._on_turn = on_turn
 
     async def stream(self, request: ChatRequest) -> Events:
-        """Yield what the adapter yields."""
+        """Yield the adapter's events."""
         self._on_turn(True)
         try:
             async with aclosing(self._adapter.stream(request)) as events:

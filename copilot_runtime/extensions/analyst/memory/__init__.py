@@ -1,1 +1,0 @@
-"""What the analyst learns about a table over time, for the person it learned it from."""

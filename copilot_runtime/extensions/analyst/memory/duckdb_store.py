@@ -7,21 +7,134 @@ open, changes stay in this process, and are written with the next one.
 
 import asyncio
 import logging
+import os
 from collections import OrderedDict, deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, TypeVar
 
 from copilot_runtime.base.errors import StoreFailed
-from copilot_runtime.extensions.analyst.memory.file import DatabaseFile, FileLocked, State
 from copilot_runtime.extensions.analyst.memory.store import Change, MemoryKey
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+
+try:
+    import fcntl
+except ImportError:  # on Windows, DuckDB's own lock has to do
+    fcntl = None
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+T = TypeVar("T")
+
+State = tuple[int, int]
+"""When a file was changed, in nanoseconds, and how many bytes it has."""
+
+_PAUSE = 0.01
+_LOCKED = ("lock", "different configuration")
+_BROKEN = ("not a valid duckdb", "corrupt", "checksum", "deserializ", "serialization error")
+
+_OPTIONS: dict[str, str | bool | int | float | list[str]] = {
+    "threads": "1",
+    "memory_limit": "256MB",
+    "enable_external_access": "false",
+}
+
+
+class FileLocked(Exception):
+    """Another program has the file open."""
+
+
+class DatabaseFile:
+    """A file of DuckDB.
+
+    Users of it wait for each other by a lock of the system on a file beside it, and for programs
+    that know nothing of that by trying again. `patience` is for how many seconds.
+    """
+
+    def __init__(self, path: Path, patience: float) -> None:
+        self.path = path
+        self._patience = patience
+
+    def find_state(self) -> State | None:
+        """Return the state of the file; None without one."""
+        try:
+            stat = self.path.stat()
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_size
+
+    @contextmanager
+    def lock(self) -> Generator[None]:
+        """Keep others out. Raises `FileLocked` if they do not leave."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            self._retry(lambda: _take(descriptor))
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def open(self) -> Generator["DuckDBPyConnection"]:
+        """Connect to the file, which is made if it is not there, or cannot be read.
+
+        Raises `FileLocked`, and what DuckDB raises.
+        """
+        connection = self._retry(self._connect)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def _connect(self) -> "DuckDBPyConnection":
+        import duckdb
+
+        try:
+            return duckdb.connect(str(self.path), config=_OPTIONS)
+        except duckdb.Error as error:
+            text = str(error).lower()
+            if any(word in text for word in _BROKEN):
+                self._set_aside()
+                return duckdb.connect(str(self.path), config=_OPTIONS)
+            if any(word in text for word in _LOCKED):
+                raise FileLocked from error
+            raise
+
+    def _retry(self, action: Callable[[], T]) -> T:
+        deadline = monotonic() + self._patience
+        while True:
+            try:
+                return action()
+            except FileLocked:
+                if monotonic() > deadline:
+                    raise
+            sleep(_PAUSE)  # in a thread: it waits for another process
+
+    def _set_aside(self) -> None:
+        aside = self.path.with_name(f"{self.path.name}.broken-{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
+        self.path.replace(aside)
+        with suppress(OSError):
+            self.path.with_name(f"{self.path.name}.wal").unlink()
+        logger.error("'%s' cannot be read: it is now '%s'.", self.path.name, aside)
+
+
+def _take(descriptor: int) -> None:
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise FileLocked from error
+
 
 FILE = "memory.duckdb"
 
@@ -74,7 +187,7 @@ class DuckDbMemoryStore:
         self._is_warned = False
 
     async def read(self, owner: str | None) -> Mapping[MemoryKey, str]:
-        """Return all values of an owner. Without a file there are none."""
+        """Return all values of an owner; an empty mapping if the file does not exist."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, owner)
 
     async def update(self, key: MemoryKey, change: Change) -> None:
@@ -145,7 +258,7 @@ class DuckDbMemoryStore:
         return values
 
     def _write_all(self) -> None:
-        """Make all changes that wait, in one transaction; later calls find none left."""
+        """Apply all pending changes in one transaction; later calls find none left."""
         works: list[_Work] = []
         while self._works:
             work = self._works.popleft()
@@ -203,7 +316,7 @@ class DuckDbMemoryStore:
 
 
 def _apply(work: _Work, values: dict[MemoryKey, str]) -> bool:
-    """Make a change; what it raises goes to the one who waits for it, and no other."""
+    """Apply a change, and pass its exception to its own waiter only."""
     try:
         value = work.change(values.get(work.key))
     except Exception as error:  # whatever a change raises

@@ -1,4 +1,4 @@
-"""What is remembered about one table, and how it fades: pure values, without a store."""
+"""The memory of one table, and its decay: immutable values, independent of a store."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,11 +8,12 @@ from typing import Any, Literal, cast, get_args
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.extensions.analyst.prompt.untrusted import cut_lines, quote_line
 
 Kind = Literal["pattern", "column", "fix", "failure"]
 
 DECAY = 0.9
-"""What is left of a hit after a turn that learns something."""
+"""The factor by which a hit count decays after each turn that teaches something."""
 
 LEAST_HITS = 0.5
 """An entry with fewer is forgotten."""
@@ -28,7 +29,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class MemoryEntry:
     """Something that proved useful. It has no values of cells."""
 
     kind: Kind
@@ -40,17 +41,17 @@ class Entry:
     first_at: str = ""
     last_at: str = ""
     is_pinned: bool = False
-    """Whether its owner verified it: then it does not fade."""
+    """Whether its owner verified it; a pinned entry does not decay."""
     note: str = ""
-    """What its owner wrote about it."""
+    """The owner's comment."""
     id: str = field(default_factory=lambda: token_hex(6))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMemory:
-    """What is remembered about a table, for one person."""
+    """The memory of one table, for one owner."""
 
-    entries: Sequence[Entry] = ()
+    entries: Sequence[MemoryEntry] = ()
     schema: Sequence[tuple[str, str]] = ()
     """Names and types of the columns that the table had."""
 
@@ -58,12 +59,12 @@ class TableMemory:
         """Count the entries."""
         return len(self.entries)
 
-    def select(self, kind: Kind) -> Sequence[Entry]:
+    def select(self, kind: Kind) -> Sequence[MemoryEntry]:
         """Return the entries of a kind, the most used first."""
         return [entry for entry in self.entries if entry.kind == kind]
 
-    def count(self, uses: Iterable[Entry], now: str) -> "TableMemory":
-        """Return the memory after a turn: all fades, what was used counts one more.
+    def count(self, uses: Iterable[MemoryEntry], now: str) -> "TableMemory":
+        """Return the memory after a turn: all hits decay, and the hits of used entries rise by one.
 
         Entries are equal if kind and text are.
         """
@@ -91,7 +92,7 @@ class TableMemory:
         entries = [_weigh(one, is_good) if one.id in targets else one for one in self.entries]
         return replace(self, entries=_evict(entries))
 
-    def put(self, entry: Entry) -> "TableMemory":
+    def put(self, entry: MemoryEntry) -> "TableMemory":
         """Return the memory with an entry in place of the one that has its id.
 
         Raises `Misuse` if too many are pinned.
@@ -137,7 +138,7 @@ def read_memory(text: str | None) -> TableMemory:
     return TableMemory(schema=schema, entries=_evict(entries))
 
 
-def describe_entry(entry: Entry) -> JsonObject:
+def describe_entry(entry: MemoryEntry) -> JsonObject:
     """Return an entry as JSON."""
     return {
         "id": entry.id,
@@ -152,11 +153,11 @@ def describe_entry(entry: Entry) -> JsonObject:
     }
 
 
-def _read_entry(item: Mapping[str, Any]) -> Entry:
+def _read_entry(item: Mapping[str, Any]) -> MemoryEntry:
     kind = item["kind"]
     if kind not in get_args(Kind):
         raise ValueError(f"there is no kind {kind!r}")
-    return Entry(
+    return MemoryEntry(
         kind=cast("Kind", kind),
         id=str(item["id"]),
         text=str(item["text"]),
@@ -169,21 +170,21 @@ def _read_entry(item: Mapping[str, Any]) -> Entry:
     )
 
 
-def _fade(entry: Entry) -> Entry:
+def _fade(entry: MemoryEntry) -> MemoryEntry:
     return replace(entry, hits=entry.hits * DECAY)
 
 
-def _weigh(entry: Entry, is_good: bool) -> Entry:
+def _weigh(entry: MemoryEntry, is_good: bool) -> MemoryEntry:
     hits = min(entry.hits + 1, max(entry.hits, MOST_HITS)) if is_good else entry.hits / 2
     return replace(entry, hits=hits)
 
 
-def _evict(entries: Iterable[Entry]) -> Sequence[Entry]:
+def _evict(entries: Iterable[MemoryEntry]) -> Sequence[MemoryEntry]:
     """Return the entries that stay: the most used of each kind, and those that are pinned."""
     alive = [one for one in entries if one.is_pinned or one.hits >= LEAST_HITS]
     ranked = sorted(alive, key=lambda one: (one.hits, one.last_at), reverse=True)
     left: dict[Kind, int] = dict(LIMITS)
-    stay: list[Entry] = []
+    stay: list[MemoryEntry] = []
     for entry in ranked:
         if not entry.is_pinned:
             left[entry.kind] -= 1
@@ -191,3 +192,62 @@ def _evict(entries: Iterable[Entry]) -> Sequence[Entry]:
                 continue
         stay.append(entry)
     return stay
+
+
+MOST_CHARS = 1_000
+"""Characters of what goes into each prompt."""
+
+NOTHING = "No memory recorded for this table yet."
+
+_MOST_COLUMNS = 8
+_MOST_FIXES = 2
+_POINTER = "(recall_memory has everything.)"
+
+
+def render_compact(memory: TableMemory, limit: int = MOST_CHARS) -> str:
+    """Render the most relevant entries in at most `limit` characters, in whole lines."""
+    if not memory.entries:
+        return ""
+    columns = memory.select("column")[:_MOST_COLUMNS]
+    lines = [f"- Verified: {_write(entry)}" for entry in memory.entries if entry.is_pinned]
+    if columns:
+        names = ", ".join(f"{quote_line(one.text)} ({one.hits:.1f})" for one in columns)
+        lines.append(f"- Often used columns: {names}")
+    lines += [f"- Repair that worked: {_write(one)}" for one in memory.select("fix")[:_MOST_FIXES]]
+    lines += [
+        f"- Query that worked: {_write(one)}"
+        for one in memory.select("pattern")
+        if not one.is_pinned
+    ]
+    lines += [f"- Failed before: {_write(one)}" for one in memory.select("failure")]
+    body = cut_lines("\n".join(lines), limit - len(_POINTER) - 1)
+    return f"{body}\n{_POINTER}" if body else ""
+
+
+def render_full(memory: TableMemory, table: str = "") -> str:
+    """Return everything, with counts."""
+    if not memory.entries:
+        return NOTHING
+    title = f"Memory of {quote_line(table)}" if table else "Memory"
+    sections = [
+        _section("Queries that worked (? stands for a value)", memory.select("pattern")),
+        _section("Columns by use", memory.select("column")),
+        _section("Repairs that worked", memory.select("fix")),
+        _section("What was refused or failed", memory.select("failure")),
+    ]
+    return "\n\n".join([title, *(section for section in sections if section)])
+
+
+def _section(title: str, entries: Sequence[MemoryEntry]) -> str:
+    lines = [f"- {_write(one)} ({one.hits:.2f} hits{_mark(one)})" for one in entries]
+    return "\n".join([f"{title}:", *lines]) if lines else ""
+
+
+def _mark(entry: MemoryEntry) -> str:
+    return ", verified by the user" if entry.is_pinned else ""
+
+
+def _write(entry: MemoryEntry) -> str:
+    detail = f" <- {quote_line(entry.detail, 120)}" if entry.detail else ""
+    note = f"; note: {quote_line(entry.note, 120)}" if entry.note else ""
+    return f"{quote_line(entry.text, 300)}{detail}{note}"

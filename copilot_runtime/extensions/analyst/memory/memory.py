@@ -1,4 +1,4 @@
-"""The analyst's memory: what worked for a table, recalled before and learnt after an answer."""
+"""The analyst's memory: recalled before an answer, updated after it."""
 
 import asyncio
 import logging
@@ -9,15 +9,19 @@ from datetime import UTC, datetime
 from copilot_runtime.base.errors import CopilotError, NotFound
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.analyst.memory.entries import (
-    Entry,
+    MemoryEntry,
     TableMemory,
     describe_entry,
     read_memory,
     write_memory,
 )
-from copilot_runtime.extensions.analyst.memory.privacy import strip_private
 from copilot_runtime.extensions.analyst.memory.store import MemoryKey, MemoryStore
-from copilot_runtime.extensions.analyst.memory.turn import Turn, extract_entries, extract_pattern
+from copilot_runtime.extensions.analyst.memory.turn import (
+    Turn,
+    extract_entries,
+    extract_pattern,
+    strip_private,
+)
 from copilot_runtime.extensions.analyst.results import Column
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 
@@ -40,7 +44,7 @@ class Memory:
     """An entry, and of which table it is."""
 
     key: MemoryKey
-    entry: Entry
+    entry: MemoryEntry
 
     def describe(self) -> JsonObject:
         """Return it as JSON, for its owner."""
@@ -53,7 +57,7 @@ class Memory:
 
 
 class AnalystMemory:
-    """What is remembered, each for its owner, table, schema of the table, and agent.
+    """Memory by owner, table, schema of the table, and agent.
 
     Args:
         store: Where it is.
@@ -81,7 +85,7 @@ class AnalystMemory:
         self._tasks: set[asyncio.Task[bool]] = set()
 
     async def recall(self, key: MemoryKey, columns: Sequence[Column] = ()) -> TableMemory:
-        """Return what is remembered; nothing if the store fails.
+        """Return the memory of a table; an empty one if the store fails.
 
         `columns` are those that the table has now, for memories of fewer columns.
         """
@@ -198,12 +202,12 @@ class AnalystMemory:
         await self._change(key, weigh)
 
     async def aclose(self) -> None:
-        """Wait for what is being recorded, which has a time limit, and close the store."""
+        """Wait for pending writes, which have a timeout, and close the store."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._time_limit + _GRACE)
         await self._store.aclose()
 
-    async def _count(self, key: MemoryKey, turn: Turn, uses: Sequence[Entry]) -> None:
+    async def _count(self, key: MemoryKey, turn: Turn, uses: Sequence[MemoryEntry]) -> None:
         schema = [(column.name, column.type) for column in turn.columns]
         now = self._now()
         start = await self.recall(key, turn.columns) if self._migrates else TableMemory()

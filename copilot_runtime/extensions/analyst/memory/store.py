@@ -1,4 +1,4 @@
-"""Where memories are: values by key, in a file of DuckDB or in this process."""
+"""Stores of memories, as values by key: in this process, or (`duckdb_store`) in a file."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ Change = Callable[[str | None], str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryKey:
-    """Whose memory of which table it is. Another schema of the table is another memory."""
+    """The owner, agent and table of a memory. Another schema of the table is another memory."""
 
     table: str
     fingerprint: str
     agent: str | None = None
     owner: str | None = None
-    """The user; None for everybody who is not known by name."""
+    """The user; `None` for all anonymous users."""
 
     def __str__(self) -> str:
         """Return the key as text, such as `copilot_memory:orders:0123456789ab`."""
@@ -39,7 +39,7 @@ class MemoryStore(Protocol):
         ...
 
     async def update(self, key: MemoryKey, change: Change) -> None:
-        """Change a value, and nothing else in between. Raises `StoreFailed`, or what it raises."""
+        """Change a value atomically. Raises `StoreFailed`, or the exception of `change`."""
         ...
 
     async def aclose(self) -> None: ...

@@ -1,29 +1,30 @@
-"""What one question teaches: patterns of SQL that ran, columns, repairs and failures."""
+"""Extracts memory entries from a question: SQL patterns, columns, repairs and failures."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import Expr, exp
 from sqlglot.errors import SqlglotError
 
-from copilot_runtime.extensions.analyst.memory.entries import Entry
-from copilot_runtime.extensions.analyst.memory.privacy import strip_private
+from copilot_runtime.extensions.analyst.engine.datasets import Dataset
+from copilot_runtime.extensions.analyst.memory.entries import MemoryEntry
 from copilot_runtime.extensions.analyst.results import Column, Fix
-from copilot_runtime.extensions.analyst.sql.fingerprint import fingerprint_sql
-from copilot_runtime.extensions.analyst.sql.parsing import parse_sql
+from copilot_runtime.extensions.analyst.session import Session
+from copilot_runtime.extensions.analyst.sql.parsing import fingerprint_sql, parse_sql
 
 MOST_STATEMENTS = 50
-"""Statements of one question from which something is learnt."""
+"""Maximum number of statements per question from which entries are extracted."""
 
 _MOST_SQL = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What happened for one question that was answered."""
+    """The SQL, repairs and failures of one answered question."""
 
     sql: Sequence[str] = ()
-    """What ran, as the person may read it. Without any, nothing is learnt."""
+    """Successful SQL, without row filters. If empty, nothing is extracted."""
     fixes: Sequence[Fix | tuple[str, str]] = ()
     """Repairs that led to a result; or pairs of an error and what repaired it."""
     failures: Sequence[tuple[str, str]] = ()
@@ -32,26 +33,26 @@ class Turn:
     """Those of the table."""
 
 
-def extract_entries(turn: Turn, table: str) -> Sequence[Entry]:
-    """Return what a turn teaches about a table. No literal of its SQL is in it."""
+def extract_entries(turn: Turn, table: str) -> Sequence[MemoryEntry]:
+    """Return the memory entries of a turn for a table. They contain no literal of its SQL."""
     names = {column.name.lower(): column.name for column in turn.columns}
-    entries: list[Entry] = []
+    entries: list[MemoryEntry] = []
     for sql in turn.sql[:MOST_STATEMENTS]:
         tree = _parse(sql)
         if tree is None:
             continue
-        entries.append(Entry(kind="pattern", text=extract_pattern(sql)))
+        entries.append(MemoryEntry(kind="pattern", text=extract_pattern(sql)))
         found = _find_columns(tree, table, names)
-        entries += [Entry(kind="column", text=name) for name in found]
+        entries += [MemoryEntry(kind="column", text=name) for name in found]
     entries += [_read_fix(fix) for fix in turn.fixes[:MOST_STATEMENTS]]
     for sql, reason in turn.failures[:MOST_STATEMENTS]:
         text = extract_pattern(sql) or "SQL that cannot be read"
-        entries.append(Entry(kind="failure", text=text, detail=strip_private(reason)))
+        entries.append(MemoryEntry(kind="failure", text=text, detail=strip_private(reason)))
     return [entry for entry in entries if entry.text]
 
 
 def extract_pattern(sql: str) -> str:
-    """Return SQL with `?` in place of each literal; nothing for what is not SQL."""
+    """Return SQL with `?` in place of each literal; "" if the text is not SQL."""
     return "" if _parse(sql) is None else strip_private(fingerprint_sql(sql))
 
 
@@ -78,9 +79,88 @@ def _find_columns(tree: Expr, table: str, names: Mapping[str, str]) -> Sequence[
     return [*found]
 
 
-def _read_fix(fix: Fix | tuple[str, str]) -> Entry:
+def _read_fix(fix: Fix | tuple[str, str]) -> MemoryEntry:
     if isinstance(fix, tuple):
         error, text = fix
-        return Entry(kind="fix", text=strip_private(text, names=None), detail=strip_private(error))
+        return MemoryEntry(
+            kind="fix", text=strip_private(text, names=None), detail=strip_private(error)
+        )
     names = () if fix.kind == "literal" else None
-    return Entry(kind="fix", text=strip_private(fix.description, names=names), detail=fix.kind)
+    return MemoryEntry(
+        kind="fix", text=strip_private(fix.description, names=names), detail=fix.kind
+    )
+
+
+_WORD = re.compile(r"\w+")
+
+
+def find_lessons(session: Session) -> Sequence[tuple[Dataset, Turn]]:
+    """Return each data set that the question's SQL was about, with its turn.
+
+    SQL is about the question's data set if it reads it, or none that is known; else about the
+    first that it reads.
+    """
+    datasets = {one.name.lower(): one for one in session.list_datasets()}
+    first = session.dataset.lower()
+
+    def choose(tables: Sequence[str]) -> str:
+        names = [one.lower() for one in tables if one.lower() in datasets]
+        return first if first in names or not names else names[0]
+
+    def find_words(sql: str) -> Sequence[str]:
+        return _WORD.findall(sql)
+
+    sql = [(choose(session.sql_tables.get(one, ())), one) for one in session.turn_sql]
+    failures = [(choose(find_words(one)), (one, why)) for one, why in session.failed_sql]
+    lineage = session.findings.lineage
+    fixes = [
+        (choose(next((each.tables for each in lineage if one in each.fixes), ())), one)
+        for one in session.fixes
+    ]
+    return [
+        (
+            datasets[name],
+            Turn(
+                sql=[one for place, one in sql if place == name],
+                fixes=[one for place, one in fixes if place == name],
+                failures=[one for place, one in failures if place == name],
+                columns=datasets[name].columns,
+            ),
+        )
+        for name in dict.fromkeys(place for place, _ in sql)
+        if name in datasets  # it may have been deleted meanwhile
+    ]
+
+
+MOST_CHARS = 120
+"""Characters of a text that is remembered."""
+
+MASK = "?"
+
+_EMAIL = re.compile(r"[\w.+%-]+@[\w-]+(?:\.[\w-]+)+")
+_UUID = re.compile(r"\b[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\b", re.IGNORECASE)
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"]+", re.IGNORECASE)
+_TOKEN = re.compile(r"(?<![\w-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{24,}(?![\w-])")
+_NUMBER = re.compile(r"(?<!\w)\+?\d(?:[ ()./-]?\d){4,}(?!\w)")
+_LITERAL = re.compile(r"'((?:[^'\n]|'')*)'")
+_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+
+
+def strip_private(text: str, *, names: Collection[str] | None = ()) -> str:
+    """Return one line of at most 120 characters without literals, addresses and long numbers.
+
+    Args:
+        text: What is to be remembered.
+        names: What may stand in single quotes, as names do in messages; None for every name.
+    """
+
+    def mask(match: re.Match[str]) -> str:
+        quoted = match.group(1)
+        is_name = bool(_NAME.fullmatch(quoted)) if names is None else quoted in names
+        return match.group(0) if is_name else f"'{MASK}'"
+
+    text = " ".join(text[: 40 * MOST_CHARS].split())
+    text = _LITERAL.sub(mask, text)
+    for pattern in (_EMAIL, _URL, _UUID, _TOKEN, _NUMBER):
+        text = pattern.sub(MASK, text)
+    return text if len(text) <= MOST_CHARS else text[: MOST_CHARS - 1].rstrip() + "…"

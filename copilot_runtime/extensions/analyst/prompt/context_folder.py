@@ -27,7 +27,7 @@ _MOST_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextFiles:
-    """What the files of the operator say, and the skills that come with the runtime."""
+    """The content of the operator's files, and the built-in skills."""
 
     skills: Mapping[str, Skill] = field(default_factory=dict[str, Skill])
     examples: Sequence[SqlExample] = ()
@@ -53,7 +53,7 @@ class ContextFolder:
     def __init__(self, path: Path | str, *, interval: float | None = None) -> None:
         self.path = Path(path)
         self.files = ContextFiles()
-        """What they said when they were last read."""
+        """The content at the last read."""
         self._check: CheckSql | None = None
         self._watcher: FileWatcher[ContextFiles] = FileWatcher(
             self.path,
@@ -83,7 +83,7 @@ class ContextFolder:
         return self.files
 
     async def check(self, check: CheckSql | None = None) -> ContextFiles:
-        """Find the examples whose SQL no longer fits the data: also after data have changed."""
+        """Mark the examples whose SQL no longer fits the data, also after the data have changed."""
         self._check = check or self._check
         if self._check is not None and self.files.examples:
             files = self.files

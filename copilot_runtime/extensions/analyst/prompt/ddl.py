@@ -1,17 +1,18 @@
-"""Writes a table as DDL, with what its columns hold as comments, in few tokens."""
+"""Renders a table as DDL with column statistics as comments, within a token budget."""
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.extensions.analyst.prompt.hints import ColumnHint, SchemaHints
-from copilot_runtime.extensions.analyst.prompt.identifiers import quote_name
 from copilot_runtime.extensions.analyst.prompt.untrusted import cut_line, quote_cell, quote_line
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.engine.metadata import ColumnMetadata, TableMetadata
+
 
 MOST_COLUMNS = 50
 TOKENS_PER_COLUMN = 10
@@ -32,7 +33,7 @@ _FREE_TEXT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Detail:
-    """How much is written of each column."""
+    """Level of detail of each column's description."""
 
     has_counts: bool
     has_average: bool
@@ -173,3 +174,30 @@ def _format(value: Any) -> str:
             return str(number)
         return f"{number:.4g}" if abs(number) < 1e4 else f"{number:.0f}"
     return cut_line(quote_line(value), _MOST_VALUE)
+
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_RESERVED = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    all analyse analyze and anti any array as asc asof asymmetric at authorization binary both by
+    case cast check collate collation column concurrently constraint create cross default
+    deferrable desc describe distinct do else end except false fetch for foreign freeze from full
+    generated glob group having ilike in initially inner intersect into is isnull join lambda
+    lateral leading left like limit map natural not notnull null offset on only or order outer
+    overlaps pivot pivot_longer pivot_wider placing positional primary qualify references returning
+    right select semi show similar some struct summarize symmetric table tablesample then to
+    trailing true try_cast tuple union unique unpack unpivot using variadic verbose when where
+    window with
+    """,
+    )
+)
+
+
+def quote_name(name: str) -> str:
+    """Return the name of a column or table as SQL: in double quotes where it needs them."""
+    if _PLAIN.fullmatch(name) and name.lower() not in _RESERVED:
+        return name
+    return '"' + name.replace('"', '""') + '"'

@@ -10,15 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.config.yaml_model import find_line, parse_yaml_model
-from copilot_runtime.extensions.analyst.prompt.skills import CONTEXT
-from copilot_runtime.extensions.analyst.prompt.triggers import find_triggers, fold
+from copilot_runtime.extensions.analyst.prompt.skills import CONTEXT, find_triggers, fold
 from copilot_runtime.extensions.analyst.prompt.untrusted import quote_block, quote_line
 
 MOST_EXAMPLES = 3
-"""Examples of one request, by default."""
+"""Default number of examples per request."""
 
 LIMIT = 5
-"""Examples of one request, at most."""
+"""Maximum number of examples per request."""
 
 CheckSql = Callable[[str], Awaitable[object]]
 """Guards and binds SQL, and raises `CopilotError` for what is not to run."""
@@ -42,7 +41,7 @@ class SqlExample:
     source: str = ""
     """The file and line."""
     problem: str = ""
-    """Why its SQL does not run now: such an example is stale, and no model reads it."""
+    """The error of its SQL: a stale example is not sent to models."""
 
     @property
     def is_stale(self) -> bool:

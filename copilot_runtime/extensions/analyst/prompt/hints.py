@@ -1,4 +1,4 @@
-"""Hints of the operator about tables and columns: what they mean, and what people call them."""
+"""The operator's hints on tables and columns: meanings and synonyms."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ _MOST_SYNONYMS = 20
 
 
 def _read_texts(value: Any) -> Any:
-    """Read one text as a list of one, and what YAML read as another scalar as its text."""
+    """Accept a single text as a list, and convert other YAML scalars to text."""
     if isinstance(value, list):
         return [str(item) if isinstance(item, int | float) else item for item in value]
     return [value] if isinstance(value, str) else value
@@ -46,21 +46,21 @@ Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max
 
 
 class ColumnHint(BaseModel):
-    """What an operator says about a column."""
+    """A hint on one column."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name
     description: str = ""
     values: Annotated[dict[str, str] | list[str], BeforeValidator(_read_values)] = []
-    """What values mean, or which there are."""
+    """The meanings of values, or the list of possible values."""
     query_hint: str = ""
     synonyms: Texts = []
     """Other words for the column, by which a wrong name in SQL is repaired, too."""
 
 
 class MetricHint(BaseModel):
-    """What an operator says about a metric, whose columns are called `METRIC__SIGNAL`."""
+    """A hint on a metric, whose columns are called `METRIC__SIGNAL`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -80,7 +80,7 @@ class MetricHint(BaseModel):
 
 
 class TableHint(BaseModel):
-    """What an operator says about a table. The name `*` stands for every table."""
+    """A hint on a table. The name `*` stands for every table."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -106,7 +106,7 @@ class SchemaHints:
 
     tables: Sequence[TableHint] = ()
     agent_context: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What is to be known about an agent whose rows are asked for, by its name."""
+    """Background on agents whose rows are queried, by agent name."""
 
     def find_columns(self, table: str) -> Mapping[str, ColumnHint]:
         """Return the hints about the columns of a table, by their names in lower case."""
@@ -143,7 +143,7 @@ class SchemaHints:
         return "\n".join(lines)
 
     def render_agent(self, agent_name: str | None) -> str:
-        """Return what is to be known about an agent, as one line."""
+        """Return the background on an agent, as one line."""
         text = self.agent_context.get(agent_name or "", "")
         return quote_line(text, 2 * MOST_DESCRIPTION)
 

@@ -1,17 +1,19 @@
 """Skills: instructions in `SKILL.md` files for one kind of question, chosen by its words."""
 
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.config.file_watcher import read_text
 from copilot_runtime.config.yaml_model import parse_yaml_model
-from copilot_runtime.extensions.analyst.prompt.triggers import find_triggers, fold
 from copilot_runtime.extensions.analyst.prompt.untrusted import quote_attribute, quote_block
 from copilot_runtime.extensions.assistants.definition import split_front_matter
 
@@ -19,10 +21,10 @@ BUILTIN = Path(__file__).parent / "builtin"
 """The folder of the skills that come with the runtime."""
 
 MOST_SKILLS = 3
-"""Skills of one request, by default."""
+"""Default number of skills per request."""
 
 MOST_CHARS = 12_000
-"""Characters of all skills of one request."""
+"""Maximum characters of all skills of one request."""
 
 CONTEXT = 3
 """Entries of the conversation in which triggers count, too: the last ones."""
@@ -69,7 +71,7 @@ class _Fields(BaseModel):
 
 
 def parse_skill(text: str, source: str = "SKILL.md") -> Skill | None:
-    """Return the skill of a file; None, with a line in the log, for what is none."""
+    """Parse a skill file; log a warning and return `None` if it is malformed."""
     front_matter, body = split_front_matter(text)
     if front_matter is None:
         return _skip(source, "it has no front matter: fields between two lines ---")
@@ -207,3 +209,34 @@ def _read_triggers(value: Any, name: str, source: str) -> Sequence[str]:
 
 def _skip(source: str, reason: str) -> None:
     logger.warning("The skill in %s is left out: %s.", source, reason.rstrip("."))
+
+
+MOST_TRIGGER_CHARS = 8_000
+"""Maximum characters of a text that is searched for triggers."""
+
+_UNSPACED = ((0x0E00, 0x0EFF), (0x1000, 0x11FF), (0x3040, 0x30FF), (0x3400, 0x9FFF))
+"""Scripts in which words stand without spaces between them."""
+
+
+def find_triggers(triggers: Iterable[str], texts: Sequence[str]) -> frozenset[str]:
+    """Return those triggers, without case, that stand in a text as whole words."""
+    bodies = [normalize("NFKC", text[:MOST_TRIGGER_CHARS]) for text in texts]
+    names = {fold(trigger) for trigger in triggers} - {""}
+    return frozenset(name for name in names if any(_compile(name).search(body) for body in bodies))
+
+
+def fold(trigger: str) -> str:
+    """Return a trigger as it is compared: without case, with single spaces."""
+    return " ".join(normalize("NFKC", trigger).casefold().split())
+
+
+@lru_cache(maxsize=2_048)
+def _compile(name: str) -> re.Pattern[str]:
+    body = r"\s+".join(re.escape(word) for word in name.split())
+    before = "" if _is_unspaced(name[0]) else r"(?<!\w)"
+    after = "" if _is_unspaced(name[-1]) else r"(?!\w)"
+    return re.compile(f"{before}{body}{after}", re.IGNORECASE)
+
+
+def _is_unspaced(char: str) -> bool:
+    return any(first <= ord(char) <= last for first, last in _UNSPACED)

@@ -47,7 +47,7 @@ def quote_line(value: Any, limit: int = MOST_CHARS) -> str:
 
 
 def quote_cell(value: Any, limit: int = MOST_CHARS) -> str:
-    """Return a value of a cell as a literal of SQL; words in place of one that gives orders."""
+    """Return a cell as an SQL literal; instructions in it are replaced by a notice."""
     text = quote_line(value, limit)
     if is_instruction(str(value)[: 8 * limit]):
         return WITHHELD
@@ -55,7 +55,7 @@ def quote_cell(value: Any, limit: int = MOST_CHARS) -> str:
 
 
 def is_instruction(text: str) -> bool:
-    """Return whether a text has words that are to change what a model was told to do."""
+    """Return whether a text looks like a prompt injection."""
     return _INSTRUCTION.search(text) is not None
 
 
@@ -82,7 +82,7 @@ def cut_line(text: str, limit: int) -> str:
 
 
 def cut_lines(text: str, limit: int) -> str:
-    """Return as many whole lines as fit into `limit` characters; never a part of one."""
+    """Return as many whole lines as fit into `limit` characters."""
     if len(text) <= limit:
         return text
     end = text.rfind("\n", 0, limit + 1)

@@ -1,1 +1,0 @@
-"""Metrics that an operator defined, as SQL that can be trusted."""

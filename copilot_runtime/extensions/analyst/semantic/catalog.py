@@ -9,7 +9,6 @@ from sqlglot import exp
 from copilot_runtime.base.errors import ConfigurationFailed, UnknownName
 from copilot_runtime.extensions.analyst.prompt.untrusted import quote_line
 from copilot_runtime.extensions.analyst.results import Column
-from copilot_runtime.extensions.analyst.semantic.canonical import canonicalize
 from copilot_runtime.extensions.analyst.semantic.compile import (
     CompiledMetric,
     DimensionFilter,
@@ -20,6 +19,7 @@ from copilot_runtime.extensions.analyst.semantic.definition import (
     CatalogFile,
     MetricDefinition,
     Relation,
+    canonicalize,
     parse_catalog,
     parse_expression,
 )
@@ -28,7 +28,7 @@ FILES = (
     *("metric_catalog.yaml", "metric_catalog.yml"),
     *("metric_definitions.yaml", "metric_definitions.yml"),
 )
-"""Files of the operator's folder; those that are there are joined."""
+"""Catalogue files in the operator's folder; those that exist are joined."""
 
 MOST_CHARACTERS = 3_000
 """Of all metrics in a prompt."""
@@ -49,7 +49,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaleMetric:
-    """A metric that the data no longer has, and why."""
+    """A metric that no longer fits the data, and the reason."""
 
     name: str
     reason: str
@@ -88,7 +88,7 @@ class MetricCatalog:
 
     @classmethod
     def join(cls, files: Sequence[tuple[str, CatalogFile]]) -> "MetricCatalog":
-        """Return the metrics of files. Raises `ConfigurationFailed` for one that is there twice."""
+        """Merge the metrics of files. Raises `ConfigurationFailed` for a duplicate."""
         metrics: dict[str, Metric] = {}
         for source, file in files:
             for domain, group in file.metric_catalog.items():
@@ -161,7 +161,7 @@ class MetricCatalog:
     def describe_metrics(
         self, columns: Sequence[Column], name: str | None = None, table: str | None = None
     ) -> str:
-        """Return all that is known of the metrics of a table, or of one of them."""
+        """Describe the metrics of a table, or one of them, in full."""
         found = self.list_metrics(columns, table)
         if name:
             found = [one for one in found if one.name.casefold() == name.casefold()]

@@ -1,4 +1,4 @@
-"""Compiles metrics to SQL: no name or value of a question can become anything else in it."""
+"""Compiles metrics to SQL; names and values of a question are always quoted or literals."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -93,7 +93,7 @@ def compile_metric(
 
 
 class _Compiler:
-    """Resolves the names of one query, and gathers the joins that they need."""
+    """Resolves the names of one query, and collects the joins that they need."""
 
     def __init__(self, name: str, metric: MetricDefinition, relations: Sequence[Relation]) -> None:
         self._name = name
@@ -145,7 +145,7 @@ class _Compiler:
                 raise ConfigurationFailed(f"{filter.operator!r} is no operator of a filter.")
 
     def build_value(self) -> exp.Expr:
-        """Return what the metric computes."""
+        """Return the expression of the metric."""
         ratio = self._metric.ratio
         if ratio is None:
             return self.place(parse_expression(self._metric.sql or "COUNT(*)"))

@@ -1,6 +1,6 @@
-"""What an operator writes about metrics, in `metric_catalog.yaml`."""
+"""The file format of metrics, `metric_catalog.yaml`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import sqlglot
@@ -23,11 +23,11 @@ SECTION = "metric_catalog"
 _RELATIONS = "relations"
 _DIALECT = "duckdb"
 _FORBIDDEN = (exp.Query, exp.Table, exp.DDL, exp.Command, exp.Window, exp.Star)
-"""What no expression of a metric has; `COUNT(*)` is allowed."""
+"""Nodes that an expression of a metric must not contain; `COUNT(*)` is allowed."""
 
 
 def parse_expression(text: str) -> exp.Expr:
-    """Return the tree of an expression. Raises `ValueError` for what is none."""
+    """Parse an expression. Raises `ValueError` if it is malformed or not allowed."""
     try:
         tree = sqlglot.parse_one(f"SELECT {text}", read=_DIALECT)
     except (SqlglotError, RecursionError, TypeError, AttributeError) as error:
@@ -79,7 +79,7 @@ class _Section(BaseModel):
 
 
 class Signals(BaseModel):
-    """How the parts of a metric are stored."""
+    """The storage layout of a metric's parts."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -96,7 +96,7 @@ class Ratio(_Section):
 
 
 class MetricDefinition(_Section):
-    """One metric: what it means, and from `table` on, how it is computed."""
+    """A metric: its meaning, and from `table` on, its computation."""
 
     description: str = ""
     category: str = ""
@@ -145,7 +145,7 @@ class CatalogFile(BaseModel):
 
 
 def parse_catalog(text: str, source: str) -> CatalogFile:
-    """Return what a file says. Raises `ConfigurationFailed`, each mistake as `source:line: …`."""
+    """Parse a catalogue file. Raises `ConfigurationFailed` with mistakes as `source:line: …`."""
     try:
         keys: Mapping[str, int] = list_keys(text)
     except Exception:  # whatever is wrong with it, the next reader says so with its line
@@ -172,3 +172,83 @@ def _read_range(value: Any) -> Any:
         parts = value.replace("..", "-").replace(" to ", "-").split("-")
         return [part.strip() for part in parts if part.strip()]
     return value
+
+
+def canonicalize(tree: exp.Expr) -> str | None:
+    """Return a query without what does not change its values; None if it is no plain SELECT.
+
+    Aliases, quotes, the order of conditions and of columns, ORDER BY and LIMIT are left out.
+    Literals stay: another value is another metric.
+    """
+    select = tree.copy()
+    if not isinstance(select, exp.Select) or any(select.args.get(it) for it in _OTHERS):
+        return None
+    _drop_qualifiers(select)
+    items = [it.this if isinstance(it, exp.Alias) else it for it in select.expressions]
+    group = select.args.get("group")
+    groups = _resolve_groups(group, select.expressions) if isinstance(group, exp.Group) else []
+    where = select.args.get("where")
+    conditions = _flatten(where.this) if isinstance(where, exp.Where) else []
+    start: Any = select.args.get("from_") or select.args.get("from")
+    parts = [
+        sorted(_write(it) for it in items),
+        [_write(start.this) if start is not None else ""],
+        sorted(_write(it) for it in select.args.get("joins") or []),
+        sorted({_write(it) for it in conditions}),
+        sorted({_write(it) for it in groups}),
+    ]
+    return "\n".join("; ".join(part) for part in parts)
+
+
+_OTHERS = (
+    *("with", "with_", "distinct", "having", "qualify", "windows", "laterals", "sample", "offset"),
+    "pivots",
+)
+
+
+def _drop_qualifiers(select: exp.Select) -> None:
+    """Drop the table qualifiers of columns if the query has only one table."""
+    if select.args.get("joins"):
+        return
+    for table in select.find_all(exp.Table):
+        table.set("alias", None)
+        table.set("db", None)
+    for column in select.find_all(exp.Column):
+        column.set("table", None)
+
+
+def _resolve_groups(group: exp.Group, items: Sequence[exp.Expr]) -> Sequence[exp.Expr]:
+    values = [it.this if isinstance(it, exp.Alias) else it for it in items]
+    if group.args.get("all"):
+        return [it for it in values if it.find(exp.AggFunc) is None]
+    aliases = {it.alias.casefold(): it.this for it in items if isinstance(it, exp.Alias)}
+    found: list[exp.Expr] = []
+    for one in group.expressions:
+        if isinstance(one, exp.Literal) and one.name.isdigit() and 0 < int(one.name) <= len(items):
+            found.append(values[int(one.name) - 1])
+        elif isinstance(one, exp.Column) and not one.table and one.name.casefold() in aliases:
+            found.append(aliases[one.name.casefold()])
+        else:
+            found.append(one)
+    return found
+
+
+def _flatten(condition: exp.Expr) -> Sequence[exp.Expr]:
+    if isinstance(condition, exp.Paren):
+        return _flatten(condition.this)
+    if isinstance(condition, exp.And):
+        return [*_flatten(condition.this), *_flatten(condition.expression)]
+    return [condition]
+
+
+def _write(tree: exp.Expr) -> str:
+    copy = tree.copy()
+    for name in copy.find_all(exp.Identifier):
+        name.set("this", name.name.casefold())
+        name.set("quoted", False)
+    for bracket in list(copy.find_all(exp.Paren)):
+        if bracket is not copy and isinstance(bracket.this, exp.Column | exp.Literal | exp.Func):
+            bracket.replace(bracket.this)
+    if isinstance(copy, exp.Paren):
+        copy = copy.this
+    return copy.sql(dialect="duckdb", comments=False)

@@ -4,6 +4,7 @@ It tries again after a wrong turn: each join without ON doubles the time, so tha
 would take days.
 """
 
+import hashlib
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -46,3 +47,67 @@ def _bound_parser(dialect: str) -> Any:
             super()._retreat(index)
 
     return BoundParser
+
+
+_MAX_CHARS = 20_000
+
+
+def fingerprint_sql(sql: str) -> str:
+    """Return SQL with `?` for every value; for a text that is no SQL, its hash."""
+    return _mask(sql) or _hash(sql)
+
+
+def hash_sql(sql: str) -> str:
+    """Return 8 hexadecimal digits, equal for SQL that differs in its values only."""
+    mask = _mask(sql)
+    return _hash(mask or sql)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha1(text.encode(errors="replace"), usedforsecurity=False).hexdigest()[:8]
+
+
+def _mask(sql: str) -> str:
+    if len(sql) > _MAX_CHARS:
+        return ""
+    try:
+        trees = [tree for tree in parse_sql(sql) if tree is not None]
+        return "; ".join(_write(tree) for tree in trees if not isinstance(tree, exp.Semicolon))
+    except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, LookupError):
+        # sqlglot raises what it likes for texts that are no SQL
+        return ""
+
+
+def _write(tree: exp.Expr) -> str:
+    if isinstance(tree, exp.Command):
+        return f"{tree.name.upper()} ?"
+    # inner nodes first: a sign or a list is masked once what is inside is
+    for node in reversed(list(tree.walk())):
+        if isinstance(node, exp.Command | exp.JSONPath) or _is_value(node):
+            if node is tree:
+                return "?"
+            node.replace(exp.Placeholder())
+        elif isinstance(node, exp.In) and node.expressions and all(map(_is_mask, node.expressions)):
+            node.set("expressions", [exp.Placeholder()])
+    return tree.sql(dialect="duckdb", comments=False)
+
+
+def _is_value(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Neg | exp.Paren):
+        return _is_mask(node.this) and isinstance(node, exp.Neg)
+    is_literal = isinstance(
+        node,
+        exp.Literal
+        | exp.Boolean
+        | exp.RawString
+        | exp.HexString
+        | exp.BitString
+        | exp.ByteString
+        | exp.UnicodeString
+        | exp.National,
+    )
+    return is_literal and not isinstance(node.parent, exp.DataTypeParam)
+
+
+def _is_mask(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Placeholder) and not node.this

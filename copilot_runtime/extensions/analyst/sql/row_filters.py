@@ -1,4 +1,4 @@
-"""Which rows of a table a person may read, as an operator wrote it down.
+"""Row filters: the operator's conditions on the rows that a user may read.
 
 A filter is a condition in SQL with `$variables`: `tenant = $user`. It is put around every table of
 every query, as a tree with the values as literals.
@@ -162,12 +162,12 @@ def _is_true(text: str) -> bool:
 
 
 def _list_parts(column: exp.Column) -> Sequence[str]:
-    """Return what may be the name of the column: in `address.city`, it may be a field of one."""
+    """Return the names that may be the column: in `address.city`, it may be a struct's field."""
     return [part.name.lower() for part in reversed(column.parts)]
 
 
 def _classify(type: str) -> str:
-    """Return what is compared alike: `owner > 9` is true of other texts than of numbers."""
+    """Return the comparison class of a type: `owner > 9` differs between texts and numbers."""
     name = type.partition("(")[0].upper()
     if name in _NUMBERS:
         return "number"

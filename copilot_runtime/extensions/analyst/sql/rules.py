@@ -1,9 +1,12 @@
-"""What one person's SQL may read."""
+"""The rules of the guard: tables, functions and size limits, and the error for refused SQL."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
+from copilot_runtime.base.errors import Refused
 from copilot_runtime.extensions.analyst.results import Column
 
 
@@ -17,13 +20,13 @@ class TableRule:
     """The operator's SQL condition with `$variables`; None lets every row be read."""
 
     def has_column(self, name: str) -> bool:
-        """Return whether there is a column of this name, in whatever case."""
+        """Return whether the table has a column of this lower-case name."""
         return any(column.name.lower() == name for column in self.columns)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GuardRules:
-    """The tables and functions of one scope, and how large its SQL may be."""
+    """The allowed tables and functions of one scope, and the size limits of its SQL."""
 
     tables: Mapping[str, TableRule]
     functions: frozenset[str]
@@ -38,3 +41,109 @@ class GuardRules:
     def names(self) -> Mapping[str, str]:
         """Return each table's name by its name in lower case: SQL does not tell cases apart."""
         return {name.lower(): name for name in self.tables}
+
+
+TABLE_FUNCTIONS = frozenset(
+    {"range", "generate_series", "unnest", "repeat_row", "json_each", "json_tree"}
+)
+"""Functions that may stand in FROM. All others read files, settings or tables by text."""
+
+_FORBIDDEN = re.compile(
+    r"""
+    __.* | .*(pragma|duckdb|secret|parquet|arrow|pandas|python|external_resource|logging|
+    checkpoint|profiling|serialize|snapshot|extension|wal).*
+    | (read|write|sniff|scan|copy|load|attach|install|enable|disable|truncate|test|export|import
+       |verify|has|pg|inet|hive|storage|database|metadata|index|invoke|current|txid|getvar|get_var
+       |get_block|collate|icu_collate)_.*
+    | .*_(scan|privilege|is_visible)
+    | query | query_table | seq_scan | glob | getenv | getvariable | setvariable | version
+    | platform | user_agent | summary | show.* | table_info | functions | collations
+    | nextval | currval | setval | setseed | sleep_ms | in_search_path | session_user | user
+    | enum_(range|range_boundary|first|last)
+    | stats | vector_type | create_sort_key | icu_sort_key | col_description | obj_description
+    | shobj_description | map_to_pg_oid | assert_true | error | is_histogram_other_bin
+    | which_secret | combine | finalize | to_aggregate_state | combine_aggr
+    | cast_to_type | make_type | get_type | replace_type | can_cast_implicitly
+    | parse_duckdb_log_message | variant_bytes_to_variant | constant_or_null
+    | st_.* | lttb | repeat_row_internal | transaction_timestamp_internal
+    """,
+    re.VERBOSE,
+)
+_SAFE_CURRENT = frozenset(
+    {
+        "current_date",
+        "current_time",
+        "current_timestamp",
+        "current_localtime",
+        "current_localtimestamp",
+        "get_current_time",
+        "get_current_timestamp",
+        "pg_typeof",
+        "has_any",
+        "index_of",
+    }
+)
+"""Names that look like those of forbidden functions."""
+_SYNTAX = frozenset(
+    {"coalesce", "if", "ifnull", "nullif", "unnest", "columns", "grouping", "grouping_id", "try"}
+)
+"""Names that DuckDB's grammar gives a meaning, so that its list of functions may lack them."""
+
+
+def list_safe_functions(names: Iterable[str]) -> frozenset[str]:
+    """Return the functions of an engine, in lower case, that SQL may call.
+
+    Left out is what reads files, settings, other tables by their name, or the engine's own state,
+    what writes, sleeps, or casts and merges internal values unchecked.
+    """
+    lower = {name.lower() for name in names}
+    return frozenset(
+        {name for name in lower if name in _SAFE_CURRENT or not is_forbidden(name)} | _SYNTAX
+    )
+
+
+def is_forbidden(name: str) -> bool:
+    """Return whether a function with this name may never be called."""
+    name = name.lower()
+    return name not in _SAFE_CURRENT and _FORBIDDEN.fullmatch(name) is not None
+
+
+SqlCode = Literal[
+    "multiple_statements",
+    "write_in_tree",
+    "not_select",
+    "function_not_allowed",
+    "table_not_allowed",
+    "parse_error",
+    "too_long",
+    "too_deep",
+    "too_large",
+]
+
+
+class SqlRefused(Refused):
+    """The guard refused SQL before it reached the data. The message is a sentence for a person.
+
+    `name` is the table or the function that is not allowed; `candidates` are tables with a similar
+    name that this person may read. `is_unknown` tells a function that there is not from one that
+    is forbidden.
+    """
+
+    is_hint_public = True
+
+    def __init__(
+        self,
+        code: SqlCode,
+        message: str,
+        *,
+        hint: str | None = None,
+        name: str | None = None,
+        candidates: tuple[str, ...] = (),
+        is_unknown: bool = False,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.reason: SqlCode = code
+        self.error_type = code
+        self.name = name
+        self.candidates = candidates
+        self.is_unknown = is_unknown

@@ -1,4 +1,4 @@
-"""How large a text or a list a single call in SQL may make.
+"""Limits the size of texts and lists that a single SQL call may create.
 
 DuckDB cannot be interrupted in the middle of one call: `range(100000000)` as a list held a core for
 two minutes, and more memory than its limit. Counts that are literals are compared here; others when
@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from copilot_runtime.extensions.analyst.sql.refusal import SqlRefused
+from copilot_runtime.extensions.analyst.sql.rules import SqlRefused
 
 MAX_ELEMENTS = 10_000
 _MAX_PRODUCT = 1_000_000
 _MAX_CALLS = 6
 BOUND_MESSAGE: Final = "a single call would make or compare texts or lists that are too long"
-"""What the SQL says when a count or a text turns out too large."""
+"""The SQL error message for a count or text that exceeds its limit."""
 BOUND: Final = object()
 """Stands for an argument that `bound_sizes` compares when the SQL runs."""
 
@@ -46,7 +46,7 @@ _MAX_COMPARED = 500
 _REPLACEMENTS = ("replace", "regexp_replace")
 _MAX_REPLACED = 100_000
 _MAX_GROWTH = 10
-"""How many characters a literal may put in the place of one."""
+"""Maximum growth of a text by the replacement of one character."""
 _MAX_GROWTHS = 1_000
 _MAX_TEXT_CALLS = 3
 _VOLATILE = frozenset({"random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7"})

@@ -12,8 +12,7 @@ from typing import Any
 
 import duckdb
 
-from copilot_runtime.extensions.analyst.sql.functions import TABLE_FUNCTIONS, is_forbidden
-from copilot_runtime.extensions.analyst.sql.refusal import SqlRefused
+from copilot_runtime.extensions.analyst.sql.rules import TABLE_FUNCTIONS, SqlRefused, is_forbidden
 from copilot_runtime.extensions.analyst.sql.sizes import BOUND, BOUND_MESSAGE, check_size
 
 _NODES = frozenset(

@@ -1,4 +1,4 @@
-"""Which table each name in a query means, and what is read instead of it."""
+"""Resolves table names in a query, and replaces tables by filtered subqueries."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -6,16 +6,15 @@ from difflib import get_close_matches
 from sqlglot import exp
 
 from copilot_runtime.extensions.analyst.scope import Scope
-from copilot_runtime.extensions.analyst.sql.refusal import SqlRefused
 from copilot_runtime.extensions.analyst.sql.row_filters import (
     build_filter,
     read_physical,
     restrict_table,
 )
-from copilot_runtime.extensions.analyst.sql.rules import GuardRules
+from copilot_runtime.extensions.analyst.sql.rules import GuardRules, SqlRefused
 
 MOST_READS = 200
-"""How often one query may read tables. A question of a person reads them a few times."""
+"""Maximum number of table reads in one query; ordinary queries have a few."""
 
 _MOVED = ("alias", "pivots", "joins", "laterals", "sample")
 
@@ -32,7 +31,7 @@ class TableReader:
         self._scope = scope
         self._ctes: dict[int, str] = {}
         self.paths: set[tuple[str, ...]] = set()
-        """What may stand in the SQL that runs as a table."""
+        """The table paths that the final SQL may contain."""
         self.tables: list[str] = []
         """Tables that the query reads, by their names in the rules."""
         self.restricted: list[str] = []

@@ -80,7 +80,7 @@ AGGREGATIONS = (*_AGGREGATIONS, "quantiles", "count_distinct")
 
 
 class AnalyzeArguments(Arguments):
-    """What `analyze_data` takes."""
+    """Arguments of the `analyze_data` tool."""
 
     group_by: Names = Field(
         default_factory=list[str],
@@ -149,7 +149,7 @@ def parse_aggregation(name: str, *, has_metric: bool) -> str:
 
 
 def computes_as(metric: "Metric", aggregation: str) -> bool:
-    """Return whether an aggregation is the one by which a metric is defined, or none."""
+    """Return whether the aggregation equals the one in the metric's definition, if it has one."""
     if not aggregation.strip():
         return True
     target = parse_aggregation(aggregation, has_metric=True)
@@ -240,7 +240,7 @@ async def _aggregate(
 
 
 def build_group(column: Column, grain: Grain | None) -> exp.Expr:
-    """Return what is grouped by: of a time, its hour, day, week, month, quarter or year."""
+    """Build the grouping expression; a time is truncated to the grain, from hour to year."""
     named = name_column(column.name)
     if grain is None or not is_time(column):
         return named

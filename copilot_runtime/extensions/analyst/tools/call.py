@@ -1,16 +1,17 @@
 """Call a tool: the cache, thoughts, limits and failures that all tools have in common."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
+from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.base.errors import CopilotError, UnknownName
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.base.jsonvalue import JsonObject
+from copilot_runtime.base.jsonvalue import JsonList, JsonObject, JsonValue
 from copilot_runtime.extensions.analyst.results import ApprovalRequest, ToolResult
 from copilot_runtime.extensions.analyst.session import Session, build_call_key
-from copilot_runtime.extensions.analyst.tools.cap import fit_output
 from copilot_runtime.extensions.analyst.tools.metrics import list_metrics_in
 from copilot_runtime.extensions.analyst.tools.model_sql import SqlFailed
 from copilot_runtime.extensions.analyst.tools.registry import TOOLS
@@ -21,13 +22,17 @@ from copilot_runtime.extensions.analyst.tools.tool import (
     dump_arguments,
 )
 
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.analyst.session import Session
+
+
 logger = logging.getLogger(__name__)
 
 _MAX_MESSAGE = 1_500
 
 
 async def call_tool(session: Session, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-    """Run a tool for a question, and note what it found. Whatever fails is a result, too."""
+    """Run a tool for a question, and record its result. Failures are returned as results, too."""
     tool = TOOLS.get(name)
     if tool is None:
         return _fail(session, name[:100], UnknownName("tool", name[:100], TOOLS))
@@ -49,7 +54,7 @@ async def call_tool(session: Session, name: str, arguments: Mapping[str, Any]) -
 
 
 def render_output(result: ToolResult) -> str:
-    """Return what the model gets: JSON of at most 6,000 characters."""
+    """Return the model's text of a result: JSON of at most 6,000 characters."""
     return dumps(result.output).decode()
 
 
@@ -77,7 +82,7 @@ async def _run(
 
 
 def _build_cache_key(session: Session, tool: AnalystTool, checked: Arguments) -> str:
-    """Return what a result depends on: arguments, whose rows, and the data as they are now."""
+    """Return the cache key of a call: arguments, scope and the versions of the data."""
     data = [
         [one.name, one.version, one.fingerprint, one.row_count] for one in session.list_datasets()
     ]
@@ -115,7 +120,7 @@ def _fail(session: Session, name: str, error: Exception) -> ToolResult:
 
 
 def describe_failure(error: Exception) -> JsonObject:
-    """Return an error as the model gets it: a sentence, and what it can do about it."""
+    """Return an error as JSON for the model: a sentence, and a hint."""
     if isinstance(error, SqlFailed):
         return fit_output(error.output)
     if not isinstance(error, CopilotError):
@@ -144,3 +149,153 @@ def _request_approval(
     session.thoughts.emit("decision", approval.question, tool_name=approval.tool)
     output: JsonObject = {"status": "needs_approval", "question": approval.question}
     return replace(result, output=output)
+
+
+MAX_CHARACTERS = 6_000
+"""Of a result, as JSON."""
+
+FEWEST_ROWS = 10
+"""As long as fewer would be left, cells are shortened instead."""
+
+_CELLS = (1_000, 300, 120, 60, 30, 12)
+"""Characters of a text, tried one after the other."""
+
+_MAX_ITEMS = 8
+"""Items of a list or of an object inside a cell that is shortened."""
+
+
+def fit_output(output: JsonObject, most: int = MAX_CHARACTERS) -> JsonObject:
+    """Return an output of at most `most` characters; one that fits is returned as it is.
+
+    What is left out shows in `returned`, `total_rows` and `truncated`.
+    """
+    if count_characters(output) <= most:
+        return output
+    key = _find_rows(output)
+    if key is not None:
+        output = _write_compactly(output, key)
+        if count_characters(output) <= most:
+            return output
+    for length in (None, *_CELLS):
+        cut = output if length is None else cast("JsonObject", _shorten(output, length))
+        if key is None:
+            cut = {**cut, "truncated": True}
+            if count_characters(cut) <= most:
+                return cut
+            continue
+        total = len(cast("JsonList", output[key]))
+        count = _count_rows(cut, key, most)
+        if count >= min(total, FEWEST_ROWS if length != _CELLS[-1] else 1):
+            return _take_rows(cut, key, count)
+    return _drop_members(output, most)
+
+
+def count_characters(value: JsonValue) -> int:
+    """Return how long a value is as JSON."""
+    return len(dumps(value).decode())
+
+
+def _find_rows(output: JsonObject) -> str | None:
+    """Return the key of the longest list."""
+    lists = [key for key, value in output.items() if isinstance(value, list) and len(value) > 1]
+    return max(lists, key=lambda key: count_characters(output[key]), default=None)
+
+
+def _write_compactly(output: JsonObject, key: str) -> JsonObject:
+    """Return an output whose rows are lists, with the names of their columns once, if they can."""
+    rows = cast("JsonList", output[key])
+    names = list(cast("JsonObject", rows[0])) if isinstance(rows[0], dict) else []
+    if not names or any(not isinstance(row, dict) or list(row) != names for row in rows):
+        return output
+    cells = [list(cast("JsonObject", row).values()) for row in rows]
+    columns: JsonObject = {} if "columns" in output else {"columns": names}
+    return {**output, **columns, key: cells}
+
+
+def _take_rows(output: JsonObject, key: str, count: int) -> JsonObject:
+    rows = cast("JsonList", output[key])
+    counts: JsonObject = {"returned": count, "truncated": True}
+    if output.get("total_rows") is None and "total_rows" not in output:
+        counts["total_rows"] = len(rows)
+    return {**output, key: rows[:count], **counts}
+
+
+def _count_rows(output: JsonObject, key: str, most: int) -> int:
+    """Return the number of rows that fit, by binary search."""
+    low, high = 0, len(cast("JsonList", output[key]))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count_characters(_take_rows(output, key, middle)) <= most:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _shorten(value: JsonValue, length: int, depth: int = 0) -> JsonValue:
+    """Return a value with texts of at most `length` characters, and short lists inside cells."""
+    if isinstance(value, str):
+        return value if len(value) <= length else value[: length - 1] + "…"
+    if isinstance(value, list):
+        items = cast("JsonList", value)
+        if depth > 2:
+            items = items[:_MAX_ITEMS]
+        return [_shorten(item, length, depth + 1) for item in items]
+    if isinstance(value, Mapping):
+        members = list(cast("JsonObject", value).items())
+        if depth > 2:
+            members = members[:_MAX_ITEMS]
+        return {
+            key if depth == 0 else _shorten(key, max(length, 60)): _shorten(item, length, depth + 1)
+            for key, item in members
+        }
+    return value
+
+
+def _drop_members(output: JsonObject, most: int) -> JsonObject:
+    """Return only the small members of an output: one very wide row may exceed the limit."""
+    small: JsonObject = {
+        "truncated": True,
+        "note": "Too large: ask for fewer columns.",
+    }
+    for key, value in sorted(output.items(), key=lambda item: count_characters(item[1])):
+        if count_characters({**small, key: value}) <= most:
+            small[key] = value
+    return small
+
+
+OnResult = Callable[[ToolResult, ActionContext], Awaitable[None]]
+"""Called with each result before its text goes to the model."""
+
+
+def build_actions(
+    session: "Session",
+    *,
+    on_result: OnResult | None = None,
+    names: Collection[str] | None = None,
+) -> list[Action]:
+    """Return the tools of a question as actions: all, or some."""
+    return [
+        Action(
+            name=tool.name,
+            description=tool.description,
+            parameters=tool.parameters,
+            run=partial(_run_tool, session, tool.name, on_result),
+            is_idempotent=tool.effect == "none",
+        )
+        for tool in TOOLS.values()
+        if names is None or tool.name in names
+    ]
+
+
+async def _run_tool(
+    session: "Session",
+    name: str,
+    on_result: OnResult | None,
+    arguments: Mapping[str, Any],
+    context: ActionContext,
+) -> str:
+    result = await call_tool(session, name, arguments)
+    if on_result is not None:
+        await on_result(result, context)
+    return render_output(result)

@@ -47,7 +47,7 @@ def is_id(name: str) -> bool:
 
 
 def list_measures(columns: Sequence[Column]) -> list[Column]:
-    """Return the numeric columns; those called like identifiers only if there are no others."""
+    """Return the numeric columns; identifier-like ones only if there are no others."""
     numeric = [column for column in columns if is_numeric(column)]
     return [column for column in numeric if not is_id(column.name)] or numeric
 
@@ -72,7 +72,7 @@ def find_column(
 def match_column(
     name: str, columns: Sequence[Column], synonyms: Mapping[str, str] | None = None
 ) -> Column | None:
-    """Return the column that is meant by a name; None if none is close enough."""
+    """Return the column that best matches a name; `None` if no name is close enough."""
     name = name.strip().strip('"`[]')
     for column in columns:
         if column.name == name:

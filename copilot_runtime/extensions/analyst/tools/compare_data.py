@@ -53,7 +53,7 @@ Value = str | int | float | bool
 
 
 class CompareArguments(Arguments):
-    """What `compare_data` takes."""
+    """Arguments of the `compare_data` tool."""
 
     group_column: str = Field(
         description="The column whose values are compared.",
@@ -173,7 +173,7 @@ async def _compare(
 
 
 async def _list_values(session: "Session", dataset: "Dataset", column: Column) -> str:
-    """Return the values that there are, for one that is not."""
+    """Return the existing values, for the error on an unknown one."""
     tree = select([as_name(to_text(name_column(column.name)), "value")], dataset.name)
     tree = tree.group_by(exp.Literal.number(1)).order_by(
         exp.Ordered(this=exp.Count(this=exp.Star()), desc=True)
@@ -276,7 +276,7 @@ def _to_percent(part: float | None) -> float | None:
 
 
 def _build_table(comparison: Mapping[str, JsonObject], groups: tuple[Value, Value]) -> Table:
-    """Return what a person sees: columns have the names of the groups, changes are in percent."""
+    """Build the table for the user: a column per group, and changes in percent."""
     first, second = (str(group) for group in groups)
     names = ["metric", first, second, "difference", "difference %"]
     names += [f"values of {first}", f"values of {second}", "effect"]

@@ -1,4 +1,4 @@
-"""The tool that reads the table of key figures."""
+"""The tools on key figures: `query_kpi_data`, and `describe_metric_signals` for the catalogue."""
 
 from typing import TYPE_CHECKING
 
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.engine.datasets import Dataset
     from copilot_runtime.extensions.analyst.session import Session
 
+
 MOST_RECORDS = 100
 
 
 class KpiArguments(Arguments):
-    """What `query_kpi_data` takes."""
+    """Arguments of the `query_kpi_data` tool."""
 
     filters: Filters = Field(
         default_factory=dict[str, object],
@@ -99,4 +100,41 @@ QUERY_KPI_DATA = AnalystTool(
     arguments=KpiArguments,
     run=query_kpi_data,
     describe_call=lambda _: "Reading key figures",
+)
+
+
+NOTHING = "No metrics are defined for this data: use its numeric columns."
+
+
+class SignalArguments(Arguments):
+    """Arguments of the `describe_metric_signals` tool."""
+
+    metric: str | None = Field(
+        default=None,
+        description="One metric; by default all.",
+        validation_alias=alias("metric", "metric_name"),
+    )
+    table: str | None = Field(
+        default=None, description="Another data set than the one of the question."
+    )
+
+
+async def describe_metric_signals(session: "Session", arguments: SignalArguments) -> ToolResult:
+    """Return the metrics of the catalogue that the data has."""
+    dataset = session.find_dataset(arguments.table)
+    describe = session.services.describe_metrics
+    text = describe(dataset, arguments.metric) if describe is not None else ""
+    output: JsonObject = {"metrics": text or NOTHING, "table": dataset.name}
+    return ToolResult(output=output, title=f"Metrics of {dataset.name}")
+
+
+DESCRIBE_METRIC_SIGNALS = AnalystTool(
+    name="describe_metric_signals",
+    description=(
+        "Describes the metrics that are defined for the data: meaning, range, thresholds and the "
+        "signals they are made of."
+    ),
+    arguments=SignalArguments,
+    run=describe_metric_signals,
+    describe_call=lambda _: "Reading the definitions of metrics",
 )

@@ -38,7 +38,7 @@ _OPERATORS: Mapping[str, Operator] = {
 
 
 def find_metric(session: "Session", name: str) -> "Metric | None":
-    """Return a metric that can be computed for this caller; None if there is none of the name."""
+    """Return a metric that this caller can compute; `None` if there is none of the name."""
     catalog = session.services.catalog
     metric = catalog.metrics.get(name.strip().casefold()) if catalog is not None else None
     table = metric.definition.table if metric is not None else None

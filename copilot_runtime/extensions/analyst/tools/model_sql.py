@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.session import Session
 
 COUNT_SECONDS = 5.0
-"""How long the rows of a result that was cut are counted."""
+"""Time limit for counting the rows of a truncated result, in seconds."""
 
 _MOST_TRIES = 2
 
@@ -127,7 +127,7 @@ async def _run(session: "Session", sql: str, limit: int, tool: str) -> RepairOut
 
 
 class _LimitEngine:
-    """Runs queries with a limit in their SQL, too: DuckDB then sorts only what is wanted."""
+    """Runs queries with a LIMIT in their SQL, so that DuckDB sorts only the rows it returns."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
@@ -166,7 +166,7 @@ def build_repair_context(session: "Session") -> RepairContext:
 async def _check(
     session: "Session", outcome: RepairOutcome, table: Table, *, is_measured: bool
 ) -> Sequence[str]:
-    """Return what may be wrong with a result: a sentence each."""
+    """Return warnings about a result, a sentence each."""
 
     async def run(tree: exp.Expr) -> Table:
         return await _measure(session, session.guard(tree))

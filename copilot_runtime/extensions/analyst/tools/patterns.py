@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 10
 MOST_PAIRS = 20
 FEWEST_PAIRS = 3
-"""Pairs that a model gets, even if none of them is correlated."""
+"""Minimum number of pairs in the output, even if none of them is correlated."""
 
 MOST_OUTLIERS = 5
-"""Examples of outliers of one column."""
+"""Maximum number of example outliers per column."""
 
 FENCE = 1.5
 """Times the interquartile range, beyond which a value is an outlier (Tukey)."""
@@ -64,7 +64,7 @@ _SYNONYMS = {
 
 
 class PatternArguments(Arguments):
-    """What `analyze_patterns` takes."""
+    """Arguments of the `analyze_patterns` tool."""
 
     analysis_type: str = Field(
         default="all",
@@ -90,7 +90,7 @@ class PatternArguments(Arguments):
 
 @dataclass(frozen=True, kw_only=True)
 class _Search:
-    """Where patterns are looked for."""
+    """The data set, columns and rows that are searched."""
 
     session: "Session"
     dataset: "Dataset"
@@ -104,7 +104,7 @@ class _Search:
 
 @dataclass(frozen=True, kw_only=True)
 class _Pattern:
-    """What was found, with a row for each of it."""
+    """A pattern, with a row for each occurrence."""
 
     output: Any
     rows: Sequence[tuple[str, str, float | None, str]]

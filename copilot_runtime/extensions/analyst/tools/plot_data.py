@@ -60,7 +60,7 @@ Part = Annotated[dict[str, Any], BeforeValidator(parse_text)]
 
 
 class PlotArguments(Arguments):
-    """What `plot_data` takes."""
+    """Arguments of the `plot_data` tool."""
 
     chart_type: str = Field(
         default="",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from copilot_runtime.extensions.analyst.results import Column, Fix, Lineage, Table, Trust
-from copilot_runtime.extensions.analyst.sql.fingerprint import hash_sql
 from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery
+from copilot_runtime.extensions.analyst.sql.parsing import hash_sql
 from copilot_runtime.extensions.analyst.tools.columns import is_numeric
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.database import start_database_span
@@ -55,7 +55,7 @@ def to_text(expression: exp.Expr) -> exp.Expr:
 
 
 def to_number(column: Column) -> exp.Expr:
-    """Return a column as a number that can be averaged; of a text, NULL where it is none."""
+    """Cast a column to a number for averages; text that is not a number becomes NULL."""
     named = name_column(column.name)
     if is_numeric(column):
         # a NaN would make every average NaN
@@ -108,7 +108,7 @@ async def run_query(
 
 
 def start_query_span(session: "Session", query: GuardedQuery, attempt: int = 1) -> Span:
-    """Begin the span of one attempt to run a query."""
+    """Start the span of one attempt to run a query."""
     current = find_current_span()
     parent = current if current.is_recording else session.span
     if not parent.is_recording:
@@ -143,7 +143,7 @@ async def build_lineage(
     checks: Sequence[str] = (),
     fixes: Sequence[Fix] = (),
 ) -> Lineage:
-    """Return where the numbers of one result come from."""
+    """Build the lineage of one result."""
     tables = list(dict.fromkeys(name for query in queries for name in query.tables))
     return Lineage(
         trust=trust,

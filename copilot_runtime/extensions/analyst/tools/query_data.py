@@ -1,6 +1,7 @@
-"""The tool that looks records up: by a value, a text, a minimum or a maximum."""
+"""The tools that return rows: `query_data` by conditions, `run_sql` by the model's SQL."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -13,7 +14,9 @@ from copilot_runtime.extensions.analyst.tools.filters import (
     build_conditions,
     build_contains,
 )
+from copilot_runtime.extensions.analyst.tools.model_sql import count_result, execute_sql
 from copilot_runtime.extensions.analyst.tools.queries import (
+    MOST_ROWS,
     as_name,
     build_lineage,
     limit_rows,
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.session import Session
     from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery
 
+
 MOST_RECORDS = 50
 MOST_ID_COLUMNS = 3
 MOST_TEXT_COLUMNS = 8
@@ -35,7 +39,7 @@ MOST_TEXT_COLUMNS = 8
 
 
 class QueryArguments(Arguments):
-    """What `query_data` takes."""
+    """Arguments of the `query_data` tool."""
 
     filter_column: str | None = Field(default=None, description="Column to filter by.")
     filter_value: str | int | float | bool | None = Field(
@@ -163,3 +167,63 @@ def _describe_call(arguments: QueryArguments) -> str:
         f"most {arguments.find_max_column}" if arguments.find_max_column else "",
     ]
     return "Looking up records" + "".join(f": {part}" for part in parts if part)
+
+
+MOST_PREVIEW = 120
+
+
+class SqlArguments(Arguments):
+    """Arguments of the `run_sql` tool."""
+
+    sql: str = Field(
+        description="One SELECT statement in the dialect of DuckDB.",
+        validation_alias=alias("sql", "query", "statement"),
+    )
+    limit: int = Field(default=100, description="Rows to return, at most 500.")
+
+
+async def run_sql(session: "Session", arguments: SqlArguments) -> ToolResult:
+    """Return the rows of a statement; a mistake in it is repaired, at most twice."""
+    execution = await execute_sql(session, arguments.sql, limit=MOST_ROWS, tool="run_sql")
+    table, fixes = execution.table, execution.fixes
+    total = await count_result(session, execution.query, table)
+    limit = max(1, min(arguments.limit, MOST_ROWS))
+    rows = list_records(table, limit)
+    output: JsonObject = {
+        "rows": rows,
+        "returned": len(rows),
+        "total_rows": total,
+        "truncated": table.is_truncated or len(table.rows) > limit,
+        "columns": [{"name": column.name, "type": column.type} for column in table.columns],
+    }
+    if fixes:
+        output["sql_executed"] = execution.query.display_sql
+        output["fixes"] = [fix.description for fix in fixes]
+    if execution.lineage.checks:
+        output["warnings"] = list(execution.lineage.checks)
+    count = f"{total:,}" if total is not None else f"more than {len(table.rows):,}"
+    return ToolResult(
+        output=output,
+        title=f"{count} {'row' if total == 1 else 'rows'}",
+        table=replace(table, total_rows=total),
+        lineage=execution.lineage,
+    )
+
+
+def preview_sql(sql: str) -> str:
+    """Return the begin of a statement on one line."""
+    line = " ".join(sql.split())
+    return line if len(line) <= MOST_PREVIEW else line[: MOST_PREVIEW - 1] + "…"
+
+
+RUN_SQL = AnalystTool(
+    name="run_sql",
+    description=(
+        "Runs one SELECT statement of DuckDB over the data sets. Use it for what no other tool "
+        "does: joins, windows, dates, several conditions. Aggregate instead of listing rows."
+    ),
+    arguments=SqlArguments,
+    run=run_sql,
+    describe_call=lambda arguments: f"Running SQL: {preview_sql(arguments.sql)}",
+    is_sql_writing=True,
+)

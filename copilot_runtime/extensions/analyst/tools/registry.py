@@ -1,20 +1,57 @@
-"""The twelve tools by name."""
+"""The twelve tools by name, and the smallest of them, `recall_memory`."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from copilot_runtime.extensions.analyst.results import ToolResult
 from copilot_runtime.extensions.analyst.tools.analyze_data import ANALYZE_DATA
 from copilot_runtime.extensions.analyst.tools.compare_data import COMPARE_DATA
-from copilot_runtime.extensions.analyst.tools.describe_metric_signals import DESCRIBE_METRIC_SIGNALS
-from copilot_runtime.extensions.analyst.tools.download_data import DOWNLOAD_DATA
-from copilot_runtime.extensions.analyst.tools.kpi_data import QUERY_KPI_DATA
+from copilot_runtime.extensions.analyst.tools.exports import DOWNLOAD_DATA, SAVE_AS_DATASET
+from copilot_runtime.extensions.analyst.tools.kpi_data import (
+    DESCRIBE_METRIC_SIGNALS,
+    QUERY_KPI_DATA,
+)
 from copilot_runtime.extensions.analyst.tools.patterns import ANALYZE_PATTERNS
 from copilot_runtime.extensions.analyst.tools.plot_data import PLOT_DATA
-from copilot_runtime.extensions.analyst.tools.query_data import QUERY_DATA
-from copilot_runtime.extensions.analyst.tools.recall_memory import RECALL_MEMORY
-from copilot_runtime.extensions.analyst.tools.run_sql import RUN_SQL
-from copilot_runtime.extensions.analyst.tools.save_as_dataset import SAVE_AS_DATASET
+from copilot_runtime.extensions.analyst.tools.query_data import QUERY_DATA, RUN_SQL
 from copilot_runtime.extensions.analyst.tools.summarize_data import SUMMARIZE_DATA
-from copilot_runtime.extensions.analyst.tools.tool import AnalystTool
+from copilot_runtime.extensions.analyst.tools.tool import AnalystTool, Arguments, Field
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.analyst.session import Session
+
+
+NOTHING = "No memory recorded yet for this data set."
+
+
+class RecallArguments(Arguments):
+    """Arguments of the `recall_memory` tool."""
+
+    table: str | None = Field(
+        default=None, description="Another data set than the one of the question."
+    )
+
+
+async def recall_memory(session: "Session", arguments: RecallArguments) -> ToolResult:
+    """Return the memory of a data set, in full, for this caller."""
+    dataset = session.find_dataset(arguments.table)
+    recall = session.services.recall_memory
+    text = await recall(dataset, session.scope) if recall is not None else ""
+    return ToolResult(output={"memory": text or NOTHING}, title=f"Memory of {dataset.name}")
+
+
+RECALL_MEMORY = AnalystTool(
+    name="recall_memory",
+    description=(
+        "Returns what earlier questions about the data set taught: SQL that worked, columns that "
+        "are used often, mistakes and their repairs. Use it before difficult SQL."
+    ),
+    arguments=RecallArguments,
+    run=recall_memory,
+    describe_call=lambda _: "Recalling earlier questions",
+    is_cached=False,
+)
+
 
 TOOLS: Mapping[str, AnalystTool] = {
     tool.name: tool

@@ -23,7 +23,7 @@ _FEW_ROWS = 50
 
 
 class SummarizeArguments(Arguments):
-    """What `summarize_data` takes."""
+    """Arguments of the `summarize_data` tool."""
 
     include_numeric_stats: bool = Field(
         default=True, description="Whether averages, minima and maxima are computed."
@@ -34,7 +34,7 @@ class SummarizeArguments(Arguments):
 
 
 async def summarize_data(session: "Session", arguments: SummarizeArguments) -> ToolResult:
-    """Return what is in a data set, as far as the caller may see it."""
+    """Summarise the columns, values and statistics of a data set, within the caller's scope."""
     dataset = session.find_dataset(arguments.table)
     metadata = await session.services.engine.describe(dataset.name, session.scope)
     columns = metadata.columns

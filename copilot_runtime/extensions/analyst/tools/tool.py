@@ -1,4 +1,4 @@
-"""What a tool is: a name, arguments that pydantic checks, and a function over a session."""
+"""The definition of a tool: a name, arguments checked by pydantic, and a function on a session."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.session import Session
 
 Effect = Literal["none", "output", "write"]
-"""What a tool does besides answering: nothing, it makes a chart or a file, or it keeps data."""
+"""Side effect of a tool: none, an output (chart or file), or a write of data."""
 
 _MOST_PROBLEMS = 5
 
@@ -28,7 +28,7 @@ class Arguments(BaseModel):
 
 
 class ToolFailed(CopilotError):
-    """A tool cannot do what a model wants; the message and the hint are for the model."""
+    """A tool call that cannot be carried out; message and hint are for the model."""
 
     code = "MISUSE"
     status_code = 400
@@ -53,11 +53,11 @@ class AnalystTool:
     arguments: type[Arguments]
     run: "Callable[[Session, Any], Awaitable[ToolResult]]"
     describe_call: Callable[[Any], str]
-    """Returns what a call does, as a thought."""
+    """Returns a description of a call, for the thoughts."""
     effect: Effect = "none"
     is_cached: bool = True
     is_sql_writing: bool = False
-    """Whether the model writes SQL for it."""
+    """Whether its arguments contain SQL of the model."""
 
     @cached_property
     def parameters(self) -> Mapping[str, Any]:

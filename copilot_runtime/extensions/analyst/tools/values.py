@@ -22,7 +22,7 @@ _MAX_BLOB = 1024
 
 
 def to_plain(value: Any, depth: int = 0) -> JsonValue:
-    """Return a cell as JSON: what has no form there, such as NaN, is None, and a date is a text."""
+    """Convert a cell to JSON: NaN becomes `None`, and a date becomes text."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):

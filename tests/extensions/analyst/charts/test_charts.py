@@ -18,9 +18,9 @@ from copilot_runtime.extensions.analyst.charts.data import (
 )
 from copilot_runtime.extensions.analyst.charts.image import MAX_SPEC, ChartRenderer, prepare_image
 from copilot_runtime.extensions.analyst.charts.plotly import build_plotly, validate_plotly
-from copilot_runtime.extensions.analyst.charts.store import MOST_OF_ONE, ChartStore
 from copilot_runtime.extensions.analyst.charts.terminal import draw_chart, draw_sparkline
 from copilot_runtime.extensions.analyst.charts.vega_lite import build_vega_lite
+from copilot_runtime.extensions.analyst.result_storage import MOST_OF_ONE, ChartStore
 from copilot_runtime.extensions.analyst.results import Chart, Column, Table
 from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.analyst.tools.tool import ToolFailed

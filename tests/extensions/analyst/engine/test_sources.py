@@ -15,8 +15,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.analyst.engine.engine import Engine
 from copilot_runtime.extensions.analyst.engine.errors import DatasetRefused, QueryFailed
 from copilot_runtime.extensions.analyst.engine.options import EngineOptions
-from copilot_runtime.extensions.analyst.engine.progress import Progress
-from copilot_runtime.extensions.analyst.engine.sources import parse_source
+from copilot_runtime.extensions.analyst.engine.sources import Progress, parse_source
 from copilot_runtime.extensions.analyst.scope import Scope
 from tests.database.test_private_file import read_elsewhere
 

@@ -6,16 +6,16 @@ from copilot_runtime.base.errors import Misuse
 from copilot_runtime.extensions.analyst.memory.entries import (
     LIMITS,
     MOST_PINS,
-    Entry,
     Kind,
+    MemoryEntry,
     TableMemory,
     read_memory,
     write_memory,
 )
 
 
-def _use(text: str, kind: Kind = "column", **fields: object) -> Entry:
-    return Entry(kind=kind, text=text, **fields)  # pyright: ignore[reportArgumentType]
+def _use(text: str, kind: Kind = "column", **fields: object) -> MemoryEntry:
+    return MemoryEntry(kind=kind, text=text, **fields)  # pyright: ignore[reportArgumentType]
 
 
 def _hits(memory: TableMemory) -> dict[str, float]:

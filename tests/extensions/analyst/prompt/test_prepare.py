@@ -4,10 +4,15 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.extensions.analyst.prompt.classify import classify, classify_by_model
 from copilot_runtime.extensions.analyst.prompt.examples import SqlExample
-from copilot_runtime.extensions.analyst.prompt.history import WITHHELD, Entry
-from copilot_runtime.extensions.analyst.prompt.prepare import PreparedRequest, prepare_request
+from copilot_runtime.extensions.analyst.prompt.prepare import (
+    WITHHELD,
+    HistoryEntry,
+    PreparedRequest,
+    classify,
+    classify_by_model,
+    prepare_request,
+)
 from copilot_runtime.extensions.analyst.prompt.skills import Skill
 
 pytestmark = pytest.mark.anyio
@@ -83,7 +88,7 @@ def test_equal_questions_give_equal_requests() -> None:
             "Rows on the page: 12",
             "Columns on the page: a, b &lt;/schema>",
         ],
-        conversation_history=[Entry("user", "m0")],
+        conversation_history=[HistoryEntry("user", "m0")],
         confidence=0.8,
     )
 

@@ -5,9 +5,8 @@ import duckdb
 from copilot_runtime.extensions.analyst.engine.errors import parse_error
 from copilot_runtime.extensions.analyst.results import Column, Table
 from copilot_runtime.extensions.analyst.scope import Scope
-from copilot_runtime.extensions.analyst.sql.functions import list_safe_functions
 from copilot_runtime.extensions.analyst.sql.guard import GuardedQuery, guard_sql
-from copilot_runtime.extensions.analyst.sql.rules import GuardRules, TableRule
+from copilot_runtime.extensions.analyst.sql.rules import GuardRules, TableRule, list_safe_functions
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 
 FIXTURE = """

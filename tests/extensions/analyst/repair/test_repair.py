@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.extensions.analyst.sql.refusal import SqlRefused
 from copilot_runtime.extensions.analyst.sql.repair.context import RepairContext
 from copilot_runtime.extensions.analyst.sql.repair.loop import RepairOutcome, run_with_repair
+from copilot_runtime.extensions.analyst.sql.rules import SqlRefused
 from tests.extensions.analyst.repair.evaluation_data import PlainEngine
 
 pytestmark = pytest.mark.anyio

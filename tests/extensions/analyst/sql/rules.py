@@ -6,8 +6,7 @@ import duckdb
 
 from copilot_runtime.extensions.analyst.results import Column
 from copilot_runtime.extensions.analyst.scope import Scope
-from copilot_runtime.extensions.analyst.sql.functions import list_safe_functions
-from copilot_runtime.extensions.analyst.sql.rules import GuardRules, TableRule
+from copilot_runtime.extensions.analyst.sql.rules import GuardRules, TableRule, list_safe_functions
 
 COLUMNS = (
     Column("dataset_id", "VARCHAR"),

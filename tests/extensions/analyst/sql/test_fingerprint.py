@@ -2,7 +2,7 @@
 
 import pytest
 
-from copilot_runtime.extensions.analyst.sql.fingerprint import fingerprint_sql, hash_sql
+from copilot_runtime.extensions.analyst.sql.parsing import fingerprint_sql, hash_sql
 
 
 @pytest.mark.parametrize(

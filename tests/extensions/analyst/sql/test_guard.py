@@ -4,7 +4,7 @@ import pytest
 
 from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.analyst.sql.guard import guard_sql
-from copilot_runtime.extensions.analyst.sql.refusal import SqlRefused
+from copilot_runtime.extensions.analyst.sql.rules import SqlRefused
 from tests.extensions.analyst.sql.rules import BOB, build_rules
 
 

@@ -10,8 +10,12 @@ from copilot_runtime.extensions.analyst.engine.datasets import name_saved_table
 from copilot_runtime.extensions.analyst.engine.engine import Engine
 from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.analyst.session import Services, Session
-from copilot_runtime.extensions.analyst.tools.call import call_tool, render_output
-from copilot_runtime.extensions.analyst.tools.cap import MAX_CHARACTERS, fit_output
+from copilot_runtime.extensions.analyst.tools.call import (
+    MAX_CHARACTERS,
+    call_tool,
+    fit_output,
+    render_output,
+)
 from copilot_runtime.extensions.analyst.tools.registry import TOOLS
 
 pytestmark = pytest.mark.anyio

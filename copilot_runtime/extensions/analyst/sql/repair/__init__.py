@@ -1,1 +1,0 @@
-"""Repairs SQL that failed, by edits of its tree."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from sqlglot import exp
 
@@ -9,17 +10,16 @@ from copilot_runtime.extensions.analyst.engine.errors import QueryFailed
 from copilot_runtime.extensions.analyst.sql.repair.context import (
     Candidate,
     RepairContext,
+    build_fix,
     build_identifier,
     edit,
     find_columns,
+    find_name,
     find_select,
     find_source,
     list_sources,
     to_sql,
 )
-from copilot_runtime.extensions.analyst.sql.repair.literals import propose_literal
-from copilot_runtime.extensions.analyst.sql.repair.names import find_name
-from copilot_runtime.extensions.analyst.sql.repair.sentences import build_fix
 
 _QUALIFIER = re.compile(r'Referenced table "((?:[^"]|"")+)" not found')
 _TABLE = re.compile(r'Table "((?:[^"]|"")+)" does not have a column named')
@@ -29,7 +29,7 @@ _CHOICE = re.compile(r"""(['"])((?:(?!\1).)+)\1""")
 def repair_column(
     tree: exp.Expr, failure: QueryFailed, context: RepairContext
 ) -> Iterator[Candidate]:
-    """Yield what a column that was not found may stand for, the likeliest first."""
+    """Yield replacements for a column that was not found, the likeliest first."""
     name = failure.name or ""
     columns = [it for it in find_columns(tree, name) if find_source(it, context) is None]
     if (match := _TABLE.search(failure.message)) is not None:
@@ -128,7 +128,7 @@ def repair_ambiguous(
 def _list_names(
     column: exp.Column, candidates: Sequence[str], context: RepairContext
 ) -> Sequence[str]:
-    """Return what a column could be: columns of its sources, aliases, and the engine's offers."""
+    """Return candidate names: columns of the sources, aliases, and the engine's suggestions."""
     select = find_select(column)
     names: list[str] = []
     while select is not None:
@@ -155,3 +155,61 @@ def _qualify(node: exp.Expr, alias: str) -> exp.Expr:
 
 def _is_bare(column: exp.Column, name: str) -> bool:
     return not column.table and column.name.casefold() == name.casefold()
+
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between)
+_PATTERNS = (exp.Like, exp.ILike, exp.RegexpLike, exp.RegexpFullMatch, exp.SimilarTo)
+_TIME_TYPES = ("DATE", "TIME")
+
+
+def propose_literal(
+    tree: exp.Expr, column: exp.Column, context: RepairContext
+) -> Iterator[Candidate]:
+    """Yield the tree with a name as a text, if it is compared with a column that has the text."""
+    text = column.name
+    fix = build_fix("literal", text, to_sql(exp.Literal.string(text)))
+    repaired = edit(
+        tree,
+        lambda node: isinstance(node, exp.Column) and to_sql(node) == to_sql(column),
+        lambda _: exp.Literal.string(text),
+    )
+    if repaired is None:
+        return
+    if column.this.quoted and _is_pattern(column):
+        yield Candidate(tree=repaired, fix=fix)
+        return
+    comparison = column.find_ancestor(*_COMPARISONS, exp.Select)
+    if comparison is None or isinstance(comparison, exp.Select):
+        return
+    for other in comparison.find_all(exp.Column):
+        source = None if other is column else find_source(other, context)
+        if source is None:
+            continue
+        _, place, kind = source
+        if kind.startswith(_TIME_TYPES):
+            if _is_time(text):
+                yield Candidate(tree=repaired, fix=fix)
+        elif place.table is not None:
+            condition = exp.EQ(
+                this=exp.column(other.this.copy()),
+                expression=exp.Literal.string(text),
+            )
+            table = exp.to_table(place.table)
+            probe = exp.select("1").from_(table).where(condition).limit(1)
+            yield Candidate(tree=repaired, fix=fix, probe=probe)
+
+
+def _is_pattern(column: exp.Column) -> bool:
+    """Return whether a name in double quotes is a pattern or a format: no column is called so."""
+    parent = column.parent
+    if isinstance(parent, _PATTERNS) and parent.args.get("expression") is column:
+        return True
+    return "%" in column.name and isinstance(parent, exp.Func)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

@@ -1,9 +1,10 @@
-"""What a repair may use: the names and types that there are, and where they are in SQL."""
+"""Context shared by all repairs: schema, sources of a SELECT, tree edits and name matching."""
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from sqlglot import exp
 
@@ -23,21 +24,21 @@ class RepairContext:
     dataset: str | None = None
     """The table that the question is about."""
     functions: frozenset[str] = frozenset()
-    """The names of the engine's functions; none if they are not known."""
+    """The names of the engine's functions; empty if unknown."""
 
     def find_table(self, name: str) -> str | None:
         """Return a table by its name in any case."""
         return next((one for one in self.tables if one.casefold() == name.casefold()), None)
 
     def list_columns(self, table: str) -> Sequence[Column]:
-        """Return the columns of a table; none if there is no such table."""
+        """Return the columns of a table; an empty list if the table does not exist."""
         name = self.find_table(table)
         return () if name is None else self.tables[name]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """SQL that may be what was meant."""
+    """A repaired statement to try."""
 
     tree: exp.Expr
     fix: Fix
@@ -47,7 +48,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Source:
-    """What a name before a column stands for: a table, or a subquery with its columns."""
+    """The table or subquery that a column qualifier refers to, with its columns."""
 
     table: str | None
     columns: Sequence[Column]
@@ -59,7 +60,7 @@ def find_select(node: exp.Expr) -> exp.Select | None:
 
 
 def list_sources(select: exp.Select, context: RepairContext) -> Mapping[str, Source]:
-    """Return what a SELECT reads from, by alias in lower case."""
+    """Return the sources of a SELECT, by lower-case alias."""
     sources: dict[str, Source] = {}
     for item in _list_items(select):
         name = item.alias_or_name
@@ -111,7 +112,7 @@ def edit(
     predicate: Callable[[exp.Expr], bool],
     build: Callable[[exp.Expr], exp.Expr],
 ) -> exp.Expr | None:
-    """Return a copy of a tree with some nodes replaced; None if there is none of them."""
+    """Return a copy of a tree with some nodes replaced; `None` if none of them is in it."""
     copy = tree.copy()
     nodes = [node for node in copy.walk() if predicate(node)]
     for node in nodes:
@@ -137,7 +138,7 @@ def to_sql(node: exp.Expr) -> str:
 
 
 def list_texts(tree: exp.Expr) -> Counter[str]:
-    """Return the texts in a tree, and how often each is there."""
+    """Return the string literals in a tree, with the number of occurrences."""
     return Counter(it.name for it in tree.find_all(exp.Literal) if it.is_string)
 
 
@@ -163,3 +164,131 @@ def _find_cte(table: exp.Table) -> exp.Expr | None:
                 return cast("exp.Expr", cte.this)
         node = node.parent
     return None
+
+
+def build_fix(kind: str, before: str, after: str, how: str = "") -> Fix:
+    """Return a fix with its sentence; its kinds are those of `Fix.kind`."""
+    return Fix(
+        kind=kind, before=before, after=after, description=describe_fix(kind, before, after, how)
+    )
+
+
+def describe_fix(kind: str, before: str, after: str, how: str = "") -> str:
+    """Describe a repair in a sentence.
+
+    Args:
+        kind: What was wrong: one of `Fix.kind`.
+        before: What stood there; for `type`, the column or the value.
+        after: What stands there now.
+        how: How the name was found, such as `synonym`.
+    """
+    match kind:
+        case "column" | "table":
+            found = f"{before!r} not found → replaced with {after!r}"
+            return f"{kind.capitalize()} {found} ({how or 'fuzzy match'})"
+        case "type" if after.startswith("TRY_"):
+            wrapper = after.partition("(")[0]
+            return f"CAST error on {before!r} → wrapped with {wrapper} to handle NULL values"
+        case "type":
+            return f"Type error on {before!r} → written as {after}"
+        case "literal":
+            return f'"{before}" is no column → written as the text {after}'
+        case "function":
+            dialect = f" (from {how})" if how else ""
+            return f"Function {before} does not exist → written as {after}{dialect}"
+        case "group_by":
+            return "GROUP BY missing → added GROUP BY ALL"
+        case "ambiguous":
+            return f"Column {before!r} is ambiguous → replaced with {after!r}"
+        case _:
+            return f"Syntax error → {how or 'rewrote the SQL'}"
+
+
+FLOOR = 80
+"""Similarity, of 100, below which a name stands for nothing else."""
+PART_FLOOR = 90
+"""The floor for a name that is part of exactly one other."""
+
+_WORD_FLOOR = 60
+"""The floor for each word, so that `min_price` does not become `max_price`."""
+_SHORTEST_PREFIX = 4
+
+
+class Match(NamedTuple):
+    """The name that was meant, and how it was found."""
+
+    name: str
+    how: str
+
+
+def find_name(
+    name: str, candidates: Iterable[str], synonyms: Mapping[str, str] | None = None
+) -> Match | None:
+    """Return the candidate that matches best; `None` if none or several are likely.
+
+    Args:
+        name: A name that nothing has.
+        candidates: The names that there are.
+        synonyms: Candidates by other words for them, in lower case.
+    """
+    names = list(dict.fromkeys(candidates))
+    if exact := [one for one in names if one.casefold() == name.casefold()]:
+        return Match(exact[0], "same letters") if exact[0] != name else None
+    meant = (synonyms or {}).get(name.casefold(), "")
+    if found := [one for one in names if one.casefold() == meant.casefold()]:
+        return Match(found[0], "synonym")
+    best = _find_similar(name, names) or _find_whole(name, names)
+    return None if best is None else Match(best, "fuzzy match")
+
+
+def _find_similar(name: str, names: Sequence[str]) -> str | None:
+    from rapidfuzz import fuzz
+
+    rated = [(fuzz.ratio(name.casefold(), one.casefold()), one) for one in names]
+    rated = [pair for pair in rated if pair[0] >= FLOOR and _is_likely(name, pair[1])]
+    top = max((score for score, _ in rated), default=0)
+    best = [one for score, one in rated if score == top]
+    return best[0] if len(best) == 1 else None
+
+
+def _find_whole(name: str, names: Sequence[str]) -> str | None:
+    """Return the only name that this one is part of, or that is part of it."""
+    from rapidfuzz import fuzz
+
+    text = name.casefold()
+    around = [one for one in names if text in one.casefold() or one.casefold() in text]
+    if len(around) != 1 or len(text) < 2 or not _is_part(text, around[0].casefold()):
+        return None
+    is_close = fuzz.WRatio(text, around[0].casefold()) >= PART_FLOOR
+    return around[0] if is_close and _has_same_digits(name, around[0]) else None
+
+
+def _is_likely(name: str, other: str) -> bool:
+    """Return whether names differ as typos do, and not in a word or a number."""
+    from rapidfuzz import fuzz
+
+    words, others = _split(name), _split(other)
+    return _has_same_digits(name, other) and (
+        len(words) != len(others)
+        or all(fuzz.ratio(*pair) >= _WORD_FLOOR for pair in zip(words, others, strict=True))
+    )
+
+
+def _has_same_digits(name: str, other: str) -> bool:
+    digits, others = re.findall(r"\d+", name), re.findall(r"\d+", other)
+    return digits == others or not (digits and others)
+
+
+def _is_part(text: str, other: str) -> bool:
+    """Return whether one is made of whole words of the other, or of a long part at its begin."""
+    shorter, longer = sorted((text, other), key=len)
+    words = re.escape(shorter)
+    return bool(
+        re.search(rf"(?<![^\W_]){words}(?![^\W_])", longer)
+        or (len(shorter) >= _SHORTEST_PREFIX and longer.startswith(shorter))
+    )
+
+
+def _split(name: str) -> list[str]:
+    parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).casefold()
+    return [part for part in re.split(r"[\W_]+", parts) if part]

@@ -14,11 +14,11 @@ from copilot_runtime.extensions.analyst.sql.repair.context import (
     DIALECT,
     Candidate,
     RepairContext,
+    build_fix,
     edit,
     list_texts,
     to_sql,
 )
-from copilot_runtime.extensions.analyst.sql.repair.sentences import build_fix
 
 DIALECTS = ("mysql", "tsql", "postgres", "bigquery", "snowflake", "sqlite", "oracle", "spark")
 _NAMES = {"mysql": "MySQL", "tsql": "T-SQL", "postgres": "PostgreSQL", "bigquery": "BigQuery"}
@@ -38,7 +38,7 @@ _ALIASES = {
 
 
 def parse(sql: str, dialect: str = DIALECT) -> exp.Expr | None:
-    """Return the tree of one statement; None if it is none, or more than one."""
+    """Return the tree of a single statement; `None` for anything else."""
     try:
         trees = [tree for tree in parse_sql(sql, dialect) if tree is not None]
     except (SqlglotError, RecursionError):
@@ -71,7 +71,7 @@ def repair_function(
 def repair_dialect(
     sql: str, context: RepairContext, *, may_quote_texts: bool = True
 ) -> Iterator[Candidate]:
-    """Yield a whole statement as if it were of another database.
+    """Yield translations of a whole statement from other databases' dialects.
 
     Args:
         sql: The statement.
@@ -104,7 +104,7 @@ def to_duckdb(tree: exp.Expr) -> str | None:
 
 
 def _keeps_arguments(call: exp.Expr, value: exp.Expr) -> bool:
-    """Return whether all columns of a call, and as many values, are in what it became."""
+    """Return whether a translated call has all columns, and as many literals, of the original."""
     columns, others = (
         Counter(it.name.casefold() for it in tree.find_all(exp.Column)) for tree in (call, value)
     )

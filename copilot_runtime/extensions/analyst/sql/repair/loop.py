@@ -11,7 +11,7 @@ from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.analyst.engine.errors import QueryFailed, QueryTimedOut
 from copilot_runtime.extensions.analyst.results import Fix, Table
-from copilot_runtime.extensions.analyst.sql.refusal import SqlRefused
+from copilot_runtime.extensions.analyst.sql.repair.casts import build_null_counts
 from copilot_runtime.extensions.analyst.sql.repair.context import (
     Candidate,
     RepairContext,
@@ -19,18 +19,18 @@ from copilot_runtime.extensions.analyst.sql.repair.context import (
     to_sql,
 )
 from copilot_runtime.extensions.analyst.sql.repair.dialects import parse, to_duckdb
-from copilot_runtime.extensions.analyst.sql.repair.nulls import build_null_counts
 from copilot_runtime.extensions.analyst.sql.repair.repair import is_repairable, repair_sql
 from copilot_runtime.extensions.analyst.sql.repair.syntax import strip_fence
+from copilot_runtime.extensions.analyst.sql.rules import SqlRefused
 from copilot_runtime.telemetry.span import NO_SPAN, Span, trace_block
 
 MOST_ATTEMPTS = 3
-"""How often a statement and its repairs are run."""
+"""Maximum number of runs of a statement and its repairs."""
 
 _MOST_EXPLAINS = 40
 """Candidates that one repair may bind."""
 _SEARCH_SECONDS = 2.0
-"""How long one repair is looked for."""
+"""Time limit for the search of one repair, in seconds."""
 _MOST_FIXES = 6
 """Mistakes that one repair may mend."""
 _PROBE_SECONDS = 5.0
@@ -40,7 +40,7 @@ Query = TypeVar("Query")
 
 
 class QueryEngine(Protocol[Query]):  # pyright: ignore[reportInvalidTypeVarUse]  # as it is used here
-    """What runs guarded queries."""
+    """The engine interface that runs guarded queries."""
 
     async def run(
         self, query: Query, /, *, limit: int, timeout: float | None = None, span: Span = NO_SPAN
@@ -55,16 +55,16 @@ class QueryEngine(Protocol[Query]):  # pyright: ignore[reportInvalidTypeVarUse] 
 
 @dataclass(kw_only=True)
 class RepairOutcome:
-    """What came of a statement: rows, or the failure that no repair mended."""
+    """The outcome of a statement: rows, or the failure that could not be repaired."""
 
     sql: str
-    """What ran last."""
+    """The SQL that ran last."""
     query: Any = None
     """`sql` after the guard; None if that refused it."""
     table: Table | None = None
     failure: CopilotError | None = None
     fixes: Sequence[Fix] = ()
-    """What was mended, in order; those of a failure, too."""
+    """The repairs, in order; set for a failure, too."""
     attempts: int = 0
     available_columns: Sequence[str] = ()
     repairs: list[tuple[str, Sequence[Fix]]] = field(
@@ -184,7 +184,7 @@ class _Search:
     async def find(
         self, sql: str, error: CopilotError, fixes: Sequence[Fix] = ()
     ) -> tuple[str, Sequence[Fix]] | None:
-        """Return repaired SQL and what was mended."""
+        """Return repaired SQL and its fixes."""
         if len(fixes) >= _MOST_FIXES:
             return None
         self._seen.add(sql)
@@ -233,7 +233,7 @@ class _Search:
 
 
 def _is_syntax(error: CopilotError) -> bool:
-    """Return whether SQL cannot be read: what was changed in its text did not help."""
+    """Return whether SQL still has a syntax error after its text was repaired."""
     if isinstance(error, SqlRefused):
         return error.reason == "parse_error"
     return error.kind == "syntax"

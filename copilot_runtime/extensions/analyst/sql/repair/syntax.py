@@ -3,9 +3,13 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from copilot_runtime.extensions.analyst.sql.repair.context import Candidate, RepairContext, to_sql
+from copilot_runtime.extensions.analyst.sql.repair.context import (
+    Candidate,
+    RepairContext,
+    build_fix,
+    to_sql,
+)
 from copilot_runtime.extensions.analyst.sql.repair.dialects import parse, repair_dialect
-from copilot_runtime.extensions.analyst.sql.repair.sentences import build_fix
 
 _TEXT = re.compile(r"'(?:[^']|'')*'")
 _CURLY = "\u2018\u2019\u201a\u201c\u201d\u201e"
@@ -35,7 +39,7 @@ def repair_text(sql: str) -> Iterator[Candidate]:
 
 
 def _list_texts(sql: str) -> Sequence[tuple[str, Sequence[str]]]:
-    """Return what single changes make of a text, and all of them, with their names."""
+    """Return the results of each single text repair, and of all together, with their names."""
     texts: dict[str, Sequence[str]] = {}
     total, names = sql, list[str]()
     for name, change in _CHANGES:
@@ -113,7 +117,7 @@ def _drop_comma(sql: str) -> str:
 
 
 def _outside_texts(sql: str, change: Callable[[str], str]) -> str:
-    """Change what is outside of texts in single quotes."""
+    """Transform the text outside of single-quoted literals."""
     parts: list[str] = []
     end = 0
     for match in _TEXT.finditer(sql):

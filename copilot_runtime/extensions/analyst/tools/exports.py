@@ -1,10 +1,11 @@
-"""The tool that offers rows as a file."""
+"""The tools that keep rows: `save_as_dataset`, the only one that writes, and `download_data`."""
 
 from typing import TYPE_CHECKING, Literal
 
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.analyst.results import ApprovalRequest, ToolResult
 from copilot_runtime.extensions.analyst.tools.model_sql import count_result, execute_sql
+from copilot_runtime.extensions.analyst.tools.plot_data import Names
 from copilot_runtime.extensions.analyst.tools.tool import (
     AnalystTool,
     Arguments,
@@ -18,11 +19,86 @@ from copilot_runtime.extensions.analyst.tools.values import number_names
 if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.session import Session
 
+
 _PREVIEW = 50
 
 
+class SaveArguments(Arguments):
+    """Arguments of the `save_as_dataset` tool."""
+
+    name: str = Field(
+        description="What the data set is called.",
+        min_length=1,
+        max_length=200,
+        validation_alias=alias("name", "dataset_name"),
+    )
+    sql: str = Field(
+        description="One SELECT statement that returns its rows.",
+        validation_alias=alias("sql", "query"),
+    )
+    description: str = Field(default="", description="What is in it.", max_length=2_000)
+    tags: Names = Field(default_factory=list[str], description="Words to find it by.")
+
+
+async def save_as_dataset(session: "Session", arguments: SaveArguments) -> ToolResult:
+    """Keep the rows of a statement as a data set that only this user sees."""
+    services = session.services
+    if not services.allow_save:
+        raise ToolFailed("Data sets cannot be saved here.", hint="Answer without saving one.")
+    execution = await execute_sql(
+        session, arguments.sql, limit=_PREVIEW, tool="save_as_dataset", is_measured=False
+    )
+    rows = await count_result(session, execution.query, execution.table)
+    is_large = rows is None or rows > services.approval_rows
+    needs_approval = services.approve_saves or is_large
+    if needs_approval and not session.is_approved("save_as_dataset", dump_arguments(arguments)):
+        count = "an unknown number of" if rows is None else f"{rows:,}"
+        question = f"Save {count} rows as the data set {arguments.name!r}, for you alone?"
+        approval = ApprovalRequest(
+            tool="save_as_dataset",
+            arguments=dump_arguments(arguments),
+            question=question,
+            rows=rows,
+        )
+        return ToolResult(output={}, approval=approval)
+    dataset = await services.engine.save(
+        arguments.name,
+        execution.query,
+        owner=session.scope.owner or "",
+        description=arguments.description,
+        tags=arguments.tags,
+    )
+    output: JsonObject = {
+        "dataset_id": dataset.name,
+        "name": arguments.name,
+        "table": dataset.name,
+        "row_count": dataset.row_count,
+        "columns": [{"name": one.name, "type": one.type} for one in dataset.columns],
+    }
+    return ToolResult(
+        output=output,
+        title=f"Saved {dataset.row_count:,} rows as {dataset.name}",
+        lineage=execution.lineage,
+    )
+
+
+SAVE_AS_DATASET = AnalystTool(
+    name="save_as_dataset",
+    description=(
+        "Saves the rows of a SELECT statement as a new data set, for later questions. Only when "
+        "the person asks for it: they are asked before it happens."
+    ),
+    arguments=SaveArguments,
+    run=save_as_dataset,
+    describe_call=lambda arguments: f"Saving the data set {arguments.name[:80]}",
+    effect="write",
+    is_cached=False,
+    is_sql_writing=True,
+)
+
+
 class DownloadArguments(Arguments):
-    """What `download_data` takes."""
+    """Arguments of the `download_data` tool."""
 
     sql: str = Field(
         description="One SELECT statement that returns what is in the file.",

@@ -1,0 +1,416 @@
+"""Answers before they leave: without credentials, tracebacks and paths of the server.
+
+A text is looked at in segments, which end at spaces that no pattern can reach across. A segment is
+decided by what is in it alone, so it makes no difference in which pieces a text arrives, and what
+is held back is bounded.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from time import time_ns
+from typing import Literal
+from unicodedata import category, normalize
+
+from copilot_runtime.api.events import (
+    Event,
+    Events,
+    ReasoningContent,
+    ReasoningEnd,
+    TextMessageContent,
+    TextMessageEnd,
+)
+from copilot_runtime.base.errors import Refused
+from copilot_runtime.extensions.guardrails.homoglyphs import list_readings
+
+REDACTED = "[REDACTED]"
+_LONGEST = 4_096
+"""Characters that are held back at most."""
+_OVERLAP = 512
+"""Of a run without a space that is longer, characters that are looked at again."""
+
+_LONGEST_OPEN = 200
+"""Characters in which a secret shows that it goes on after a space."""
+
+_NAME = (
+    r"password|passwd|passphrase|(?:api|secret|private)[_-]?key|"
+    r"(?:auth|access|refresh)[_-]?token|client[_-]?secret"
+)
+_GAP = r"[^\S\n]{0,16}"
+_QUOTES = "\"'`"
+_AFTER_NAME = rf"[{_QUOTES}*_]{{0,3}}{_GAP}"
+_SEPARATOR = rf"[:=]{{1,2}}[*_]{{0,2}}{_GAP}"
+_VALUE = rf"(?:\"[^\"\n]*\"?|'[^'\n]*'?|`[^`\n]*`?|[^\s|{_QUOTES}][^\s|]*)"
+_SERVER_FOLDERS = (
+    r"app|bin|dev|etc|home|lib|media|mnt|opt|private|proc|root|run|sbin|srv|sys|tmp|Users|usr|var|"
+    r"workspace|work|Volumes|Library|Applications"
+)
+_SECRETS = re.compile(
+    rf"""
+    (?P<name>{_NAME}){_AFTER_NAME}{_SEPARATOR}(?P<value>{_VALUE})
+    | (?P<header>authorization){_AFTER_NAME}{_SEPARATOR}["'`]?
+      (?:(?:bearer|basic|digest|token){_GAP}[^\s|]+|(?=\S*\d)[^\s|]{{12,}})
+    | (?P<scheme>\bbearer)[ ]+(?=[^\s]*[\d_.~+/=])[\w.~+/=-]{{12,}}
+    | (?P<rest>traceback{_GAP}\(most{_GAP}recent{_GAP}call{_GAP}last\)
+        | -----BEGIN[ ][A-Z ]{{0,40}}PRIVATE[ ]KEY-----)
+    | (?P<line>\bFile{_GAP}["'][^"'\s]{{1,150}}["'],{_GAP}line{_GAP}\d+)
+    | (?P<login>://[^\s:/@]{{1,100}}):[^\s/@]{{1,200}}(?=@)
+    | (?P<shape>
+        (?<![A-Za-z0-9])sk-(?:(?:proj|ant|live|test|svcacct|or)-|(?=[\w-]*\d))[\w-]{{16,}}
+        | (?<![A-Za-z0-9])(?-i:(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{{16}})(?![A-Za-z0-9])
+        | (?<![A-Za-z0-9])(?-i:gh[pousr]_[A-Za-z0-9]{{20,}}|github_pat_\w{{20,}})
+        | (?<![A-Za-z0-9])(?-i:xox[abeoprs]-[\w-]{{10,}}|AIza[\w-]{{35}})
+        | (?<![A-Za-z0-9])(?-i:eyJ[\w-]{{8,}}\.eyJ[\w-]{{8,}}\.[\w-]*)
+      )
+    | (?P<path>
+        (?:file://|(?<![\w/.~-])(?<!\]\())(?-i:/(?:{_SERVER_FOLDERS})/)[^\s{_QUOTES}<>|)\]}},;]+
+        | (?<![\w/])[a-z]:\\(?:[^\s{_QUOTES}<>|,;:\\]+\\)+[^\s{_QUOTES}<>|,;:]*
+      )
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_OPEN = re.compile(
+    rf"""
+    (?:
+      (?:{_NAME}){_AFTER_NAME}(?:{_SEPARATOR})?
+      | authorization{_AFTER_NAME}(?:{_SEPARATOR}(?:["'`]?(?:bearer|basic|digest|token){_GAP})?)?
+      | \bbearer[ ]+
+      | traceback{_GAP}(?:\(most{_GAP}(?:recent{_GAP}(?:call{_GAP})?)?)?
+      | -----BEGIN[ ][A-Z ]{{0,60}}
+      | \bFile{_GAP}(?:["'][^"'\s]{{1,150}}["'],{_GAP}(?:line{_GAP})?)?
+    )\Z
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""The possible beginning of a secret that contains a space, at the end of a text."""
+_HINT = re.compile(
+    r"pass|key|token|secret|authorization|bearer|traceback|-----|file|://|sk-|/|:\\|A[KSRI][IOD]A|"
+    r"gh[pousr]_|github_|xox|AIza|eyj",
+    re.IGNORECASE,
+)
+"""A substring of every secret, and of few words: the fast check before the patterns."""
+_SPACE = re.compile(r"\s")
+_TRAIL = re.compile(r"[,.;:)\]}*]+\Z")
+
+
+def guard_output(text: str) -> str:
+    """Return a text without credentials, tracebacks and paths of the server."""
+    guard = OutputGuard()
+    return guard.feed(text) + guard.finish()
+
+
+class OutputGuard:
+    """The same for a text that arrives in pieces. Time is linear in its length."""
+
+    def __init__(self) -> None:
+        self.redactions = 0
+        """The number of secrets redacted so far."""
+        self._buffer = ""
+        self._scanned = 0
+        self._until: re.Pattern[str] | None = None
+        """The pattern that ends the redacted stretch; its own match is kept."""
+        self._is_over = False
+
+    def feed(self, chunk: str) -> str:
+        """Return the text that may be sent now."""
+        if self._is_over:
+            return ""
+        self._buffer += chunk
+        return self._advance()
+
+    def finish(self) -> str:
+        """Return the text that was still buffered."""
+        rest, self._buffer = self._buffer, ""
+        return "" if self._is_over or self._until else self._redact(rest)[0]
+
+    def _advance(self) -> str:
+        pieces: list[str] = []
+        start = 0
+        text = self._buffer
+        while start < len(text) and not self._is_over:
+            if self._until:
+                found = self._until.search(text, start)
+                start = found.start() if found else len(text)
+                self._until = None if found else self._until
+                continue
+            end = self._find_end(text, start)
+            if end is None:
+                break
+            if end - start >= _LONGEST:
+                piece, used = self._cut(text[start:end])
+                end = start + used
+            else:
+                piece, _ = self._redact(text[start:end])
+            pieces.append(piece)
+            start = end
+            self._scanned = 0
+        self._buffer = "" if self._is_over else text[start:]
+        return "".join(pieces)
+
+    def _find_end(self, text: str, start: int) -> int | None:
+        """Return where the segment ends, or None if that is not known yet."""
+        limit = start + _LONGEST
+        position = start + self._scanned
+        while found := _SPACE.search(text, position, limit):
+            position = found.end()
+            self._scanned = position - start
+            end = text[max(start, position - _LONGEST_OPEN) : position]
+            if not _HINT.search(end) or not _OPEN.search(end):
+                return position
+        self._scanned = min(len(text), limit) - start
+        return limit if len(text) >= limit else None
+
+    def _redact(self, segment: str) -> tuple[str, int]:
+        """Return a segment without its secrets, and where the last of them ends."""
+        if not _HINT.search(segment):
+            return segment, 0
+        pieces: list[str] = []
+        end = 0
+        for found in _SECRETS.finditer(segment):
+            pieces.append(segment[end : found.start()] + self._replace(found))
+            end = found.end()
+            if self._is_over:
+                return "".join(pieces), len(segment)
+            if found["line"]:
+                # the rest of a line of a traceback goes as well
+                rest = segment.find("\n", end)
+                end = len(segment) if rest < 0 else rest
+                self._until = _LINE_END if rest < 0 else None
+                break
+            value = found["value"] or " "
+            if (
+                end == len(segment)
+                and value[0] in _QUOTES
+                and (len(value) == 1 or value[-1] != value[0])
+            ):
+                self._until = _ENDS[value[0]]
+        return "".join(pieces) + segment[end:], end
+
+    def _replace(self, found: re.Match[str]) -> str:
+        self.redactions += 1
+        if found["rest"]:
+            self._is_over = True
+            return ""
+        value = (found["value"] or "").removeprefix(REDACTED)
+        trail = _TRAIL.search(value) if value and value[0] not in _QUOTES else None
+        if name := found["name"]:
+            return f"{name}={REDACTED}{trail[0] if trail else ''}"
+        if found["login"]:
+            return f"{found['login']}:{REDACTED}"
+        prefix = found["header"] or found["scheme"]
+        return f"{prefix} {REDACTED}" if prefix else REDACTED
+
+    def _cut(self, segment: str) -> tuple[str, int]:
+        """Split a segment that is too long to buffer, and return the part that may be sent."""
+        cut = len(segment) - _OVERLAP
+        for found in _SECRETS.finditer(segment):
+            if found.end() == len(segment):
+                piece, _ = self._redact(segment)
+                quote = (found["value"] or " ")[0]
+                self._until = self._until or _ENDS.get(quote, _SPACE)
+                return piece, len(segment)
+            if found.start() < cut < found.end():
+                cut = found.start() or found.end()
+                break
+        return self._redact(segment[:cut])[0], cut
+
+
+_LINE_END = re.compile(r"\n")
+_ENDS = {quote: re.compile(rf"[{quote}\n]") for quote in _QUOTES}
+
+
+@dataclass(slots=True)
+class _Text:
+    guard: OutputGuard
+    pieces: list[str]
+
+
+class AnswerTexts:
+    """Redacts credentials and tracebacks in the texts of one answer."""
+
+    def __init__(self) -> None:
+        self.last = ""
+        """The last whole text."""
+        self.start_time = 0
+        """When the first text began, in nanoseconds since 1970; 0 before that."""
+        self.redactions = 0
+        """The number of redactions."""
+        self._open: dict[str, _Text] = {}
+
+    async def guard(self, events: Events) -> Events:
+        """Yield events whose texts are safe. A text may come a little later than it was written."""
+        async with aclosing(events):
+            async for event in events:
+                for one in self._feed(event):
+                    yield one
+
+    def _feed(self, event: Event) -> Sequence[Event]:
+        match event:
+            case TextMessageContent(message_id=id, content=content):
+                self.start_time = self.start_time or time_ns()
+                return self._write(id, self._find(id).guard.feed(content))
+            case TextMessageEnd(message_id=id):
+                last = self._write(id, self._find(id).guard.finish())
+                self.last = "".join(self._close(id).pieces)
+                return [*last, event]
+            case ReasoningContent(message_id=id, content=content):
+                text = self._find(id).guard.feed(content)
+                return [ReasoningContent(message_id=id, content=text)] if text else []
+            case ReasoningEnd(message_id=id):
+                text = self._find(id).guard.finish()
+                self._close(id)
+                last = [ReasoningContent(message_id=id, content=text)] if text else []
+                return [*last, event]
+            case _:
+                return [event]
+
+    def _find(self, id: str) -> _Text:
+        if id not in self._open:
+            self._open[id] = _Text(OutputGuard(), [])
+        return self._open[id]
+
+    def _close(self, id: str) -> _Text:
+        text = self._open.pop(id)
+        self.redactions += text.guard.redactions
+        return text
+
+    def _write(self, id: str, text: str) -> list[Event]:
+        if not text:
+            return []
+        self._find(id).pieces.append(text)
+        return [TextMessageContent(message_id=id, content=text)]
+
+
+MAX_QUESTION = 2_000
+"""Characters (code points) of a question that count."""
+
+BlockKind = Literal["empty", "injection"]
+
+_RESPONSES: dict[BlockKind, str] = {
+    "empty": "Please ask a question about the data.",
+    "injection": (
+        "I can only help with questions about the data. "
+        "Please rephrase your question without instructions about how I work."
+    ),
+}
+
+
+class RequestBlocked(Refused):
+    """A question does not reach the model; `response` is the polite answer to it."""
+
+    def __init__(self, kind: BlockKind) -> None:
+        self.response = _RESPONSES[kind]
+        super().__init__(self.response, kind=kind)
+        self.reason: BlockKind = kind
+        self.error_type = kind
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedQuestion:
+    """A question for the model; `notice` says that it was cut."""
+
+    message: str
+    notice: Literal["truncated"] | None = None
+
+
+def guard_question(message: str) -> GuardedQuestion:
+    """Return a question without NUL and outer spaces, or raise `RequestBlocked`."""
+    message = message.replace("\0", "").strip()
+    if not message:
+        raise RequestBlocked("empty")
+    cut = message[:MAX_QUESTION]
+    if is_injection(cut):
+        raise RequestBlocked("injection")
+    return GuardedQuestion(cut, None if cut == message else "truncated")
+
+
+def is_injection(text: str) -> bool:
+    """Return whether a text tries to replace a model's instructions.
+
+    A question about such texts is none: "how many queries contain 'ignore all instructions'?"
+    """
+    plain = _flatten(text)
+    if any(_finds(pattern, plain) for pattern in (*_ORDERS, *_ROLES)):
+        return True
+    return any(_finds(pattern, reading) for reading in _read(plain) for pattern in _ORDERS)
+
+
+def _flatten(text: str) -> str:
+    """Fold a text to plain letters, without invisible characters."""
+    text = normalize("NFKC", text)
+    return "".join(char for char in text if category(char) != "Cf")
+
+
+def _read(text: str) -> Iterable[str]:
+    return list_readings(text.lower())
+
+
+_OWN = (
+    r"(?:(?:all|any|each|every|of|the|your|my|our|its|these|those|this|that|previous|prior|"
+    r"preceding|above|earlier|initial|original|existing|current|system|safety|former|given|other)\s+)"
+)
+_RULES = r"(?:instructions?|prompts?|directions?|directives?|guidelines?|rules|commands?)"
+_OBJECT = rf"{_OWN}*{_RULES}\b"
+_MARKED_OBJECT = rf"{_OWN}+{_RULES}\b"
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern.replace(" ", r"\s+"), re.IGNORECASE)
+
+
+_ORDERS = (
+    _compile(rf"\bignore (?:everything (?:above|before)\b|{_MARKED_OBJECT})"),
+    _compile(rf"\bforget (?:everything (?:above|before)\b|{_MARKED_OBJECT})"),
+    _compile(rf"\bdisregard (?:everything (?:above|before)\b|{_OBJECT})"),
+    _compile(r"\boverride (?:(?:the|your|my|any|all|this) )*(?:system )?(?:prompt|instructions)\b"),
+    _compile(r"\bnew instructions?\s*:"),
+    _compile(r"<\s*/?\s*system\s*/?\s*>"),
+    _compile(r"<\|im_(?:start|end)\|>|\[/?INST\]|<</?SYS>>"),
+)
+"""Orders about the instructions themselves."""
+
+_ROLES = (
+    _compile(r"\byou(?: are|'re|\u2019re) now (?!(?:looking|showing|seeing|using|viewing)\b)"),
+    _compile(r"\bpretend (?:that )?(?:you(?: are|'re|\u2019re|r)\b|to be\b)"),
+    _compile(r"\bact as (?:(?:if|though) you\b|an? |the |my |root\b|admin)"),
+    _compile(r"\bfrom now on,? you\b"),
+)
+"""Roles given to the model. They begin a clause, or something else gives them away."""
+
+_CLAUSE_START = re.compile(
+    r"(?:^|[.!?;:,\n\"'(\[>*_-]|\b(?:please|and|then|now|just|must|should|will|can|could|would|also"
+    r"|so|but|you|hey|hi|ok|okay|to|first|instead|simply))\s*$",
+    re.IGNORECASE,
+)
+_SECOND_SIGNAL = _compile(
+    r"system prompt|developer mode|jailbreak|\bDAN\b|unrestricted|no restrictions|without rules|"
+    r"without restrictions|no rules|your rules|your instructions|unfiltered"
+)
+_REPORTED = re.compile(
+    r"(?:\b(?:not|never|don't|doesn't|didn't|who|that|which|they|people|often|sometimes|we|i|may)"
+    r"|\b(?!always\b|let['\u2019]?s\b|perhaps\b|this\b|yes\b|thus\b|us\b)\w\w+s)\s+$",
+    re.IGNORECASE,
+)
+"""Words before a verb that is no order: "users ignore all instructions"."""
+_MENTIONED = re.compile(
+    r"\b(?:contain\w*|includ\w*|mention\w*|match\w*|like|ilike|phrases?|texts?|words?|strings?|says?|"
+    r"saying|with|quer(?:y|ies)|start\w*|called|named|equals?|is|=)\s*(?:the |a |with )*[\"'\u201c"
+    r"\u2018`%]+[^\"'\u201d\u2019`]{0,80}$",
+    re.IGNORECASE,
+)
+"""Text before a phrase that marks it as quoted data."""
+
+
+def _finds(pattern: re.Pattern[str], text: str) -> bool:
+    return any(_counts(pattern, text, found.start()) for found in pattern.finditer(text))
+
+
+def _counts(pattern: re.Pattern[str], text: str, start: int) -> bool:
+    """Return whether a phrase is an order, from what stands around it."""
+    before = text[max(0, start - 160) : start]
+    if _MENTIONED.search(before):
+        return False
+    if pattern in _ROLES:
+        return bool(_CLAUSE_START.search(before) or _SECOND_SIGNAL.search(text))
+    return not _REPORTED.search(before)

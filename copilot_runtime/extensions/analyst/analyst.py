@@ -65,11 +65,11 @@ class Analyst:
     """The state shared by all questions: engine, row permissions, memory and stored results.
 
     Args:
-        settings: Where the data is, and its limits.
+        settings: The data sources and limits.
         row_values: Returns values of the variables in row filters, beside `$user`.
-        operators: Users who may ask about what is kept of runs.
-        trace_file: A file with that, for the source `traces`.
-        telemetry: Takes note of questions.
+        operators: Users who may query the traces of runs.
+        trace_file: The database file of the traces, for the source `traces`.
+        telemetry: Records spans of questions.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ class Analyst:
         return self.rules.build(scope)
 
     def guard_sql(self, sql: str, scope: Scope) -> GuardedQuery:
-        """Return the query of a text for a scope. Raises `SqlRefused`."""
+        """Guard SQL for a scope, and return the query. Raises `SqlRefused`."""
         return self.rules.guard(sql, scope)
 
     async def _check_sql(self, sql: str) -> None:
@@ -312,7 +312,7 @@ class Analyst:
     async def describe_schema(
         self, session: Session, question: Question, prepared: PreparedRequest
     ) -> str:
-        """Return the data of a question as its model reads it, as the caller may see it."""
+        """Render the schema of a question's data for the model, within the caller's scope."""
         files = self.contexts.files
         datasets = session.list_datasets()
         if not session.dataset:

@@ -99,9 +99,9 @@ def build_interrupt(call_id: str, request: ApprovalRequest, signature: Signature
 
 
 def read_approvals(run: RunInput, signature: Signature) -> Sequence[Approval]:
-    """Return the answers of a run.
+    """Return the approvals and rejections with which a run was resumed.
 
-    Raises `Misuse` for one that is none, to no question, or a yes to what was not asked.
+    Raises `Misuse` if an answer has no decision, belongs to no open call, or fails its signature.
     """
     calls = find_open_calls(run.messages)
     return [_read_approval(resume, calls, signature) for resume in run.resume]

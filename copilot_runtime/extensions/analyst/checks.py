@@ -40,11 +40,11 @@ async def check_result(
     """Return warnings about a result, a sentence each.
 
     Args:
-        tree: The query, before row filters.
+        tree: The query without row filters.
         table: Its rows.
-        context: The names and types that there are.
-        run: Measures in the data; without it, only the rows are looked at.
-        fixes: What was repaired in the query.
+        context: The schema.
+        run: Runs measuring queries; without it, only the rows are checked.
+        fixes: Repairs of the query.
     """
     found = [*_check_rows(tree, table)]
     found += [
@@ -60,7 +60,7 @@ async def check_result(
                 async for sentence in measure.list_findings():
                     found.append(sentence)
         except TimeoutError:
-            pass  # what was found so far is told
+            pass  # report the findings so far
     return list(dict.fromkeys(found))
 
 

@@ -67,10 +67,10 @@ class Downloads:
     """Downloads by token, in memory; with a `storage`, other processes find them, too.
 
     Args:
-        engine: Runs the query when somebody fetches the file.
-        guard: Refuses SQL, or returns what of it may run for a scope.
-        seconds: How long a download may be fetched.
-        url: What stands before the token, relative to the runtime's URL.
+        engine: Runs the query when the file is fetched.
+        guard: Guards SQL for a scope: returns the query, or raises `SqlRefused`.
+        seconds: Lifetime of a download.
+        url: URL prefix of tokens, relative to the runtime's URL.
     """
 
     def __init__(

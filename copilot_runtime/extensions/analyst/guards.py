@@ -328,7 +328,7 @@ def guard_question(message: str) -> GuardedQuestion:
 def is_injection(text: str) -> bool:
     """Return whether a text tries to replace a model's instructions.
 
-    A question about such texts is none: "how many queries contain 'ignore all instructions'?"
+    A question about such texts is not one: "which rows contain 'ignore all instructions'?"
     """
     plain = _flatten(text)
     if any(_finds(pattern, plain) for pattern in (*_ORDERS, *_ROLES)):

@@ -74,7 +74,7 @@ class Problems:
             logger.warning("No row filter stands around %s: everybody reads it.", ", ".join(names))
 
     def retry(self) -> None:
-        """Begin to read again what could not be read, unless that was just tried."""
+        """Retry failed sources in the background, unless a retry is too recent."""
         if not self._engine.problems:
             self._wait = _FIRST_WAIT
             return

@@ -121,8 +121,8 @@ def choose_dataset(
 ) -> Dataset | None:
     """Return the data set of a label, or else the one that shares most words with a question.
 
-    A label is its name, or a part of it: `evaluation` finds `eval_data`. Without either, it is the
-    first one. None if there is none. Raises `NotFound` for a label that names none of them.
+    A label is a name or a part of one: `evaluation` finds `eval_data`. Without a match, return the
+    first data set, or `None` if the list is empty. Raises `NotFound` for an unknown label.
     """
     if not datasets:
         return None

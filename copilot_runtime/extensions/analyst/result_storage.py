@@ -27,15 +27,15 @@ logger = logging.getLogger(__name__)
 
 
 class ResultStorage:
-    """Values of one kind, each for its owner and until it expires.
+    """Values of one kind, stored per owner until they expire.
 
-    The key of one is `<kind>/<digest of the owner>/<id>~<when it expires>.json`: who does not know
-    the owner does not find it, and nobody has to read what has expired to see that.
+    A key is `<kind>/<digest of the owner>/<id>~<expiry time>.json`: it cannot be found without the
+    owner, and expired values are recognised without a read.
 
     Args:
-        storage: Where they are, or its address, which is opened when it is first needed.
-        kind: A word for the keys.
-        most_of_one: Values of one owner: the oldest are deleted.
+        storage: The storage, or its URL, which is opened on first use.
+        kind: The first segment of the keys.
+        most_of_one: Maximum number of values per owner; the oldest are deleted.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ResultStorage:
         return open_storage(self._target) if isinstance(self._target, str) else self._target
 
     async def put(self, owner: str | None, id: str, value: JsonObject, expires_at: float) -> None:
-        """Store a value. What fails is logged: this process has it in memory all the same."""
+        """Store a value. Failures are logged only: this process has the value in memory, too."""
         folder = self._name_folder(owner)
         try:
             await self._storage.put(f"{folder}{id}~{int(expires_at)}.json", dumps(value))
@@ -87,7 +87,7 @@ class ResultStorage:
         return require_object(loads(data), "What is stored of a result") if data else None
 
     async def aclose(self) -> None:
-        """Let go of the storage."""
+        """Close the storage if it was opened here."""
         if "_storage" in self.__dict__ and isinstance(self._target, str):
             await self._storage.aclose()
             del self.__dict__["_storage"]

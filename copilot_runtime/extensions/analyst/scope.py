@@ -10,24 +10,24 @@ from copilot_runtime.base.jsontext import dumps
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """Who asks, as far as it decides what may be read.
+    """The attributes of a caller that decide which rows may be read.
 
-    Whatever is computed from data, such as statistics, samples and results, belongs to one scope:
-    what is kept of it is kept under its `key`.
+    Everything computed from data, such as statistics, samples and results, belongs to one scope,
+    and is cached and stored under its `key`.
     """
 
     user: str | None = None
     """The user that the `authenticate` hook returned."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """Values of the variables in row filters, such as `tenant`; they never come from a page."""
+    """Values of the variables in row filters, such as `tenant`; never taken from a request."""
     agent_name: str | None = None
-    """Only rows of this `source_name` count, in tables that have such a column."""
+    """Restricts tables that have a column `source_name` to rows with this value."""
     is_operator: bool = False
     """Whether operators' data sets may be read, such as the traces of this runtime."""
 
     @cached_property
     def key(self) -> str:
-        """16 hexadecimal digits, equal for scopes that may see the same."""
+        """16 hexadecimal digits, equal for scopes with the same permissions."""
         values = dict(sorted(self.values.items()))
         parts = [self.user, values, self.agent_name, self.is_operator]
         return hashlib.sha256(dumps(parts)).hexdigest()[:16]

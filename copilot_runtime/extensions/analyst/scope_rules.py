@@ -10,11 +10,11 @@ from copilot_runtime.extensions.analyst.sql.row_filters import RowFilters
 from copilot_runtime.extensions.analyst.sql.rules import GuardRules, TableRule, list_safe_functions
 
 _MOST_RULES = 256
-"""Scopes whose rules are kept."""
+"""Maximum number of scopes with cached rules."""
 
 
 class ScopeRules:
-    """Builds the rules of scopes, again whenever their data sets are others."""
+    """Builds the rules of scopes, and caches them until the data sets change."""
 
     def __init__(self, engine: Engine, filters: RowFilters) -> None:
         self._engine = engine
@@ -44,10 +44,10 @@ class ScopeRules:
         return rules
 
     def find_gap(self, dataset: Dataset) -> str | None:
-        """Return why nobody may read a data set: its row filters cannot hold. None if they can.
+        """Return why a data set is closed: its row filter is invalid. `None` if it is open.
 
-        What somebody saved are rows that they could see. What is for operators alone needs no
-        filter of all others.
+        A saved data set needs no filter: its owner could read the rows. A data set for operators
+        does not need the filter for `*`.
         """
         if dataset.is_saved or self._is_for_all_operators(dataset):
             return None
@@ -65,11 +65,11 @@ class ScopeRules:
         ]
 
     def guard(self, sql: str, scope: Scope) -> GuardedQuery:
-        """Return the query of a text for a scope. Raises `SqlRefused`."""
+        """Guard SQL for a scope, and return the query. Raises `SqlRefused`."""
         return guard_sql(sql, self.build(scope), scope)
 
     def relate(self, dataset: Dataset, scope: Scope) -> str:
-        """Return the rows of a data set that a scope may see, as they stand in FROM."""
+        """Return the SQL subquery for the rows of a data set that a scope may read."""
         return f"({self.guard(f'SELECT * FROM {quote_name(dataset.name)}', scope).sql})"
 
     def _build_table(self, dataset: Dataset) -> TableRule:

@@ -92,7 +92,7 @@ class Upkeep:
         for dataset in sorted(large, key=_get_size, reverse=True)[:_MOST_DATASETS]:
             try:
                 await self._engine.describe(dataset.name, scope)
-            except CopilotError as error:  # a question will say it, to whoever asks
+            except CopilotError as error:  # the next question reports it
                 logger.debug("The data set %r could not be counted: %s", dataset.name, error)
 
     def _warn_of_metrics(self) -> None:

@@ -25,8 +25,8 @@ from copilot_runtime.extensions.analyst.view import View
 class Work:
     """Follows the calls of one question.
 
-    A call that a person has to approve waits: once all others are over, the question ends with
-    what is to be asked.
+    A call that requires approval waits: once all other calls have ended, the answer ends with an
+    interrupt for each.
     """
 
     def __init__(self, run: RunInput, view: View) -> None:

@@ -99,9 +99,9 @@ class Roles:
 def build_chart_data(
     kind: ChartKind, table: Table, roles: Roles, title: str, *, is_ordered: bool
 ) -> ChartData:
-    """Return what a chart shows. `is_ordered`: the rows have an order that counts.
+    """Return the data of a chart. `is_ordered`: keep the order of the rows.
 
-    Raises `ToolFailed` for columns that are not there or hold no numbers.
+    Raises `ToolFailed` if a column does not exist or is not numeric where it has to be.
     """
     x, ys, split = _choose_columns(kind, table, roles)
     if kind == "heatmap" and split is not None:

@@ -1,4 +1,4 @@
-"""The tables that questions can be about."""
+"""Data sets: the tables that questions can query."""
 
 import hashlib
 import re
@@ -13,15 +13,15 @@ class Dataset:
     """A table in the sandbox."""
 
     name: str
-    """Unique; what SQL of models and people calls it."""
+    """The unique name for SQL of models and users."""
     physical: str
     """The quoted, qualified name in the engine: `"d1"."main"."orders"`. Stable across refreshes."""
     source: str
-    """The name of the source it comes from; of a saved one, its own name."""
+    """The name of its source; for a saved data set, its own name."""
     row_count: int
     columns: Sequence[Column]
     version: str
-    """Changes whenever the rows may have changed."""
+    """A version that changes whenever the rows may have changed."""
     description: str = ""
     tags: Sequence[str] = ()
     owner: str | None = None
@@ -31,7 +31,7 @@ class Dataset:
     """Whether only operators may query it."""
 
     first_types: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The types that its columns had when they were first seen, by names in lower case."""
+    """The types of its columns when they were first copied, by lower-case name."""
 
     @property
     def is_saved(self) -> bool:
@@ -40,7 +40,7 @@ class Dataset:
 
     @property
     def fingerprint(self) -> str:
-        """12 hexadecimal digits of the names and types of the columns."""
+        """A hash of the names and types of the columns: 12 hexadecimal digits."""
         return fingerprint_schema(self.columns)
 
 
@@ -51,12 +51,12 @@ def fingerprint_schema(columns: Iterable[Column]) -> str:
 
 
 def quote_name(name: str) -> str:
-    """Return a name as DuckDB reads it literally."""
+    """Quote an identifier for DuckDB."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def quote_text(text: str) -> str:
-    """Return a text as a literal of SQL."""
+    """Quote a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -65,14 +65,14 @@ _LONGEST_SAVED = 50
 
 
 def make_table_name(text: str) -> str:
-    """Return a name for a table that SQL needs not quote: `Sales 2026` is `sales_2026`."""
+    """Return a table name that needs no quotes in SQL: `Sales 2026` is `sales_2026`."""
     name = re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")[:60] or "data"
     return f"t_{name}" if name[0].isdigit() else name
 
 
 def name_saved_table(name: str, owner: str) -> str:
     """Return the table name of a saved data set: it does not reveal other users' data sets."""
-    if not owner:  # nobody signs in, and all see all
+    if not owner:  # without authentication, all users share
         return f"ds_{name}"
     digest = hashlib.sha256(owner.encode(errors="surrogatepass")).hexdigest()[:6]
     return f"ds_{name[:_LONGEST_SAVED]}_{digest}"

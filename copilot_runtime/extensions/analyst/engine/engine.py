@@ -50,13 +50,13 @@ def relate_all(dataset: Dataset, _scope: Scope) -> str:
 
 
 class Engine:
-    """DuckDB over copies of the sources. All methods are for one event loop.
+    """DuckDB over copies of the sources. Not thread-safe: use it in one event loop.
 
     Args:
         options: Limits, and the folder of the copies.
-        sources: Where the data is.
-        relate: The row filters, for what the engine itself computes in `describe`.
-        is_closed: Whether nobody may ask about a data set, as its row filters cannot hold.
+        sources: The data sources to copy.
+        relate: Applies row filters to the statistics of `describe`.
+        is_closed: Whether a data set is closed to all users because its row filters are invalid.
     """
 
     def __init__(
@@ -172,10 +172,10 @@ class Engine:
         span: Span = NO_SPAN,
         on_start: Callable[[], None] | None = None,
     ) -> Table:
-        """Return the first rows of a query: `is_truncated` says that there are more.
+        """Return at most `limit` rows of a query; `is_truncated` is set if there are more.
 
-        Raises `QueryFailed`, or `QueryTimedOut` after `timeout` seconds of work. Whoever cancels it
-        interrupts the query. `on_start` is called once it is this query's turn.
+        Raises `QueryFailed`, or `QueryTimedOut` after `timeout` seconds of work.
+        Cancellation interrupts the query. `on_start` is called when a slot is free.
         """
         most = max(0, min(limit, self.options.max_rows))
         table = await self._execute(query, most, timeout, on_start, Query.run)
@@ -192,7 +192,7 @@ class Engine:
     ) -> AsyncGenerator[Sequence[Sequence[Any]]]:
         """Yield the rows of a query in batches, with backpressure from the reader.
 
-        `timeout` counts for each batch. A slow reader keeps nobody waiting; close it in any case.
+        `timeout` applies to each batch. A slow reader occupies no slot. Always close the iterator.
         """
         await self._follow()
         left = self.options.max_rows if limit is None else limit

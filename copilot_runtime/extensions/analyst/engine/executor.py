@@ -49,9 +49,9 @@ class Executor:
         timeout: float,
         on_start: Callable[[], None] | None = None,
     ) -> T:
-        """Run one step of a query once a slot is free. Raises `QueryTimedOut`.
+        """Run one step of a query once a slot is free.
 
-        Raises `QueryTimedOut`. Whoever cancels it interrupts the query.
+        Raises `QueryTimedOut`. Cancellation interrupts the query.
         """
         await self._slots.acquire()
         try:

@@ -60,7 +60,7 @@ class AnalystAccess:
         """Return the analysts that a caller may use, by name."""
         agents = self._agents
         every: Any = await call(agents, caller) if callable(agents) else agents
-        if not isinstance(every, Mapping):  # a run of an agent says what is wrong with it
+        if not isinstance(every, Mapping):  # a run of the agent reports the invalid value
             return {}
         return {name: one for name, one in every.items() if isinstance(one, AnalystAgent)}
 

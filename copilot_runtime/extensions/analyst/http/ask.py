@@ -256,7 +256,7 @@ class Answers:
                     for frame in encoder.feed(event):
                         if frame.name in ("response", "error"):
                             return frame, encoder
-        raise asyncio.CancelledError  # the log was dropped: nobody waits for it
+        raise asyncio.CancelledError  # the log was dropped: there is no reader
 
     async def find(self, last_id: str, user: str | None) -> tuple[str, Log, int]:
         """Return the log and the number of an id that a client got. Raises `NotFound`."""

@@ -64,17 +64,17 @@ class ContextFolder:
         )
 
     async def load(self, check: CheckSql | None = None) -> ContextFiles:
-        """Read all files now. Raises `ConfigurationFailed`, with all mistakes.
+        """Read all files now. Raises `ConfigurationFailed` that lists all mistakes.
 
-        `check` guards and binds the SQL of examples, and raises for what is not to run.
+        `check` guards and binds the SQL of examples, and raises `CopilotError` if it cannot run.
         """
         self.files = self._read(self._watcher.look())
         return await self.check(check)
 
     async def refresh(self, check: CheckSql | None = None) -> ContextFiles:
-        """Return what the files say, which are read again if one has changed.
+        """Return the content of the files; read them again if one has changed.
 
-        Without `check`, the one of last time counts.
+        Without `check`, the previous one is used.
         """
         files = await self._watcher.refresh()
         if files is not None:

@@ -1,6 +1,6 @@
-"""Describes the data to the model: the table as DDL with what its columns hold, and what is known.
+"""Renders the schema for the prompt: DDL with column statistics, hints, metrics and memory.
 
-Everything in it was computed for one scope: another person's values are in nobody's prompt.
+All of it is computed for one scope, so a prompt never has values of another user's rows.
 """
 
 from collections.abc import Sequence

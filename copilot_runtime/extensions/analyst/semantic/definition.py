@@ -110,10 +110,9 @@ class MetricDefinition(_Section):
     filters: Annotated[list[Condition], BeforeValidator(_read_list)] = []
     """Conditions that all rows of the metric fulfil."""
     dimensions: Dimensions = {}
-    """By what it may be grouped and filtered: columns of the table, or `other_table.column` of one
-    that a relation leads to."""
+    """Columns for grouping and filters: its own, or `other_table.column` through a relation."""
     time: Name | None = None
-    """The column by whose periods it may be grouped."""
+    """The time column for grouping by period."""
 
     @model_validator(mode="after")
     def _check_sql(self) -> "MetricDefinition":

@@ -78,7 +78,7 @@ def guard_tree(tree: exp.Expr, rules: GuardRules, scope: Scope) -> GuardedQuery:
     except UnsupportedError as error:
         raise _not_duckdb(tree) from error
     except (SqlglotError, ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
-        # sqlglot raises what it likes for trees that its parser accepted
+        # sqlglot raises arbitrary exceptions even for trees that its parser accepted
         raise SqlRefused("parse_error", "The query could not be understood.") from error
     check_syntax_tree(judged, tables=reader.paths, functions=rules.functions)
     return GuardedQuery(
@@ -119,7 +119,7 @@ def _parse(sql: str, rules: GuardRules) -> exp.Expr:
     except RecursionError:
         raise _too_deep() from None
     except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
-        # sqlglot raises what it likes for texts that are no SQL
+        # sqlglot raises arbitrary exceptions for text that is not SQL
         raise SqlRefused("parse_error", "The SQL could not be read.") from error
     trees = [one for one in trees if not isinstance(one, exp.Semicolon)]
     match trees:

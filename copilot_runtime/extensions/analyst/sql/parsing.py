@@ -1,4 +1,4 @@
-"""sqlglot's reading of a text, in a number of steps that grows with its length.
+"""sqlglot's parser with a step limit that grows with the length of the text.
 
 It tries again after a wrong turn: each join without ON doubles the time, so that thirty of them
 would take days.
@@ -74,7 +74,7 @@ def _mask(sql: str) -> str:
         trees = [tree for tree in parse_sql(sql) if tree is not None]
         return "; ".join(_write(tree) for tree in trees if not isinstance(tree, exp.Semicolon))
     except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, LookupError):
-        # sqlglot raises what it likes for texts that are no SQL
+        # sqlglot raises arbitrary exceptions for text that is not SQL
         return ""
 
 

@@ -28,18 +28,18 @@ _NUMBERS = {
 
 @dataclass(frozen=True)
 class RowFilters:
-    """The filters of the settings, by table. `*` counts for every table.
+    """The filters of the settings, by table. `*` applies to every table.
 
-    A table that has not the columns of a filter, as they were, is read by nobody: one malformed
-    line must not open it. A filter `true` of its own says that a table without the columns of `*`
-    is open.
+    A table that lacks a column of its filter, or whose column changed its type, is closed to all
+    users: a malformed line must not open it. A filter `true` opens a table that lacks the columns
+    of `*`.
     """
 
     filters: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def parse(cls, filters: Mapping[str, str]) -> "RowFilters":
-        """Return the filters; raise `ConfigurationFailed` for one that is no condition."""
+        """Return the filters; raise `ConfigurationFailed` for one that is not a condition."""
         for name, text in filters.items():
             _parse_condition(name, text)
         return cls({name.lower(): text for name, text in filters.items()})

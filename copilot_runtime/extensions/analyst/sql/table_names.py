@@ -22,8 +22,8 @@ _MOVED = ("alias", "pivots", "joins", "laterals", "sample")
 class TableReader:
     """Replaces the tables of one query.
 
-    Every CTE gets a name that no table has, and every table its qualified one: so a CTE with the
-    name of a table cannot be taken for it, nor the other way round, whatever the rules of scopes.
+    Every CTE gets a unique name, and every table its qualified one. So a CTE and a table of one
+    name cannot be confused, whatever the scoping rules of the two parsers.
     """
 
     def __init__(self, rules: GuardRules, scope: Scope) -> None:

@@ -100,7 +100,7 @@ async def query_data(session: "Session", arguments: QueryArguments) -> ToolResul
             output[key] = next(iter(list_records(table)), None)
             queries.append(query)
     limit = max(1, min(arguments.limit, MOST_RECORDS))
-    if queries and not conditions:  # nobody asked for the other records
+    if queries and not conditions:  # only the matching records were requested
         limit = 0
     rows, query = await run_tree(session, select([exp.Star()], dataset.name, conditions))
     total = len(rows.rows)

@@ -53,12 +53,12 @@ def is_repairable(error: CopilotError) -> bool:
 def repair_sql(sql: str, error: CopilotError, context: RepairContext) -> Iterator[Candidate]:
     """Yield candidate statements, the likeliest first.
 
-    None of them is checked: whoever runs one passes it through the guard and EXPLAIN before.
+    They are unchecked: the caller must pass each through the guard and EXPLAIN before it runs.
 
     Args:
-        sql: What failed.
-        error: A `QueryFailed` of the engine, or what the guard refused.
-        context: The names and types that there are.
+        sql: The failed statement.
+        error: A `QueryFailed` of the engine, or the `SqlRefused` of the guard.
+        context: The schema.
     """
     failure = _read_failure(error)
     tree = parse(sql)

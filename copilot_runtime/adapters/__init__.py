@@ -1,4 +1,4 @@
-"""The providers of models, each by its name."""
+"""The table of adapters: provider name → import string. The classes load when they are used."""
 
 _PRESETS = "copilot_runtime.adapters.openai.presets"
 

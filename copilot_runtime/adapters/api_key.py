@@ -1,4 +1,4 @@
-"""API keys and tokens, or functions that return them for each request."""
+"""API keys and tokens: fixed values, or functions that return one for each request."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -9,7 +9,10 @@ ApiKey = str | Callable[[], str | Awaitable[str]]
 
 
 async def resolve_api_key(key: ApiKey | None, provider: str) -> str:
-    """Return the key, or an empty text. Raises `ConfigurationFailed` for what no key can be."""
+    """Return the key, or an empty string if there is none.
+
+    Raises `ConfigurationFailed` if the key contains characters that no key has.
+    """
     found = key() if callable(key) else key
     if inspect.isawaitable(found):
         found = await found

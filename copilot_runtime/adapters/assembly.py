@@ -1,7 +1,7 @@
-"""From pieces of an answer to start, content and end events, shared by all adapters.
+"""Assembles the chunks of a response into start, content and end events, for all adapters.
 
-A provider's pieces say "some text", "some arguments of call 1"; what begins and what ends is found
-out here. One text or reasoning is open at a time; calls may interleave.
+A provider's chunk is "some text" or "some arguments of call 1"; this module derives where messages
+and calls start and end. One text or reasoning is open at a time; calls may interleave.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import as_object, get_object, get_text, parse_object
 
 MAX_CALLS = 256
-"""Calls in one answer. Models make a few at once; each has a task, and many of them a thread."""
+"""Maximum number of calls in one answer: each runs in a task, many of them also in a thread."""
 
 
 def build_limit_error() -> LimitExceeded:
@@ -46,9 +46,9 @@ def build_limit_error() -> LimitExceeded:
 class Assembly:
     """The events of one response. Its methods append to `events`, which the caller empties.
 
-    An answer has the id that the request gives it, or else its provider's. An id that the
-    conversation of the request already uses is replaced: some servers number their answers and
-    calls from zero each time, and a browser takes equal ids for equal messages.
+    The answer's id is that of the request, or else the provider's. An id that the conversation of
+    the request already uses is replaced: some servers number their answers and calls from zero each
+    time, and a browser treats messages with equal ids as the same message.
     A call of an action of the request starts as soon as its name is complete.
     """
 
@@ -60,7 +60,7 @@ class Assembly:
         self._names = {encode_tool_name(action.name): action.name for action in request.actions}
         self._request_ids = _collect_ids(request.messages)
         self._numbers: dict[str, int] = {}
-        """The last number that made an id unique: thousands of texts are not counted anew."""
+        """The last suffix that made an id unique, so that thousands of texts need no new search."""
         self._used: set[str] = set()
         self._text: str | None = None
         self._reasoning: str | None = None
@@ -68,7 +68,7 @@ class Assembly:
         self._latest: ToolCallBuffer | None = None
 
     def begin(self, answer_id: str) -> None:
-        """Give the answer its provider's id, before its first piece, if it has none yet."""
+        """Set the answer's id to the provider's before the first chunk, if it has none yet."""
         self.response_id = answer_id
         if self._given_id:
             return
@@ -84,18 +84,18 @@ class Assembly:
         self.events.append(TextMessageContent(message_id=self._text, content=content))
 
     def reasoning(self, content: str) -> None:
-        """Add a piece of what the model thinks before it answers."""
+        """Add a chunk of the model's reasoning."""
         thought = self._reasoning or self._begin_reasoning()
         self.events.append(ReasoningContent(message_id=thought, content=content))
 
     def sign(self, provider: str, signature: str) -> None:
-        """Sign the thought that is open, or else one without words, as that provider's."""
+        """Add the provider's signature to the open reasoning, or to a new one without text."""
         thought = self._reasoning or self._begin_reasoning()
         value = tag_signature(provider, signature)
         self.events.append(ReasoningSignature(entity_id=thought, value=value))
 
     def sign_call(self, index: int, provider: str, signature: str) -> None:
-        """Sign the call in that place as that provider's, once it has a name."""
+        """Add the provider's signature to the call with this index, if its name has arrived."""
         call = self._calls.get(index)
         if call is not None and call.name:
             if not call.started:
@@ -104,19 +104,19 @@ class Assembly:
             self.events.append(ReasoningSignature(entity_id=call.id, value=value, of="call"))
 
     def end_block(self) -> None:
-        """End the text or the thought that is open: what comes next is another one."""
+        """End the open text or reasoning: the next chunk starts a new one."""
         self._end_text()
         self._end_reasoning()
 
     def end_call(self, index: int) -> None:
-        """End the call in that place: the provider says that it is whole."""
+        """End the call with this index: the provider has marked it as complete."""
         if (call := self._calls.get(index)) is not None:
             self._end_call(call)
 
     def call(self, index: int | None, call_id: str, name: str, arguments: str) -> None:
-        """Add a piece of a call; all but `arguments` may be missing from later pieces.
+        """Add a chunk of a call; later chunks may lack everything but `arguments`.
 
-        Without an index, a piece with an id or a name of its own begins another call.
+        Without an index, a chunk with a new id or a name starts another call.
         """
         call = self._find(index, call_id, name)
         if call.ended:
@@ -137,7 +137,7 @@ class Assembly:
             self._start(call)
 
     def end(self) -> None:
-        """End everything that is open: the model has finished."""
+        """End all open messages and calls: the model has finished."""
         self._end_text()
         self._end_reasoning()
         for call in self._calls.values():
@@ -174,7 +174,7 @@ class Assembly:
         return None if name else self._latest
 
     def _free(self, index: int | None) -> int:
-        """Return the place of a new call. One that loses its place keeps another, to be ended."""
+        """Return the index of a new call. A call that used it moves to a negative index."""
         if index is None:
             return max(self._calls, default=-1) + 1
         if previous := self._calls.pop(index, None):
@@ -182,7 +182,7 @@ class Assembly:
         return index
 
     def _is_whole(self, name: str) -> bool:
-        """True when no further piece of the name can come."""
+        """Return `True` if the name is complete: no other action's name starts with it."""
         return name in self._names and not any(
             other != name and other.startswith(name) for other in self._names
         )
@@ -204,7 +204,7 @@ class Assembly:
             self.events.append(ActionExecutionArgs(call_id=call.id, delta=early))
 
     def _end_whole_calls(self) -> None:
-        """End the calls nothing can be added to, so that their actions may run by now."""
+        """End the calls whose arguments are complete, so that their actions can start."""
         for call in self._calls.values():
             if call.is_complete():
                 self._end_call(call)
@@ -220,11 +220,11 @@ class Assembly:
         self.events.append(ActionExecutionEnd(call_id=call.id))
 
     def _has_inner_calls(self, call: "ToolCallBuffer") -> bool:
-        """Return whether a call is none itself: what it stands for is known when it is whole."""
+        """Return `True` for a `multi_tool_use.parallel` wrapper around other calls."""
         return call.name in PARALLEL_CALLS and call.name not in self._names
 
     def _start_inner_calls(self, call: "ToolCallBuffer") -> bool:
-        """Add the calls that another one stands for, and return whether there are any."""
+        """Add the calls inside a wrapper. Return whether it contains any."""
         inner_calls = expand_calls(call.id or new_id(), "".join(call.arguments))
         if len(inner_calls) > MAX_CALLS:
             raise build_limit_error()
@@ -245,7 +245,7 @@ class Assembly:
             self._reasoning = None
 
     def _message_id(self, suffix: str) -> str:
-        """Return the answer's id, with a number if it has named a message before."""
+        """Return the answer's id, with a numeric suffix if a message already has it."""
         self.answer_id = self.answer_id or new_id()
         base = new = self.answer_id + suffix
         number = self._numbers.get(base, 1)
@@ -258,7 +258,7 @@ class Assembly:
 
 
 def _collect_ids(messages: Sequence[Message]) -> set[str]:
-    """Return the ids that a conversation uses, also those of answers that were only calls."""
+    """Return the ids that a conversation uses, including those of answers with calls only."""
     parents = {one.parent_id for one in messages if isinstance(one, ActionExecutionMessage)}
     return {message.id for message in messages} | {id for id in parents if id}
 
@@ -266,7 +266,7 @@ def _collect_ids(messages: Sequence[Message]) -> set[str]:
 @dataclass(slots=True)
 class ToolCallBuffer:
     provider_id: str
-    """The provider's id, which ours may differ from."""
+    """The provider's id; `id` may differ from it."""
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
@@ -274,21 +274,21 @@ class ToolCallBuffer:
     ended: bool = False
 
     def add_name(self, piece: str) -> None:
-        """Add a piece of the name; some servers repeat the whole name instead."""
+        """Append a chunk of the name; some servers repeat the whole name in each chunk."""
         if piece != self.name:
             self.name += piece
 
     def is_another(self, call_id: str) -> bool:
-        """True when a piece with this id and a name begins another call in the same place.
+        """Return `True` if a chunk with this id and a name starts another call of the same index.
 
-        Some servers give every call the index 0; some of them no id either.
+        Some servers give every call the index 0; some of them send no id either.
         """
         if call_id and self.provider_id:
             return call_id != self.provider_id
         return not call_id and (self.ended or self.is_complete())
 
     def is_complete(self) -> bool:
-        """True when the arguments are whole, so that nothing sensible can follow."""
+        """Return `True` if the arguments are a complete JSON text."""
         if not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
             return False
         try:
@@ -312,7 +312,7 @@ class InnerCall(NamedTuple):
 
 
 def expand_calls(call_id: str, arguments: str) -> Sequence[InnerCall]:
-    """Return the calls in the arguments of a call, numbered from 0; none if there are none."""
+    """Return the calls in the arguments of a wrapper; their ids get the suffixes `_0`, `_1`, …"""
     uses = parse_object(arguments).get("tool_uses")
     calls: list[InnerCall] = []
     for number, use in enumerate(uses if isinstance(uses, list) else ()):

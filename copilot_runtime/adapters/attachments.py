@@ -1,7 +1,7 @@
-"""Messages with attachments, whatever a provider's parts look like.
+"""Encodes messages with attachments, whatever format a provider's content parts have.
 
-What a provider has no place for is refused when the person sends it. In an older message a
-sentence stands in its place, or one video would end the whole conversation.
+An attachment that the provider does not support is refused in a new message. In an older message a
+sentence replaces it, because one video would otherwise make the whole conversation fail.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,24 +19,24 @@ IMAGE = "image"
 """The `activity_type` of an image that a model made."""
 
 RESULT_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-"""The types of images that models take as what came of a call."""
+"""The MIME types of images that models accept in tool results."""
 
 MediaEncoder = Callable[[Media], JsonObject | str]
-"""Returns the part for an attachment, or why there is none: the end of a sentence."""
+"""Returns the content part for an attachment, or the reason for a refusal as half a sentence."""
 
 
 def has_media(message: TextMessage) -> bool:
-    """Return whether a message is more than a text: only the user's may be."""
+    """Return whether a message has attachments: only those of users are considered."""
     return message.role == "user" and any(isinstance(part, MediaPart) for part in message.parts)
 
 
 def build_parts(
     message: TextMessage | ImageMessage, encode: MediaEncoder, *, new: bool
 ) -> list[JsonObject]:
-    """Return the parts of a message: `{"text": ...}`, and what `encode` returns for attachments.
+    """Return the content parts of a message: `{"text": ...}`, and attachments by `encode`.
 
-    `new` is True for what the user has just sent. Raises `Misuse` for a new attachment
-    that the provider does not take.
+    `new` is `True` for a message that the user has just sent. Raises `Misuse` if such a message has
+    an attachment that the provider does not support.
     """
     if isinstance(message, ImageMessage):
         media = parse_media(_build_part(message))
@@ -53,7 +53,7 @@ def build_parts(
 
 
 def parse_result_blocks(result: str) -> str | list[JsonObject]:
-    """Return what came of a call: text, or the blocks of a list of texts and images.
+    """Return a tool result as text, or as blocks if it is a list of texts and images.
 
     That list is the `content` of MCP (https://modelcontextprotocol.io, `CallToolResult`), or that
     of a result in AG-UI.
@@ -73,9 +73,9 @@ def parse_result_blocks(result: str) -> str | list[JsonObject]:
 
 
 def image_activity(mime_type: str, data: str) -> Activity:
-    """Return the event for an image that the model made; `data` is base64 text.
+    """Return the event for a generated image; `data` is base64 text.
 
-    It is an activity: clients draw it by its type, and no model is sent its bytes as words.
+    It is an activity: clients render it by its type, and its bytes are not sent to models as text.
     """
     return Activity(
         message_id=new_id(), activity_type=IMAGE, content={"mimeType": mime_type, "data": data}
@@ -83,7 +83,7 @@ def image_activity(mime_type: str, data: str) -> Activity:
 
 
 def image_activity_from_url(url: str) -> Activity:
-    """Return the event for an image that the model made, of its `data:` URL or its address."""
+    """Return the event for a generated image with a `data:` URL or another URL."""
     if url.startswith("data:"):
         media = parse_media(MediaPart(kind="image", source="data", value=url))
         return image_activity(media.mime_type or "image/png", media.data)
@@ -92,12 +92,12 @@ def image_activity_from_url(url: str) -> Activity:
 
 
 def add_types(parts: Sequence[JsonObject], name: str) -> list[JsonObject]:
-    """Return the parts with a type in each, where a text's is called `name`."""
+    """Return the parts with a `type` in each; `name` is the type of texts."""
     return [part if "type" in part else {"type": name, **part} for part in parts]
 
 
 def merge_extra(body: JsonObject, extra: Mapping[str, Any]) -> JsonObject:
-    """Return a body with what the application adds: members of objects, items of lists."""
+    """Merge the application's fields into a request body: objects by key, lists by appending."""
     for name, value in extra.items():
         below = body.get(name)
         if isinstance(below, dict) and isinstance(value, Mapping):
@@ -110,7 +110,7 @@ def merge_extra(body: JsonObject, extra: Mapping[str, Any]) -> JsonObject:
 
 
 def text_parts(text: str) -> list[JsonObject]:
-    """Return the part with a text, if it says anything."""
+    """Return a list with one text part, or an empty list for blank text."""
     return [{"text": text}] if text.strip() else []
 
 
@@ -129,7 +129,7 @@ def _result_block(item: Any) -> JsonObject | None:
 
 
 def _build_part(image: ImageMessage) -> MediaPart:
-    """Return an image message as a part; what is no address and no `data:` is base64."""
+    """Return an image message as a part; content without a URL scheme is base64."""
     elsewhere = image.bytes.startswith(("data:", "http://", "https://", "gs://", "s3://"))
     subtype = image.format.lower().removeprefix("image/")
     mime_type = f"image/{'jpeg' if subtype == 'jpg' else subtype}"

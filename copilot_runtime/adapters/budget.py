@@ -1,4 +1,4 @@
-"""An adapter that answers each person only as long as their budget lasts."""
+"""An adapter that limits the tokens or dollars of each user."""
 
 import logging
 import time
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Spent:
-    """What a person has used since `began`, in seconds since 1970."""
+    """The usage of one user since `began`, in seconds since 1970."""
 
     began: float
     tokens: int = 0
@@ -30,24 +30,24 @@ class _Spent:
 
 
 class BudgetedAdapter(Adapter):
-    """Lets each user spend so many `tokens` or `dollars` in each `period`, then refuses.
+    """Limits each user to a number of `tokens` or `dollars` in each `period`.
 
-    A period begins with a user's first question; the answer that crosses the limit is finished.
-    All who are not signed in share one budget. What is spent is kept in this process: several
-    servers each have their own count, and loses it at a restart. Tokens are those the provider
-    counts, or an estimate for answers that ended before it did. Prices are those of
-    `genai-prices`; a model without one costs no dollars, which is logged. A refusal is a
-    `RateLimited`, after which a `FallbackAdapter` may go on to a cheaper model.
+    A period starts with a user's first request; the answer that exceeds the limit is completed.
+    Unauthenticated users share one budget. Usage is counted in the memory of this process: each
+    server has its own count and loses it at a restart. Tokens are those that the provider counts,
+    or an estimate for answers that ended without counts. Prices are those of `genai-prices`; a
+    model without a price costs nothing, which is logged. When a budget is spent, requests raise
+    `RateLimited`, after which a `FallbackAdapter` may try a cheaper model.
 
     Args:
         adapter: The adapter that answers.
-        tokens: The tokens of a user in each period, of questions and answers; None: any number.
-        dollars: The US dollars of a user in each period; None: any number.
-        period: How long a budget lasts.
+        tokens: Maximum number of input and output tokens per user and period; None: no limit.
+        dollars: Maximum cost per user and period, in US dollars; None: no limit.
+        period: The length of a period.
         clock: Returns the time in seconds since 1970.
 
     Raises:
-        ConfigurationFailed: There is neither a limit of tokens nor one of dollars.
+        ConfigurationFailed: Neither `tokens` nor `dollars` is set.
         MissingPackage: A limit of dollars needs `genai-prices`.
     """
 
@@ -75,11 +75,11 @@ class BudgetedAdapter(Adapter):
         self._unpriced: set[str] = set()
 
     def check(self, run: RunInput) -> None:
-        """Raise what the adapter raises for this run."""
+        """Check the run with the adapter, and raise its errors."""
         self.adapter.check(run)
 
     async def stream(self, request: ChatRequest) -> Events:
-        """Ask the adapter. Raises `RateLimited` when the budget is spent."""
+        """Yield the adapter's events. Raises `RateLimited` if the budget is spent."""
         spent = self._spent(request.user)
         self._refuse(spent)
         characters, is_counted, is_left = 0, False, True
@@ -101,7 +101,7 @@ class BudgetedAdapter(Adapter):
                 await self._count(estimate_usage(self.adapter, request, characters), spent)
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
-        """Return that of the adapter."""
+        """Return the endpoint of the adapter."""
         return self.adapter.endpoint(request)
 
     async def aclose(self) -> None:

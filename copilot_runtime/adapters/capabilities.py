@@ -1,8 +1,8 @@
-"""What adapters can do, what each of them lacks and why: one table for code, tests and README.
+"""The capabilities of adapters, and the missing ones with reasons: a table for code, tests, README.
 
-An adapter looks into it before it sends a request (`CapabilityFilter.apply`), the contract suite
-skips by it, and the README prints it. A model may lack more than its provider's API: that goes to
-`CapabilityFilter.omit`.
+An adapter consults it before it sends a request (`CapabilityFilter.apply`), the contract suite
+skips tests by it, and the README prints it. `CapabilityFilter.omit` handles parameters that one
+model does not support although its provider's API does.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 
 UnsupportedPolicy = Literal["warn", "refuse"]
-"""What becomes of a parameter that a model does not take: left out with a warning, or refused."""
+"""The handling of a parameter that a model does not support: omit it with a warning, or refuse."""
 
 WARNING = "warning"
-"""The name of the `Custom` event for each parameter that was left out."""
+"""The name of the `Custom` event for each omitted parameter."""
 
 CAPABILITIES: Mapping[str, str] = {
     "reasoning": "reasoning before the answer",
@@ -59,7 +59,7 @@ CAPABILITIES: Mapping[str, str] = {
     "half_characters": "escaped surrogate pairs across pieces",
     "answer_ids": "ids of tool calls from the model",
 }
-"""Capability → in words. Those that are parameters have the names of `Parameters`."""
+"""Capability → description. Capabilities that are parameters have the names in `Parameters`."""
 
 _NO_REASONS: Mapping[str, str] = {}
 _NO_SIGNATURES = "Chat completions have no signed reasoning."
@@ -189,7 +189,7 @@ UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
         "content_filter": "A model on your own machine has no filter.",
     },
 }
-"""Adapter → capability → why it is not there."""
+"""Adapter → capability → the reason why the adapter lacks it."""
 
 UNDOCUMENTED: Mapping[str, frozenset[str]] = {
     "lmstudio": frozenset(
@@ -203,11 +203,11 @@ UNDOCUMENTED: Mapping[str, frozenset[str]] = {
 
 
 class CapabilityFilter:
-    """Leaves out of one request what its model does not take. One is made for each request.
+    """Omits the parameters of one request that its model does not support.
 
-    `adapter` is the name in the table; `provider` and `model` are written into the messages.
-    `warnings` are the events to yield before the first event of the response. Raises `Misuse` for
-    a policy that is none.
+    `adapter` is the name in the table; `provider` and `model` appear in the messages. `warnings`
+    are the events to yield before the first event of the response. Raises `Misuse` for an unknown
+    policy.
     """
 
     def __init__(
@@ -222,10 +222,10 @@ class CapabilityFilter:
         self._refuses = unsupported == "refuse"
 
     def apply(self, parameters: Parameters, reasons: Mapping[str, str] = _NO_REASONS) -> Parameters:
-        """Return the parameters without those that the adapter's line in the table names.
+        """Return the parameters without those that the adapter's entry in the table lists.
 
-        `reasons` adds to that line: parameter → why this model does not take it.
-        Raises `ConfigurationFailed` for such a parameter if the policy is to refuse it.
+        `reasons` extends that entry: parameter → the reason why this model does not support it.
+        Raises `ConfigurationFailed` for such a parameter if the policy is `"refuse"`.
         """
         reasons = {**UNSUPPORTED.get(self.adapter, {}), **reasons}
         changes: dict[str, Any] = {}
@@ -243,11 +243,11 @@ class CapabilityFilter:
         return replace(parameters, **changes) if changes else parameters
 
     def reason(self, capability: str) -> str | None:
-        """Return why the adapter lacks a capability, or None if it does not."""
+        """Return the reason why the adapter lacks a capability, or `None` if it has it."""
         return UNSUPPORTED.get(self.adapter, {}).get(capability)
 
     def omit(self, code: str, why: str) -> None:
-        """Add a warning that `code` is left out. Raises `ConfigurationFailed` to refuse it."""
+        """Add a warning that `code` is omitted. Raises `ConfigurationFailed` if that is refused."""
         message = f"{self.provider} was asked for {code!r} with {self.model!r}. {why}"
         if self._refuses:
             raise ConfigurationFailed(

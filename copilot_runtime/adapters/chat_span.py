@@ -1,4 +1,8 @@
-"""The span of a request to a model: what was sent, and what came back."""
+"""The span of a request to a model, with its parameters, content, usage and cost.
+
+Reading the price data takes half a second. A background thread does so at the first request for a
+cost; until then, spans have no cost, because no answer waits for it.
+"""
 
 import threading
 from collections.abc import Sequence
@@ -28,11 +32,11 @@ _get_parameters = attrgetter(
 )
 _NO_PARAMETERS = _get_parameters(Parameters())
 _VAGUE = ("", "langchain", "openai_responses")
-"""Adapters that do not say who runs the model; its span may know."""
+"""Adapter names that do not identify the provider; the name in the span may."""
 
 
 def start_chat(adapter: Adapter, request: ChatRequest, parent: Span) -> ChatRequest:
-    """Return a request with its span, which has what is asked for; the adapter knows more."""
+    """Start the span of a request with its parameters; return the request with the span."""
     endpoint, parameters = adapter.endpoint(request), request.parameters
     span = start_chat_span(
         parent,
@@ -72,7 +76,7 @@ def end_chat(
     *,
     is_complete: bool = True,
 ) -> None:
-    """End the span of a request, and add its tokens to those of its parent, the agent's."""
+    """End the span of a request, and add its tokens to those of `parent`, the agent's span."""
     span = request.span
     if span.is_ended:
         return
@@ -94,11 +98,11 @@ async def stream_chat(
     prompt: str = "",
     count: CountUsage | None = None,
 ) -> Events:
-    """Yield what a model answers, with a span of the request below `parent`.
+    """Yield the events of a model's response, with a span of the request below `parent`.
 
-    Its tokens are added to those of `agent`, else of `parent`; `prompt` names the template of the
-    request, if there is one. `count` gets an estimate, as from `count_estimate`, where the
-    provider counts nothing. Raises what the adapter raises.
+    The tokens are added to the span `agent`, or else to `parent`; `prompt` is the name of the
+    prompt template, if there is one. `count` is called with an estimate (see `count_estimate`) if
+    the provider sends no counts. Raises the adapter's errors.
     """
     if parent.is_recording:
         request = start_chat(adapter, request, parent)
@@ -151,9 +155,9 @@ def _add_answer(
 
 
 def price_usage(usage: Usage, provider: str = "") -> float | None:
-    """Return the US dollars of an answer; None if no price is known, or none yet.
+    """Return the cost of a response in US dollars; `None` without a price, or before loading.
 
-    `provider` is who runs the model, as in `ADAPTERS`; by default, whom the usage names.
+    `provider` is the provider's name as in `ADAPTERS`; by default, that of the usage.
     """
     if usage.input_tokens is None and usage.output_tokens is None:
         return None

@@ -1,8 +1,8 @@
-"""How many tokens of a conversation a model takes: as set, or as looked up, and corrected.
+"""The context window of a model, configured or looked up, and a calibrated estimate of tokens.
 
-No provider's tokenizer is at hand offline, so texts are measured in characters: at first three to
-a token, which is cautious for European languages. The count of input tokens in each
-response then corrects that, for this model and the languages of its users.
+No provider's tokenizer is available offline, so texts are measured in characters: initially three
+per token, which is cautious for European languages. The count of input tokens in each response then
+calibrates that ratio, for this model and the languages of its users.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from copilot_runtime.api.messages import (
 )
 
 _SURELY_FITS = 8_000
-"""Characters of a conversation for which the window of the model is not looked up."""
+"""Length of a conversation, in characters, below which the model's window is not looked up."""
 
 _CAUTION = 0.9
 _LEAST_COUNT = 500
@@ -33,9 +33,9 @@ class ContextWindow:
     """The context windows of a provider's models, in tokens.
 
     Args:
-        provider: Its name in `ADAPTERS`.
+        provider: The provider's name in `ADAPTERS`.
         context_tokens: The window of all its models; None: looked up by the model's name.
-        usual: The window of models of which nothing is found.
+        usual: The window of models that the look-up does not find.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class ContextWindow:
         self._measured: dict[str, float] = {}
 
     async def tokens_for(self, model: str, request: ChatRequest) -> int:
-        """Return how many tokens of `CHARACTERS_PER_TOKEN` characters this request may have.
+        """Return the maximum size of this request, in tokens of `CHARACTERS_PER_TOKEN` characters.
 
-        The limit of the answer, if there is one, is subtracted.
+        The limit of the answer (`max_tokens`), if there is one, is subtracted.
         """
         tokens = self.context_tokens or await self._find_tokens(model, request)
         tokens -= min(request.parameters.max_tokens or 0, tokens // 2)
@@ -57,7 +57,7 @@ class ContextWindow:
         return int(tokens * measured / CHARACTERS_PER_TOKEN)
 
     def calibrate(self, model: str, request: ChatRequest, sent: bytes, usage: Usage) -> None:
-        """Correct the estimate by the count of input tokens, unless images and files were sent."""
+        """Calibrate the estimate by the count of input tokens, unless the request had media."""
         tokens = usage.input_tokens or 0
         if tokens < _LEAST_COUNT or any(map(_has_media, request.messages)):
             return
@@ -85,7 +85,7 @@ async def _look_up(provider: str, model: str) -> int | None:
 
 
 def count_characters(message: Message) -> int:
-    """Return how long the text, the arguments or the result of a message is."""
+    """Return the number of characters of a message's text, arguments or result."""
     match message:
         case TextMessage(content=text):
             return len(text)

@@ -1,4 +1,4 @@
-"""No model: for applications that only talk to agents."""
+"""The adapter without a model, for applications that only use agents."""
 
 from copilot_runtime.api.adapter import Adapter, ChatRequest
 from copilot_runtime.api.events import Events

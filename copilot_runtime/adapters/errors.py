@@ -1,8 +1,8 @@
-"""What a provider's refusal means: an HTTP status and a body become one of our errors.
+"""Maps a provider's error response, its HTTP status and body, to one of our errors.
 
-Codes, severity and sentences are those of the Node runtime 1.10.6, except that asking for
-patience (429) is no mistake in the configuration, nor is what passes by itself (408, 409), and
-that a conversation too long and a filtered one are other errors than other requests refused.
+Codes, severity and sentences are those of the Node runtime 1.10.6, with these exceptions: rate
+limits (429) and transient errors (408, 409) are not configuration errors, and a conversation that
+is too long or stopped by a content filter has an error of its own.
 """
 
 import re
@@ -40,7 +40,7 @@ KINDS = {
     422: "UnprocessableEntityError",
     429: "RateLimitError",
 }
-"""Status → what the official clients of OpenAI and Anthropic call it."""
+"""Status → the name of the exception in the official clients of OpenAI and Anthropic."""
 
 _CODES = {
     400: (
@@ -63,10 +63,10 @@ _CODES = {
     529: "overloaded_error",
 }
 _STATUSES = {code: status for status, codes in _CODES.items() for code in codes.split()}
-"""Codes and types of errors that arrive inside a stream → the status they would have had."""
+"""Codes and types of errors inside a stream → the equivalent HTTP status."""
 
 _PASSING = (408, 409, 424, 425)
-"""Statuses below 500 that say nothing against the request: it may succeed next time."""
+"""Transient statuses below 500: the same request may succeed at the next attempt."""
 
 _FILTERED = (
     *("content_filter", "content_policy_violation", "image_content_policy_violation"),
@@ -98,7 +98,7 @@ _SHORTEST_SECRET = 8  # shorter keys are for servers that need none, and words c
 class Service:
     """The service that a request goes to, for errors: they contain its `name`, never its `secret`.
 
-    `format` is what its answers should have been.
+    `format` describes the expected response.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Service:
     format: str = "a stream of events"
 
     def format_error(self, hint: str) -> NetworkError:
-        """Return the error for an answer of another kind: the next one would be no other."""
+        """Return the error for a response of an unexpected format; it is not retryable."""
         error = NetworkError(
             f"{self.name} API error: The answer is not {self.format}.",
             kind=f"{self.name}Error",
@@ -117,11 +117,11 @@ class Service:
         return error
 
     def payload_error(self, payload: bytes) -> NetworkError:
-        """Return the error for a part of an answer that makes no sense."""
+        """Return the error for a malformed part of a response."""
         return self.format_error(f"It sent {payload[:100].decode(errors='replace')!r}.")
 
     def content_filter_error(self) -> Refused:
-        """Return the error for an answer that the provider's filter stopped."""
+        """Return the error for an answer that the provider's content filter stopped."""
         return Refused(
             f"The content filter of {self.name} stopped the answer. "
             "Please put the question differently.",
@@ -133,7 +133,7 @@ class Service:
 def read_response_error(
     service: Service, status: int, body: bytes, headers: Mapping[str, str]
 ) -> CopilotError:
-    """Return the error for an answer that is not 2xx."""
+    """Return the error for a response with another status than 2xx."""
     value = _decode(body)
     reason = read_error_message(body) or "status code (no body)"
     hint = ""
@@ -170,10 +170,10 @@ def build_error(
     retry_after: float | None = None,
     codes: Sequence[Any] = (),
 ) -> CopilotError:
-    """Return the error of that status, without the key should the server have repeated it.
+    """Return the error for a status, with the API key removed if the server repeated it.
 
-    `codes` are the provider's own words for what went wrong. The model and the id of the request
-    are in the hint, for the log.
+    `codes` are the provider's error codes. The model and the request id are in the hint, for the
+    log.
     """
     name, model, secret = service.name, service.model, service.secret
     if status == 404 and model and "model" not in reason.lower():
@@ -214,12 +214,12 @@ def build_error(
 
 
 def find_request_id(headers: Mapping[str, str]) -> str | None:
-    """Return the id of the request, which the provider's support needs, by any of its names."""
+    """Return the request id, which the provider's support asks for, or `None`."""
     return next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
 
 
 def read_error_message(body: bytes) -> str:
-    """Return what an error body says: JSON of any of the usual shapes, or text, or HTML."""
+    """Return the message in an error body: JSON of any of the usual shapes, text, or HTML."""
     if (value := _decode(body)) is not None:
         return _shorten(_sentence(value))
     return _shorten(_TAG.sub(" ", body[: 64 * _LONGEST].decode(errors="replace")))
@@ -233,7 +233,7 @@ def _decode(body: bytes) -> Any:
 
 
 def _codes(value: Any) -> list[Any]:
-    """Return everything in an error that may be a code, the most telling first."""
+    """Return all values in an error that may be a code, the most specific first."""
     fields = as_object(_unwrap(value))
     own = [fields[key] for key in ("status", "code", "type", "__type") if fields.get(key)]
     inner = [
@@ -244,7 +244,7 @@ def _codes(value: Any) -> list[Any]:
 
 
 def _find_retry_delay(value: Any, seconds: float | None) -> float | None:
-    """Return these seconds, or those that Google writes into the body (`RetryInfo`)."""
+    """Return `seconds`, or if it is `None` the delay in Google's `RetryInfo`, if there is one."""
     if seconds is None:
         for detail in _details(get_object(_unwrap(value), "error")):
             if found := _SECONDS.fullmatch(str(detail.get("retryDelay"))):

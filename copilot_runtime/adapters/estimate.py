@@ -1,7 +1,7 @@
-"""About what a request to a model used whose provider has not said it: it was stopped, or failed.
+"""Estimates the tokens of a request that was stopped or failed before the provider counted them.
 
-Providers count with the last event of an answer. Who leaves before that has used tokens all the
-same: a token for each `CHARACTERS_PER_TOKEN` of what was sent, and of what was streamed.
+Providers send their counts with the last event of a response. A request that ends earlier has used
+tokens, too: about one for each `CHARACTERS_PER_TOKEN` characters that were sent or streamed.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,18 +39,18 @@ def count_estimate(
     is_left: bool,
     count: CountUsage | None = None,
 ) -> None:
-    """Count an estimate for a request that has ended without the counts of its provider.
+    """Count an estimate for a request that has ended without the provider's counts.
 
-    A request that fails, or ends, before the model says anything has used nothing. With `is_left`,
-    nobody waited for its end: what was sent counts in any case.
+    A request that fails or ends before the first output has used no tokens. With `is_left`, the
+    reader did not wait for the end, so the input counts in any case.
 
     Args:
-        adapter: The adapter that was asked.
-        request: What was sent.
-        events: What was streamed.
-        usage: What the provider counted, if it did.
-        is_left: Whether the answer was stopped, or its reader has left.
-        count: Takes the estimate; None: whoever counts for the current run, if somebody does.
+        adapter: The adapter that sent the request.
+        request: The request.
+        events: The streamed events.
+        usage: The provider's counts, if it sent any.
+        is_left: Whether the answer was stopped, or its reader disconnected.
+        count: Called with the estimate; None: the counter of the current run, if it has one.
     """
     if count is None:
         slot = CURRENT_RUN.get(None)
@@ -63,7 +63,7 @@ def count_estimate(
 
 
 def estimate_usage(adapter: Adapter, request: ChatRequest, characters: int) -> Usage:
-    """Return about what a request used; `characters` is how many were streamed."""
+    """Return an estimate of a request's usage; `characters` is the length of the output."""
     if isinstance(adapter, WindowedAdapter):
         with suppress(CopilotError):
             request = adapter.window.fit(request)
@@ -81,12 +81,12 @@ def estimate_usage(adapter: Adapter, request: ChatRequest, characters: int) -> U
 
 
 def has_counts(usage: Usage) -> bool:
-    """Return whether a provider has counted tokens: some say only why an answer ended."""
+    """Return whether a usage has token counts: some providers send the stop reason only."""
     return usage.input_tokens is not None or usage.output_tokens is not None
 
 
 def measure_event(event: Event) -> int:
-    """Return how many characters of an event the model has written."""
+    """Return the number of characters in an event that the model has generated."""
     match event:
         case TextMessageContent(content=text) | ReasoningContent(content=text):
             return len(text)
@@ -97,7 +97,7 @@ def measure_event(event: Event) -> int:
 
 
 def _measure_message(message: Message) -> int:
-    """Return how many characters a message has, with those that its media stand for."""
+    """Return the number of characters of a message, with an equivalent for its media."""
     tokens = 0
     if isinstance(message, ImageMessage):
         tokens = IMAGE_TOKENS

@@ -1,4 +1,4 @@
-"""One adapter made of several: another answers when one cannot.
+"""An adapter that tries several adapters in order until one answers.
 
 >>> adapter = FallbackAdapter(OpenAIAdapter(max_retries=0), AnthropicAdapter("claude-sonnet-4-5"))
 """
@@ -39,26 +39,27 @@ _NO_CONTENT = (
     *(Custom, Raw, Usage),
     *(ReasoningStart, ReasoningSignature, ReasoningEnd, TextMessageStart, TextMessageEnd),
 )
-"""Events without content: held back, and dropped if the adapter fails before content."""
+"""Events without content: buffered, and discarded if the adapter fails before the first content."""
 
 
 class FallbackAdapter(Adapter):
-    """Asks one adapter after the other until one begins to answer.
+    """Sends each request to one adapter after the other until one starts to answer.
 
-    The next is asked when one fails before its first word, and only for a `NetworkError` (which
-    may pass: no connection, overloaded, rate limit, silence) or an error of the kinds in `also`.
-    What is wrong with the question is wrong for all. Adapters retry by themselves first:
-    `max_retries=0` lets the next one be asked at once. A `model` that the client asked for goes to
-    the adapters that were made for it; the others use their own.
+    The next adapter is tried if one fails before its first content, and only for a `NetworkError`
+    (transient: no connection, overload, rate limit, timeout) or an error of the types in `also`. An
+    invalid request would fail with every adapter. Adapters retry by themselves first: with
+    `max_retries=0` the next one is tried at once. A `model` in the request is sent to the adapters
+    with that model only, which are tried first; the others use their own.
 
     Args:
-        adapters: The adapters in the order in which they are asked.
-        weights: A weight for each adapter, by which the order is drawn for each request: of two
-            with the weights 9 and 1, the second begins every tenth time; None: as given.
-        by_agent: Agent → the adapter that answers it instead, which may be a FallbackAdapter.
-        also: Further kinds of errors that the next adapter is asked for, such as
+        adapters: The adapters in the order in which they are tried.
+        weights: A weight for each adapter, by which a random order is drawn for each request: of
+            two with the weights 9 and 1, the second is the first to be tried for every tenth
+            request; None: the order of `adapters`.
+        by_agent: Agent → the adapter for its requests, which may be a FallbackAdapter.
+        also: Further types of errors after which the next adapter is tried, such as
             `AuthenticationFailed`.
-        seed: Where the drawing by weights begins; None: anywhere.
+        seed: The seed of the random order; None: a random one.
 
     Raises:
         ConfigurationFailed: There is not one weight greater than zero for each adapter.
@@ -81,12 +82,12 @@ class FallbackAdapter(Adapter):
         self._random = random.Random(seed)  # noqa: S311 - spreads load, guards nothing
 
     def check(self, run: RunInput) -> None:
-        """Raise what any of the adapters that may answer this run raises."""
+        """Check the run with each adapter that may answer it, and raise their errors."""
         for adapter in self._for_agent(run.agent):
             adapter.check(run)
 
     async def stream(self, request: ChatRequest) -> Events:
-        """Ask each adapter until one answers. Raises the last error if none does."""
+        """Try each adapter until one answers. Raises the last error if none does."""
         adapters = self._order(request)
         for adapter in adapters:
             pending: list[Event] | None = []
@@ -118,7 +119,7 @@ class FallbackAdapter(Adapter):
             return
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
-        """Return that of the first adapter; the span is told later which one really answers."""
+        """Return the endpoint of the first adapter; `stream` updates the span at each attempt."""
         adapter = self._for_agent(request.agent)[0]
         return adapter.endpoint(_adapt_request(adapter, request))
 

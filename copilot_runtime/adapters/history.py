@@ -1,14 +1,14 @@
-"""Conversations as providers accept them: nothing unpaired, nothing empty, not too long.
+"""Prepares conversations as providers accept them: calls paired with results, trimmed to a window.
 
-- A call and its result are one `ToolExchange`, wherever in the history the result stands. Results
-  of no known call and second results are dropped.
-- A call without a result (an action that only draws, a turn that was stopped) keeps its place
-  and gets a result that says so: providers refuse a call without one, and a model that does not
-  see its own call makes it again.
-- Arguments that are no JSON object are wrapped in one, so that the model sees what it wrote.
+- A call and its result are one `ToolExchange`, wherever the result is in the history. Results
+  without a call and duplicate results are dropped.
+- A call without a result (an action that only renders, a turn that was stopped) gets a placeholder
+  result: providers refuse a call without one, and a model that does not see its own call repeats
+  it.
+- Arguments that are not a JSON object are wrapped in one, so that the model sees its own output.
 - Empty texts of the model and of the system are dropped, and so are states and activities.
-- Thoughts are dropped too, but for those signed by the same provider (see `signatures.py`)
-  and followed by what they led to: providers refuse one that a stopped answer ended with.
+- Reasoning is dropped unless the same provider has signed it (see `signatures.py`) and a text or
+  call follows: providers refuse reasoning at the end of a stopped answer.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ _INSTRUCTIONS = ("system", "developer")
 
 @dataclass(frozen=True, slots=True)
 class ToolExchange:
-    """A call of the model and what came of it."""
+    """A tool call of the model, with its result."""
 
     call: ActionExecutionMessage
     result: ResultMessage
@@ -55,7 +55,7 @@ class ToolExchange:
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What the model thought, with the signature that goes back to its provider."""
+    """Reasoning of the model, with the signature that its provider requires."""
 
     id: str
     content: str
@@ -63,13 +63,13 @@ class Thought:
 
 
 HistoryItem = TextMessage | ImageMessage | ToolExchange | Thought
-"""What a prepared conversation is made of."""
+"""An item of a prepared conversation."""
 
 
 def repair_history(messages: Sequence[Message], provider: str = "") -> list[HistoryItem]:
-    """Return the conversation with every call beside its result and nothing a provider refuses.
+    """Return the conversation with each call paired with its result, as providers accept it.
 
-    Without a `provider`, there are no thoughts in it.
+    Without a `provider`, it contains no reasoning.
     """
     results = _first_results(messages)
     call_ids: set[str] = set()
@@ -99,9 +99,9 @@ def repair_history(messages: Sequence[Message], provider: str = "") -> list[Hist
 def fit_history(
     request: ChatRequest, tools: Sequence[JsonObject], context_tokens: int, provider: str
 ) -> list[HistoryItem]:
-    """Return as much of the conversation as fits beside the tools, prepared for `provider`.
+    """Return the conversation for `provider`, trimmed to the window beside the tools.
 
-    The span of the request says so if that is not all of it.
+    If items were dropped, the span of the request gets the attribute for compaction.
     """
     room = context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
     items = repair_history(request.messages, provider)
@@ -112,12 +112,13 @@ def fit_history(
 
 
 def truncate_history(items: Sequence[HistoryItem], tokens: int) -> list[HistoryItem]:
-    """Return the part of a conversation that fits, by a cautious estimate.
+    """Return the part of a conversation that fits into `tokens`, by a cautious estimate.
 
-    What stays in any case: instructions, the last message of the user and all after it. The rest
-    is dropped from its oldest end on, a call never without its result. If what stays is too long
-    already, the longest results are shortened, for a model that does not see its own call makes
-    it again. If it is too long even then, it is sent as it is: the provider may refuse it.
+    Instructions, the last message of the user and all after it are never dropped. Other items are
+    dropped oldest first, a call together with its result. If the remaining items are too long,
+    the longest results are shortened and their calls remain, because a model that does not see its
+    own call repeats it. If the conversation is still too long, it is sent unchanged: the provider
+    may refuse it.
     """
     limit = tokens * CHARACTERS_PER_TOKEN
     sizes = [_size(item) for item in items]
@@ -139,7 +140,7 @@ def truncate_history(items: Sequence[HistoryItem], tokens: int) -> list[HistoryI
 
 
 def format_result(result: ResultMessage) -> str:
-    """Return the result of a call as text; of one in parts, the texts among them."""
+    """Return the result of a call as text; for a result in parts, its texts."""
     text = result.result
     if result.parts:
         text = "".join(part.text for part in result.parts if isinstance(part, TextPart))
@@ -147,7 +148,7 @@ def format_result(result: ResultMessage) -> str:
 
 
 def find_last_turn(items: Sequence[HistoryItem]) -> int:
-    """Return where the last message of the user is, or the last item of all."""
+    """Return the index of the user's last message, or of the last item if there is none."""
     for at in reversed(range(len(items))):
         item = items[at]
         if isinstance(item, TextMessage | ImageMessage) and item.role == "user":
@@ -164,7 +165,7 @@ def _first_results(messages: Iterable[Message]) -> Mapping[str, ResultMessage]:
 
 
 def _drop_idle_thoughts(items: Sequence[HistoryItem]) -> list[HistoryItem]:
-    """Return all but the thoughts after which the model neither spoke nor called."""
+    """Return the items without reasoning that no text or call of the model follows."""
     remaining: list[HistoryItem] = []
     acted = False
     for item in reversed(items):
@@ -235,7 +236,7 @@ def _instructs(item: HistoryItem) -> bool:
 
 
 def _shorten_results(items: list[HistoryItem], excess: int) -> list[HistoryItem]:
-    """Take `excess` characters out of the results, from the longest first."""
+    """Remove `excess` characters from the results, the longest first."""
     exchanges = [(at, item) for at, item in enumerate(items) if isinstance(item, ToolExchange)]
     for at, exchange in sorted(exchanges, key=lambda pair: -len(pair[1].result.result)):
         text = exchange.result.result

@@ -1,4 +1,4 @@
-"""What adapters over HTTP share: their options, their connections and the order of their steps."""
+"""The base class of adapters over HTTP: options, connections and the steps of a request."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -22,23 +22,23 @@ class HTTPOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None
     """Sent with each request, in place of the adapter's own headers of the same names."""
     unsupported: UnsupportedPolicy
-    """`"warn"` leaves out a parameter that the model does not take and yields a `Custom` event
+    """`"warn"` omits a parameter that the model does not support and yields a `Custom` event
     named `warning`; `"refuse"` raises `ConfigurationFailed`."""
     connect_timeout: float
-    """How long connecting may take; 10 by default."""
+    """The timeout for a connection; 10 by default."""
     first_token_timeout: float | None
-    """How long the first event may take, retries included; without limit by default."""
+    """The timeout for the first event, retries included; no limit by default."""
     idle_timeout: float
-    """How long the provider may be silent, before its response and within it; 120 by default."""
+    """The longest silence of the provider, before and within its response; 120 by default."""
     max_retries: int
-    """How often a request is sent again that failed before its first event; 2 by default."""
+    """How often a request that failed before its first event is retried; 2 by default."""
 
 
 class HTTPAdapter(Adapter, ABC):
     """An adapter that sends each chat request to its provider as one HTTP request.
 
-    `adapter` is its name in the table of capabilities, `service` is what errors call the
-    provider. A subclass implements `_prepare`.
+    `adapter` is its name in the table of capabilities, `service` is the provider's name in error
+    messages. A subclass implements `_prepare`.
     """
 
     @explain_names()
@@ -77,7 +77,7 @@ class HTTPAdapter(Adapter, ABC):
         )
 
     def __init_subclass__(cls) -> None:
-        """Write the shared options into the signature: `help` shows it, `copilot.yml` is checked
+        """Add the shared options to the signature: `help` shows it, and `copilot.yml` is checked
         against it."""
         _, *own = inspect.signature(cls.__init__).parameters.values()
         shared = inspect.signature(HTTPAdapter).parameters
@@ -88,9 +88,9 @@ class HTTPAdapter(Adapter, ABC):
     def stream(self, request: ChatRequest) -> Events:
         """Send the request to the model; yield the events of its response as they arrive.
 
-        Warnings of parameters that were left out come first. Closing the generator early closes
-        the connection. Raises `CopilotError`: `ConfigurationFailed` and `Misuse` for a request
-        that cannot be sent, `NetworkError` and what else the response stands for.
+        Warnings about omitted parameters come first. Closing the generator early closes the
+        connection. Raises `CopilotError`: `ConfigurationFailed` and `Misuse` for a request that
+        cannot be sent, `NetworkError` or the error of the response otherwise.
         """
         prepare = partial(self._prepare_request, request)
         return stream_response(
@@ -101,11 +101,11 @@ class HTTPAdapter(Adapter, ABC):
         )
 
     def find_problems(self) -> Sequence[str]:
-        """Return whether the provider has not answered the latest requests."""
+        """Return `("provider",)` if the latest requests to the provider have failed, else `()`."""
         return ("provider",) if self._health.is_failing else ()
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
-        """Return which model a request is for."""
+        """Return the provider, the model and the URL of a request."""
         model = request.parameters.model or self.model
         try:
             url = self._find_url(model)
@@ -114,11 +114,11 @@ class HTTPAdapter(Adapter, ABC):
         return ModelEndpoint(self._name_provider(), model, url)
 
     def _name_provider(self) -> str:
-        """Return the name in `ADAPTERS` of who runs the model."""
+        """Return the provider's name in `ADAPTERS`."""
         return self._adapter
 
     def _find_url(self, model: str) -> str:
-        """Return the address to which requests go, or nothing if it is not known."""
+        """Return the URL of requests, or an empty string if it is unknown."""
         del model
         return ""
 
@@ -129,7 +129,7 @@ class HTTPAdapter(Adapter, ABC):
     async def _prepare_request(
         self, request: ChatRequest
     ) -> tuple[ProviderRequest, Sequence[Event]]:
-        """Return the request to the provider, and warnings of what was left out of it."""
+        """Return the request to the provider, and the warnings about omitted parameters."""
         model = self._choose_model(request)
         capabilities = CapabilityFilter(self._adapter, self._service, model, self.unsupported)
         return await self._prepare(request, model, capabilities), capabilities.warnings
@@ -145,7 +145,7 @@ class HTTPAdapter(Adapter, ABC):
     async def _prepare(
         self, request: ChatRequest, model: str, capabilities: CapabilityFilter
     ) -> ProviderRequest:
-        """Return the request to the provider: its address, body, headers, and who reads it.
+        """Return the request to the provider: its URL, body, headers, and the response reader.
 
-        `capabilities` takes what must be left out of it.
+        `capabilities` records the parameters that are omitted.
         """

@@ -1,4 +1,4 @@
-"""Attachments as providers need them: of which kind and type, and where their content is."""
+"""Attachments in a uniform form: their kind, MIME type, and content or URL."""
 
 from base64 import b64decode, b64encode
 from binascii import Error
@@ -13,7 +13,7 @@ from copilot_runtime.base.jsonvalue import JsonObject
 Kind = Literal["image", "audio", "video", "document"]
 
 IMAGE_TOKENS = 1_500
-"""About what a large image costs; its base64 text says nothing about it."""
+"""An estimate for a large image, whose base64 length says nothing about its tokens."""
 
 USUAL_TYPES = {
     "image": "image/png",
@@ -21,7 +21,7 @@ USUAL_TYPES = {
     "video": "video/mp4",
     "document": "application/pdf",
 }
-"""Kind → the type of an attachment that came without a type."""
+"""Kind → the default MIME type of an attachment without one."""
 
 _UNKNOWN_BYTES = "application/octet-stream"
 _TEXTS = ("application/json", "application/xml", "application/yaml", "application/javascript")
@@ -45,14 +45,14 @@ class Media:
     filename: str = ""
 
     def __str__(self) -> str:
-        """Say which one it is, in the middle of a sentence."""
+        """Return a noun phrase for error messages, such as `the image 'photo.png'`."""
         if self.filename:
             return f"the {self.kind} {self.filename!r}"
         return f"the {self.kind} ({self.mime_type})" if self.mime_type else f"the {self.kind}"
 
 
 def parse_media(part: MediaPart) -> Media:
-    """Return what an attachment is, whichever way the client wrote it."""
+    """Return an attachment in uniform form, from any of the forms that clients send."""
     data, url, mime_type = "", "", part.mime_type or ""
     if part.value.startswith("data:"):
         inner_type, data = _split_data_url(part.value)
@@ -76,7 +76,7 @@ def parse_media(part: MediaPart) -> Media:
 
 
 def decode_text(media: Media) -> str | None:
-    """Return the text of an attached file, if it is one."""
+    """Return the text of an attached text file, or `None` for other files."""
     mime_type = media.mime_type
     is_text = mime_type.startswith("text/") or mime_type.endswith(("+json", "+xml"))
     if not media.data or not (is_text or mime_type in _TEXTS):
@@ -88,7 +88,7 @@ def decode_text(media: Media) -> str | None:
 
 
 def build_text(media: Media) -> JsonObject | None:
-    """Return an attached text as a part that every model can read, or None for other files."""
+    """Return an attached text file as a text part, or `None` for other files."""
     if media.kind != "document" or (text := decode_text(media)) is None:
         return None
     return {"text": f"{media.filename or 'Attached document'}:\n\n{text}"}
@@ -100,7 +100,7 @@ def build_data_url(media: Media) -> str:
 
 
 def estimate_tokens(part: MediaPart) -> int:
-    """Return about how many tokens an attachment costs."""
+    """Return an estimate of an attachment's tokens."""
     media = parse_media(part)
     if media.kind == "image":
         return IMAGE_TOKENS
@@ -119,7 +119,7 @@ def _path_in(url: str) -> str:
 
 
 def _filename_in(metadata: Any) -> str:
-    """Return the name that the client's chat gives its attachments."""
+    """Return the file name in the metadata of CopilotKit's chat, or an empty string."""
     match metadata:
         case {"filename": str(name)}:
             return name

@@ -1,4 +1,4 @@
-"""The operator's parameters of a model, and those that a client asks for on top of them."""
+"""The operator's default parameters of a model, and the overrides of a client."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -14,9 +14,9 @@ _NONE = Parameters()
 
 
 def parse_parameters(values: ParametersLike | None) -> Parameters:
-    """Return the parameters of an argument. Raises `ConfigurationFailed` for what is wrong there.
+    """Validate parameters given as an argument. Raises `ConfigurationFailed` if they are invalid.
 
-    The names and types are those of the settings `parameters`.
+    The names and types are those of the settings section `parameters`.
     """
     if values is None:
         return _NONE
@@ -44,7 +44,7 @@ def parse_parameters(values: ParametersLike | None) -> Parameters:
 
 
 def merge_parameters(defaults: Parameters, overrides: Parameters) -> Parameters:
-    """Return the overrides, with defaults for what they leave open."""
+    """Return the overrides, with `defaults` for the fields that are `None`."""
     if defaults is _NONE or defaults == _NONE:
         return overrides
     return replace(defaults, **_as_mapping(overrides))

@@ -1,8 +1,8 @@
-"""What is known of a model, its context window and its prices, from the package `genai-prices`.
+"""Context windows and prices of models, from the package `genai-prices`.
 
-The data comes with the package and is read on first use (half a second, 30 MB); `load_prices` does
-that beside the event loop. It has no largest answers and no abilities. Nothing is fetched;
-newer prices come with `genai_prices.UpdatePrices`, called before the start.
+The data is part of the package and is read on first use (half a second, 30 MB); `load_prices` does
+that in a thread. It contains neither output limits nor capabilities. Nothing is downloaded; for
+newer prices, call `genai_prices.UpdatePrices` before the start.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 200
 
 _TUNED = "ft:"
-"""How OpenAI's fine-tuned models begin; they have prices of their own."""
+"""The prefix of OpenAI's fine-tuned models, which have prices of their own."""
 
 _PATH = re.compile(
     r"^(arn:[^/]*/"  # Bedrock
@@ -33,9 +33,9 @@ _DATE = re.compile(r"[-@](20\d{2}-?[01]\d-?[0-3]\d|\d{4}|\d{3}|latest)$")
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What is known of one model at one provider; None means unknown.
+    """The facts about one model at one provider; `None` means unknown.
 
-    `context_tokens` is the whole window: the answer needs its part of it.
+    `context_tokens` is the whole window, for input and output together.
     """
 
     context_tokens: int | None = None
@@ -43,7 +43,10 @@ class ModelFacts:
     priced: "tuple[Provider, ModelInfo] | None" = None
 
     def price(self, usage: Usage, *, at: datetime | None = None) -> Decimal | None:
-        """Return what a model call cost, in US dollars, by the prices of that moment or of now."""
+        """Return the cost of a model call in US dollars, or `None` without a price.
+
+        The prices are those at the time `at`, by default the current ones.
+        """
         if self.priced is None:
             return None
         from genai_prices import Usage as Counted
@@ -75,12 +78,12 @@ def load_prices_now() -> None:
 
 
 def are_prices_loaded() -> bool:
-    """Whether a look-up takes no time."""
+    """Return whether the data has been read, so that a look-up does not block."""
     return _providers.cache_info().currsize > 0
 
 
 async def find_price(usage: "Usage") -> Decimal | None:
-    """Return what an answer has cost in US dollars, or None for a model without a price."""
+    """Return the cost of a response in US dollars, or `None` for a model without a price."""
     if not are_prices_loaded():
         await load_prices()
     return find_model_facts(usage.provider, usage.model).price(usage)
@@ -88,11 +91,11 @@ async def find_price(usage: "Usage") -> Decimal | None:
 
 @lru_cache(maxsize=256)  # a client may name a model in each request
 def find_model_facts(provider: str, model: str) -> ModelFacts:
-    """Return what is known of `model`, by the name that it has at `provider` or elsewhere.
+    """Return the facts about `model`, looked up by its name at `provider` or elsewhere.
 
-    A provider is called as in `ADAPTERS`. Prices are only those of the provider itself, or those
-    of the vendor if the name is empty. A window that is missing there is the median of those of
-    other providers. A name without meaning (a deployment) is `UNKNOWN`.
+    `provider` is a name in `ADAPTERS`. Prices are those of the provider only, or those of the
+    vendor if `provider` is empty. If the provider lists no window, it is the median of other
+    providers. The facts about an unknown name (a deployment) are `UNKNOWN`.
     """
     names = _spellings(model)
     found = _find_offer(provider, names)
@@ -128,7 +131,7 @@ def _find_offer(provider: str, names: Iterable[str]) -> "tuple[Provider, ModelIn
 
 
 def _find_providers(provider: str, model: str) -> "Iterable[Provider]":
-    """Return who has this name, or whose models are called so if it is empty."""
+    """Return the provider of this name, or the vendors of `model` if the name is empty."""
     if provider:
         from genai_prices.data_snapshot import find_provider_by_id
 

@@ -1,4 +1,4 @@
-"""Facts per family of models. The longest beginning of a model's name that is listed counts."""
+"""Facts per family of models, looked up by the longest matching prefix of a model's name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ class Profile:
     developer_role: bool = False
     """The model takes instructions from `developer`, the newer name of `system`."""
     reasons: bool = False
-    """The model thinks before it answers, and can sum up its thoughts."""
+    """The model reasons before it answers, and can summarise its reasoning."""
     unsupported: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Parameter that the model does not take → why."""
+    """Parameter that the model does not support → the reason."""
 
 
 _SAMPLES_BY_ITSELF = dict.fromkeys(
@@ -87,7 +87,7 @@ PROFILES = {
 
 @lru_cache(maxsize=256)  # a client may name a model in each request
 def find_profile(model: str) -> Profile:
-    """Return what is known of a model; `vendor/model` counts as `model`."""
+    """Return the profile of a model's family, or `UNKNOWN`; `vendor/model` counts as `model`."""
     name = model.rpartition("/")[2].lower()
     starts = [start for start in PROFILES if name.startswith(start)]
     return PROFILES[max(starts, key=len)] if starts else UNKNOWN

@@ -1,4 +1,4 @@
-"""Whether a provider answers, as the requests of users show: nobody is asked for it."""
+"""The health of a provider, derived from the requests of users: there are no probes."""
 
 from collections.abc import Callable
 from time import monotonic
@@ -6,10 +6,10 @@ from time import monotonic
 from copilot_runtime.base.errors import AuthenticationFailed, NetworkError, RateLimited
 
 _MANY = 3
-"""Requests one after the other that failed: one alone is no outage."""
+"""Consecutive failed requests that count as an outage."""
 
 _MEMORY = 60.0
-"""Seconds for which failures count: nobody may have asked since."""
+"""Seconds after the last failure for which an outage is reported."""
 
 
 class ProviderHealth:
@@ -22,15 +22,15 @@ class ProviderHealth:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the latest requests have all failed, the last of them not long ago."""
+        """Whether the latest requests have all failed, the last one in the past minute."""
         return self._failures >= _MANY and self._clock() < self._failed_at + _MEMORY
 
     def record_success(self) -> None:
-        """A request was answered."""
+        """Record a successful request."""
         self._failures = 0
 
     def record_failure(self, error: Exception) -> None:
-        """A request failed. What was wrong with itself says nothing of the provider."""
+        """Record a failed request. Errors of the request itself and rate limits do not count."""
         if isinstance(error, RateLimited):
             return
         if isinstance(error, NetworkError | AuthenticationFailed):

@@ -1,4 +1,4 @@
-"""Reads a streamed response whose payloads are JSON, for all providers that send it so."""
+"""The base class of readers of streamed responses with JSON payloads."""
 
 from abc import ABC, abstractmethod
 
@@ -19,7 +19,7 @@ _MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
 class JSONReader(ABC):
-    """Turns the payloads of one response into events, and records how far the response is.
+    """Translates the payloads of one response into events, and tracks whether it is complete.
 
     A subclass implements `_take` and `end`.
     """
@@ -35,7 +35,7 @@ class JSONReader(ABC):
         self._assembly = Assembly(request)
         self._model = service.model
         self._stop: str | None = None
-        """Why the model stopped, in OpenAI's words where there are any."""
+        """The stop reason of the model, as OpenAI calls it if OpenAI has it."""
 
     def read(self, payloads: list[bytes]) -> list[Event]:
         """Return the events of a block of payloads."""
@@ -54,13 +54,13 @@ class JSONReader(ABC):
         return events
 
     def feed(self, data: JsonObject) -> list[Event]:
-        """Return the events of one payload that an SDK has decoded. Raises what it stands for."""
+        """Return the events of one payload that an SDK has decoded, or raise its error."""
         events = self._assembly.events = []
         self._take(data)
         return events
 
     def describe(self, span: Span) -> None:
-        """Add to the span of the request what the response has told up to now."""
+        """Add the id, model and stop reason of the response to the span of the request."""
         response_id = self._assembly.response_id
         if response_id or self._stop:
             describe_response(span, response_id, self._model, self._stop)
@@ -73,6 +73,6 @@ class JSONReader(ABC):
     def _take(self, data: JsonObject) -> None:
         """Add the events of one payload to the assembly.
 
-        Raises the error that the payload stands for; any exception that a missing field or one of
-        another type leads to counts as a payload that makes no sense.
+        Raises the error that the payload contains. An exception caused by a missing field or a
+        wrong type marks the payload as malformed.
         """

@@ -1,4 +1,4 @@
-"""Takes the operator's instructions out of an error in which a provider repeats them."""
+"""Redacts the operator's instructions from an error in which a provider repeats them."""
 
 import logging
 import re
@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 def redact_error(error: CopilotError, instructions: str) -> None:
     """Replace the message and the hint of an error that repeats a part of the instructions.
 
-    Causes that repeat them are cut off, since hooks get these too. What the error was is logged at
-    the level `debug`.
+    Causes that repeat them are removed, because hooks receive these, too. The original error is
+    logged at the level `debug`.
     """
     if not instructions:
         return
@@ -40,12 +40,12 @@ def redact_error(error: CopilotError, instructions: str) -> None:
 
 
 def _describe(cause: BaseException) -> str:
-    """Return what a cause says, and its own causes, without the lines of code they come from."""
+    """Return the messages of an exception and of its causes, without tracebacks."""
     return "".join(format_exception(cause, limit=0))
 
 
 def _repeats(text: str, instructions: str) -> bool:
-    """Return whether a text has a long enough piece of the instructions in it, or all of them."""
+    """Return whether a text contains a long enough part of the instructions, or all of them."""
     words, secret = _normalize(text), _normalize(instructions)
     size = min(_LEAST, len(secret))
     if size < _LEAST // 2:  # too short to tell from what anybody says

@@ -56,12 +56,12 @@ class Script(Generic[Request]):
     """Plays one turn per request, in order, and records the requests.
 
     Args:
-        player: The name of the class that plays it, for the error of a script that is too short.
+        player: The name of the class that plays it, for error messages.
         turns: The turns, as of a `ScriptedAdapter`.
         gate: Each event waits until the test releases it here; None: no event waits.
 
     Raises:
-        Misuse: A turn is no list of events.
+        Misuse: A turn is not a list of events.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Script(Generic[Request]):
         """Yield the events of the next turn.
 
         Raises:
-            Misuse: There is no turn left, or it is no list of events.
+            Misuse: There is no turn left, or it is not a list of events.
             Exception: The exception that stands in the turn.
         """
         number = len(self.requests)
@@ -111,7 +111,7 @@ class Script(Generic[Request]):
 
 
 def _check_turn(player: str, number: int, turn: object) -> None:
-    """Raise `Misuse` for what newcomers write in place of a list of events."""
+    """Raise `Misuse` if a turn is not a list of events, but for example a string."""
     wrong = [turn]
     if isinstance(turn, Sequence) and not isinstance(turn, str):
         wrong = [item for item in turn if isinstance(item, str | Sequence)]
@@ -153,7 +153,7 @@ class ScriptedAdapter(Adapter):
         return self._script.play(request)
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
-        """Return that it is this adapter itself, and the model that the request names."""
+        """Return `scripted` as the provider, and the model of the request."""
         return ModelEndpoint("scripted", request.parameters.model or "", in_process=True)
 
     async def aclose(self) -> None:
@@ -187,8 +187,8 @@ def call(
 
     Args:
         name: The name of the action.
-        arguments: The arguments; a text may be anything, also what is no JSON.
-        id: The id of the call; by default it is made of the name.
+        arguments: The arguments; a string is sent as it is, even if it is not JSON.
+        id: The id of the call; by default, `call-` and the name.
         parent_id: The id of the answer that the call is a part of.
     """
     text = arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode()

@@ -1,7 +1,7 @@
-"""Requests through a client of a provider's SDK, which the application has made.
+"""Requests through a client of a provider's SDK that the application has created.
 
-The client authenticates, connects and retries. What arrives, bytes or the JSON of its events, goes
-to the same readers as the bytes of our own connections.
+The client authenticates, connects and retries. The response, as bytes or as the JSON of its events,
+is read by the same readers as the bytes of our own connections.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class JsonEvents:
 
 
 Payloads = asyncio.Queue[bytes | CopilotError | None]
-"""What a task or a thread receives for a response: payloads, then None or an error."""
+"""The queue by which a task or thread passes on a response: payloads, then `None` or an error."""
 
 
 def encode_event(event: Any) -> bytes:
@@ -132,9 +132,9 @@ async def open_sdk_response(
 
 
 def connection_error(error: Exception, service: Service, *, is_open: bool = True) -> CopilotError:
-    """Return our error for one of the client that is no response of the provider.
+    """Return our error for an exception of the client, other than an error response.
 
-    `is_open` says that the response had begun.
+    `is_open` is `True` if the response had started.
     """
     name, kind, hint = service.name, type(error).__name__, repr(error.__cause__ or error)
     if "timeout" in kind.lower():

@@ -1,8 +1,8 @@
-"""One request to a provider over HTTP, and the events of its streamed response.
+"""Sends one request to a provider over HTTP, and yields the events of its streamed response.
 
-An adapter brings a `JSONReader`, which turns its provider's payloads into events. This file
-does what is the same for all of them: time limits, error responses, responses that break off, and
-closing the connection when the events are no longer read.
+An adapter provides a `JSONReader`, which translates its provider's payloads into events. This
+module does the rest: timeouts, error responses, interrupted responses, retries, and closing the
+connection when the events are no longer read.
 """
 
 import asyncio
@@ -32,15 +32,14 @@ ERROR_BODY_TIMEOUT = 5.0
 """Seconds to read the body of an error response; its status is known before."""
 
 _NO_STREAM = (b"{", b"[", b"<")
-"""First bytes of what is no event: the JSON of a proxy that does not stream, an error that
-Google sends between two events, the page at a wrong base URL."""
+"""First bytes of a body without events: the JSON of a proxy that does not stream, an error that
+Google sends between two events, the HTML page at a wrong base URL."""
 
 
 class StreamResponse(Protocol):
     """A response whose body is still arriving.
 
-    Whoever reads it sets `finished` when nothing of interest follows, so that the connection can
-    be used again.
+    The reader sets `finished` when no relevant data follows, so that the connection can be reused.
     """
 
     status: int
@@ -60,7 +59,7 @@ class FrameDecoder(Protocol):
 
     @property
     def is_between_events(self) -> bool:
-        """True when no payload has begun that lacks its end, and JSON may stand between two."""
+        """True when the stream is between two payloads, where plain JSON may occur."""
         ...
 
     def feed(self, block: bytes) -> list[bytes]: ...
@@ -72,8 +71,8 @@ class FrameDecoder(Protocol):
 class ProviderRequest:
     """A request that is ready to be sent.
 
-    `exchange` sends it when it is entered, and again each time that it is entered again.
-    `new_reader` returns what reads one response.
+    `exchange` sends it each time that it is entered. `new_reader` returns the reader and the
+    decoder of one response.
     """
 
     exchange: AbstractAsyncContextManager[StreamResponse, bool | None]
@@ -82,9 +81,9 @@ class ProviderRequest:
     max_retries: int = 0
     """How often it is sent again when a response breaks off before its first event."""
     content: JsonObject = field(default_factory=dict[str, Any])
-    """The body before it was encoded, for those who watch."""
+    """The body before encoding, for the span of the request."""
     accepts_json: bool = True
-    """Whether the reader also takes a response that is no stream but one JSON text."""
+    """Whether the reader also accepts one JSON text in place of a stream."""
     on_usage: Callable[[Usage], None] = lambda _: None
     """Called with the tokens of a complete response, before their event is yielded."""
     on_close: Callable[[], None] = lambda: None
@@ -102,10 +101,10 @@ async def stream_response(
 
     After an error that is `retryable` the request is sent again, as long as no event has been
     yielded. `first_token_timeout` limits the seconds until the first event, retries included.
-    The `span` of the request is told what was sent, what came back, and each retry; `health` gets
-    the outcome.
-    Raises the error that the status or the body of the response stands for, `RunStalled` when a
-    time limit has passed, and `NetworkError` for a response that ended too early.
+    The `span` of the request gets the parameters, the attributes of the response and an event per
+    retry; `health` gets the outcome.
+    Raises the error of the response's status or body, `RunStalled` at a timeout, and `NetworkError`
+    for a response that ended too early.
     """
     request, warnings = await prepare()
     if span.is_recording:
@@ -158,7 +157,7 @@ async def stream_response(
 
 
 def encode_body(value: Any) -> bytes:
-    """Return the JSON to send; half characters of broken texts become question marks."""
+    """Return the JSON to send; lone surrogates become question marks."""
     try:
         return orjson.dumps(value, default=_plain)
     except TypeError:
@@ -176,7 +175,7 @@ def _plain(value: Any) -> Any:
 async def _read_payloads(
     response: StreamResponse, frames: FrameDecoder, limit: "FirstTokenLimit", *, accepts_json: bool
 ) -> AsyncGenerator[list[bytes], None]:
-    """Yield the payloads of each block of bytes, then what is left at the end."""
+    """Yield the payloads of each block of bytes, then those that remain at the end."""
     blocks = aiter(response)
     while (block := await limit.within_deadline(anext(blocks, None))) is not None:
         if accepts_json and frames.is_between_events and block.lstrip()[:1] in _NO_STREAM:
@@ -195,7 +194,7 @@ async def _read_payloads(
 def _find_error(
     reader: JSONReader, frames: FrameDecoder, service: Service, headers: Mapping[str, str]
 ) -> CopilotError | None:
-    """Return what is wrong with a response that has ended, or None if it is complete."""
+    """Return the error of a response that has ended, or `None` if it is complete."""
     if error := reader.failure:
         if request_id := find_request_id(headers):  # for the provider's support
             error.hint = " ".join(filter(None, [error.hint, f"Request id: {request_id}."]))
@@ -212,7 +211,7 @@ def _find_error(
 
 
 async def _check_status(response: StreamResponse, service: Service) -> None:
-    """Raise the error that another status than 2xx stands for."""
+    """Raise the error of the response unless its status is 2xx."""
     if 200 <= response.status < 300:
         return
     body = b""
@@ -223,9 +222,9 @@ async def _check_status(response: StreamResponse, service: Service) -> None:
 
 
 class FirstTokenLimit:
-    """The time limit until the first event. It is over once `has_event` is set.
+    """The timeout until the first event; it no longer applies once `has_event` is set.
 
-    `subject` is the beginning of the error.
+    `subject` is the prefix of the error message.
     """
 
     def __init__(self, subject: str, seconds: float | None) -> None:
@@ -271,7 +270,7 @@ _NUMBERS: Mapping[str, tuple[type[int] | type[float], tuple[str, ...]]] = {
 """Attribute → its type, and the names of the field in the bodies of all providers."""
 _STOPS = ("stop", "stop_sequences", "stopSequences")
 _CONFIGS = ("generationConfig", "inferenceConfig")
-"""Where Gemini and Bedrock have the settings."""
+"""The objects in which Gemini and Bedrock have the parameters."""
 _EFFORTS = (
     ("reasoning_effort",),
     ("reasoning", "effort"),
@@ -281,7 +280,11 @@ _EFFORTS = (
 
 
 def describe_body(body: JsonObject) -> dict[str, Any]:
-    """Return the attributes of the settings in the body of a request to a model."""
+    """Return the span attributes of the parameters in a request body, of any provider.
+
+    The client's parameters are no substitute: adapters have defaults, and omit what a model does
+    not support.
+    """
     fields = {**body}
     for name in _CONFIGS:
         fields |= as_object(body.get(name))

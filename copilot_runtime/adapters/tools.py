@@ -1,7 +1,7 @@
-"""Actions as tools of a model, with names and schemas that every provider takes.
+"""Encodes actions as tools of a model, with names and schemas that every provider accepts.
 
-OpenAI, Anthropic and Bedrock take letters, digits, `_` and `-`, up to 64 of them; at Gemini the
-first is no digit. An action of another name has a stand-in in requests and responses.
+OpenAI, Anthropic and Bedrock accept letters, digits, `_` and `-`, up to 64 of them; at Gemini the
+first must not be a digit. An action of another name has an alias in requests and responses.
 """
 
 import re
@@ -20,9 +20,9 @@ _LONGEST_STEM = 54
 
 
 def select_tools(actions: Sequence[Action]) -> list[JsonObject]:
-    """Return name, description and parameters of the actions a model may see.
+    """Return name, description and parameters of the actions that are available to models.
 
-    The first action of each name counts.
+    Of several actions with one name, the first is used.
     """
     tools: dict[str, JsonObject] = {}
     for action in actions:
@@ -37,12 +37,12 @@ def select_tools(actions: Sequence[Action]) -> list[JsonObject]:
 
 
 def build_tools(actions: Sequence[Action]) -> list[JsonObject]:
-    """Return the actions a model may see in OpenAI's words, which others take too."""
+    """Return the available actions as tools in OpenAI's format, which others accept, too."""
     return [{"type": "function", "function": tool} for tool in select_tools(actions)]
 
 
 def encode_tool_name(name: str) -> str:
-    """Return the name of an action's tool: nearly always its own."""
+    """Return the tool name of an action: its own, or an alias if providers do not accept it."""
     if _VALID_NAME.fullmatch(name):
         return name
     stem = _INVALID.sub("_", name)[:_LONGEST_STEM]
@@ -51,7 +51,7 @@ def encode_tool_name(name: str) -> str:
 
 
 def required_tool(parameters: Parameters) -> str:
-    """Return the tool that the model must call. Raises `Misuse` if it has no name."""
+    """Return the name of the tool that the model must call. Raises `Misuse` if it is missing."""
     if not parameters.tool_choice_name:
         raise Misuse(
             "toolChoice 'function' needs the name of a function.",
@@ -61,7 +61,7 @@ def required_tool(parameters: Parameters) -> str:
 
 
 def _complete(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema that lists its properties, even if it has none: OpenAI insists."""
+    """Return a schema with `properties`, even if they are empty: OpenAI requires the key."""
     if "properties" in schema or schema.get("type", "object") != "object":
         return schema
     return {"type": "object", **schema, "properties": {}}

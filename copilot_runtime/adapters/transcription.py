@@ -1,4 +1,4 @@
-"""From speech to text, by any server with OpenAI's `/audio/transcriptions`."""
+"""Transcribes speech, with any server that has OpenAI's `/audio/transcriptions`."""
 
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
@@ -25,7 +25,7 @@ _ENDINGS = {
     "audio/wav": "wav",
     "audio/webm": "webm",
 }
-"""Type of a recording → the ending of its file, by which providers recognise the type."""
+"""MIME type of a recording → the file extension by which providers recognise it."""
 
 _TOO_LONG = ("too long", "longer than", "maximum content size", "too large")
 _TOO_SHORT = ("too short",)
@@ -33,13 +33,13 @@ _FORMAT = ("invalid file format", "could not be decoded", "unsupported file form
 
 
 class Transcriber(Protocol):
-    """Something that understands speech.
+    """A speech-to-text service.
 
-    A transcriber may also have `async aclose()`, which is awaited when the server ends.
+    A transcriber may also have `async aclose()`, which is awaited at the server's shutdown.
     """
 
     async def transcribe(self, audio: bytes, filename: str, mime_type: str) -> str:
-        """Return what was said. Raises `AudioRefused`, or any other `CopilotError`."""
+        """Return the text of a recording. Raises `AudioRefused`, or another `CopilotError`."""
         ...
 
 
@@ -143,11 +143,11 @@ class OpenAITranscriber:
 
 
 class ScriptedTranscriber:
-    """Returns what a test wrote for it, and records what it was sent: the public test double.
+    """Returns scripted texts, and records its requests: the public test double.
 
     Args:
-        answers: The texts in order; the last one counts for all that follow. A function gets what
-            `transcribe` gets and returns the text; an exception is raised.
+        answers: The texts in order; the last one is repeated. A function is called with the
+            arguments of `transcribe` and returns the text; an exception is raised.
     """
 
     def __init__(self, *answers: str | Callable[[bytes, str, str], str] | Exception) -> None:

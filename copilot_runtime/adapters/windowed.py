@@ -1,4 +1,4 @@
-"""Gives a model what a window leaves of each request."""
+"""An adapter that trims each request to a message window."""
 
 from copilot_runtime.api.adapter import Adapter, ChatRequest, MessageWindow, ModelEndpoint
 from copilot_runtime.api.events import Events
@@ -7,7 +7,7 @@ from copilot_runtime.telemetry import semconv
 
 
 class WindowedAdapter(Adapter):
-    """Another adapter whose requests go through a window first."""
+    """Wraps an adapter: a message window trims its requests."""
 
     def __init__(self, adapter: Adapter, window: MessageWindow) -> None:
         self.adapter = adapter
@@ -15,7 +15,7 @@ class WindowedAdapter(Adapter):
         self.suggestions = adapter.suggestions
 
     def stream(self, request: ChatRequest) -> Events:
-        """Yield what the adapter answers. Raises what the window raises."""
+        """Trim the request and yield the events of the adapter. Raises the errors of both."""
         fitted = self.window.fit(request)
         if fitted is not request:
             request.span.set_attributes({semconv.CONVERSATION_COMPACTED: True})

@@ -67,6 +67,6 @@ class DemoAdapter(Adapter):
         yield Usage(model="demo", provider="demo", input_tokens=prompt, output_tokens=words)
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
-        """Return that it is this adapter itself."""
+        """Return `demo` as the provider and the model."""
         del request
         return ModelEndpoint("demo", "demo", in_process=True)

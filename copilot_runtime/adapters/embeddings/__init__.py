@@ -1,4 +1,4 @@
-"""The providers of embeddings, each by its name."""
+"""The table of embedders: provider name → import string."""
 
 from typing import Any
 
@@ -26,10 +26,10 @@ EMBEDDERS = {
 
 
 def create_embedder(name: str, **options: Any) -> Embedder:
-    """Return the embedder of a name, such as `openai:text-embedding-3-small` or `hashing`.
+    """Create the embedder of a name, such as `openai:text-embedding-3-small` or `hashing`.
 
-    What stands behind the colon is the model, or the address of a server of TEI. `options` are
-    those of the embedder. Installed packages add names by entry points in the group
+    The text after the colon is the model, or the URL of a TEI server. `options` are the keyword
+    arguments of the embedder. Installed packages add names by entry points in the group
     `copilot_runtime.embedders`. Raises `ConfigurationFailed`.
     """
     kind, _, model = name.partition(":")

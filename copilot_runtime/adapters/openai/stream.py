@@ -39,7 +39,7 @@ class CompletionReader(JSONReader):
         self._refused = False
 
     def describe(self, span: Span) -> None:
-        """Add to the span of the request what the response has told up to now."""
+        """Add the id, model and stop reason of the response to the span of the request."""
         super().describe(span)
         describe_openai(span, self._response, "chat_completions")
 

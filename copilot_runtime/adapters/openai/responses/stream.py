@@ -56,7 +56,7 @@ class ResponseEventReader(JSONReader):
         }
 
     def describe(self, span: Span) -> None:
-        """Add to the span of the request what the response has told up to now."""
+        """Add the id, model and stop reason of the response to the span of the request."""
         super().describe(span)
         describe_openai(span, self._response, "responses")
 

@@ -1,6 +1,6 @@
-"""Messages, calls, results and thoughts as blocks of Anthropic's Messages API.
+"""Encodes messages, calls, results and reasoning as blocks of Anthropic's Messages API.
 
-What failed may hold texts only, so a result with images is no failure.
+A failed result may contain texts only, so `is_error` is not set on a result with images.
 """
 
 import re
@@ -18,7 +18,7 @@ from copilot_runtime.base.jsontext import loads
 from copilot_runtime.base.jsonvalue import JsonObject
 
 REDACTED = "redacted/"
-"""The beginning of the signature of a thought whose text is encrypted."""
+"""The prefix of the signature of reasoning whose text is encrypted."""
 
 _API = "Anthropic's Messages API"
 _ID = re.compile(r"[^a-zA-Z0-9_-]")
@@ -47,29 +47,29 @@ def build_exchange(exchange: ToolExchange, *, first: bool) -> tuple[JsonObject, 
 
 
 def build_thought(thought: Thought) -> JsonObject:
-    """Return the block of a thought, as it came."""
+    """Return the block of reasoning, unchanged from the response."""
     if thought.signature.startswith(REDACTED):
         return {"type": "redacted_thinking", "data": thought.signature.removeprefix(REDACTED)}
     return {"type": "thinking", "thinking": thought.content, "signature": thought.signature}
 
 
 def is_thought(block: JsonObject) -> bool:
-    """Return whether a block is a thought."""
+    """Return whether a block is reasoning."""
     return block.get("type") in ("thinking", "redacted_thinking")
 
 
 def is_result(block: JsonObject) -> bool:
-    """Return whether a block is what came of a call."""
+    """Return whether a block is a tool result."""
     return block.get("type") == "tool_result"
 
 
 def is_file(block: JsonObject) -> bool:
-    """Return whether a block names a file by its id."""
+    """Return whether a block references a file by its id."""
     return block.get("type") in ("image", "document") and block["source"]["type"] == "file"
 
 
 def _build_media(media: Media) -> JsonObject | str:
-    """Return the block, or why there is none."""
+    """Return the block, or the reason for a refusal."""
     match media.kind:
         case "image":
             return _image(media)

@@ -1,4 +1,4 @@
-"""What Claude's models take, by their version. What they do not take, they refuse with 400.
+"""The capabilities of Claude's models by version: a request beyond them is refused with 400.
 
 https://platform.claude.com/docs/en/about-claude/models/overview and the migration guides there.
 `genai-prices` has windows and prices, but none of this. Other models behind the same API
@@ -16,11 +16,11 @@ Off = Literal["absent", "disabled", "between_tools", "impossible"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What one model takes.
+    """The capabilities of one model.
 
-    `max_tokens` is the longest answer, thoughts included. `thinking` is how one asks for
-    thoughts, `off` how one asks for none (`absent`: by not asking). `bound` thoughts are refused
-    in any conversation but their own.
+    `max_tokens` is the maximum length of an answer, reasoning included. `thinking` is the way to
+    enable reasoning, `off` the way to disable it (`absent`: by omitting the field). `bound`
+    reasoning is refused in any other conversation.
     """
 
     max_tokens: int
@@ -28,16 +28,16 @@ class Traits:
     off: Off = "absent"
     effort: bool = False
     sampling: bool = False
-    """It takes `temperature` and `top_p`."""
+    """It accepts `temperature` and `top_p`."""
     forced_tools: bool = True
-    """It takes a tool choice of `any` or of one tool."""
+    """It accepts a tool choice of `any` or of one tool."""
     schemas: bool = True
-    """It takes a JSON schema for its answer."""
+    """It accepts a JSON schema for its answer."""
     bound: bool = False
     eager: bool = False
-    """It sends arguments while it writes them, if the tool has the flag for it."""
+    """It streams arguments if the tool has the flag for it."""
     versioned: bool = True
-    """It is a Claude by its name, so the rules of its provider hold."""
+    """Its name is that of a Claude with a version, so the documented limits apply."""
 
 
 _BEFORE = re.compile(r"claude-(\d+)(?:[-.](\d{1,2}))?-([a-z]+)")  # claude-3-5-haiku-20241022
@@ -50,7 +50,7 @@ _LONG, _MIDDLE, _SHORT = 128_000, 64_000, 32_000
 
 @lru_cache(maxsize=256)  # a client may name a model in each request
 def find_traits(model: str) -> Traits:
-    """Return what a model takes, from any spelling of its name that has its version in it."""
+    """Return the capabilities of a model, from any spelling of its name with a version."""
     family, version = _version_of(model.lower())
     if version is None:
         return Traits(max_tokens=_SHORT, thinking="budget", sampling=True, versioned=False)

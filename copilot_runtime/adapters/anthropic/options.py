@@ -1,7 +1,7 @@
-"""The parameters of a request as a Claude model takes them: choice of tools, and thinking.
+"""Translates parameters for Claude's models: tool choice, reasoning and sampling.
 
-Claude 4.5 and older think for a budget of tokens, newer ones by `effort`; some cannot
-be kept from thinking, and those do not let a tool be forced on them.
+Claude 4.5 and older reason within a budget of tokens, newer ones by `effort`. In some models
+reasoning cannot be disabled; those refuse a forced tool.
 https://platform.claude.com/docs/en/build-with-claude/thinking
 """
 
@@ -15,26 +15,26 @@ from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.base.jsonvalue import JsonObject
 
 BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384}
-"""Effort → tokens, for models that think for a budget. `minimal` is not to think at all."""
+"""Effort → reasoning budget in tokens, for models with one. `minimal` disables reasoning."""
 
 _LEAST_BUDGET = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingOptions:
-    """How the model is to think: the fields `thinking` and `output_config.effort`."""
+    """The fields `thinking` and `output_config.effort` of a request."""
 
     thinking: JsonObject | None = None
     effort: str | None = None
     on: bool = False
     bound: bool = False
-    """Thoughts are sent back to a model that refuses those of another conversation."""
+    """The request contains reasoning that the model refuses in another conversation."""
 
 
 def filter_parameters(
     parameters: Parameters, traits: Traits, capabilities: CapabilityFilter
 ) -> Parameters:
-    """Return the parameters that the API and the model take."""
+    """Return the parameters that the API and the model support."""
     reasons: dict[str, str] = {}
     if not traits.sampling:
         newer = "Claude 4.7 and newer models take no sampling parameters."
@@ -49,7 +49,7 @@ def filter_parameters(
 def build_tool_choice(
     parameters: Parameters, traits: Traits, capabilities: CapabilityFilter
 ) -> JsonObject | None:
-    """Return the choice of tools. Raises `Misuse` for a function without a name."""
+    """Return the tool choice. Raises `Misuse` for a function without a name."""
     choice: JsonObject | None = None
     match parameters.tool_choice:
         case None:
@@ -82,10 +82,10 @@ def build_thinking(
     resumed: bool,
     has_thoughts: bool,
 ) -> ThinkingOptions:
-    """Return how the model is to think; `thinking` is the adapter's option of that name.
+    """Return the reasoning options; `thinking` is the adapter's option of that name.
 
-    `forced`: the model must call a tool. `resumed`: it goes on after a call, and the thought before
-    that call is lost. `has_thoughts`: the conversation has thoughts of its own.
+    `forced`: the model must call a tool. `resumed`: the request continues after a call whose
+    reasoning is not available. `has_thoughts`: the conversation contains reasoning.
     """
     effort = parameters.reasoning_effort
     level = "low" if effort == "minimal" else effort
@@ -132,9 +132,9 @@ def _do_not_think(level: str | None, off: str) -> ThinkingOptions:
 def filter_sampling(
     parameters: Parameters, capabilities: CapabilityFilter, *, thinks: bool
 ) -> Parameters:
-    """Return the parameters without those of `temperature` and `top_p` that a Claude refuses.
+    """Return the parameters without the sampling parameters that a Claude refuses.
 
-    It takes one of them, and none while it thinks.
+    It accepts either `temperature` or `top_p`, and neither with reasoning.
     """
     reasons: dict[str, str] = {}
     if thinks:
@@ -147,7 +147,7 @@ def filter_sampling(
 def _budget(
     thinking: bool | int | None, effort: str | None, traits: Traits, max_tokens: int
 ) -> int | None:
-    """Return for how many tokens to think, less than the answer may have in all."""
+    """Return the reasoning budget in tokens, below `max_tokens`, or `None` without reasoning."""
     if thinking is None:
         budget = None if effort is None or traits.effort else BUDGETS.get(effort)
     elif thinking is True:

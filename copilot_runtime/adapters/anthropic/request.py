@@ -1,8 +1,8 @@
-"""A chat request as Anthropic's Messages API takes it.
+"""Builds the request body of Anthropic's Messages API from a chat request.
 
-https://platform.claude.com/docs/en/api/messages/create. What a model refuses with 400 is left out
-by `options`; what the API refuses in conversations is put right by `turns`: calls of one answer
-are in one turn, and all their results in the next one, first of all.
+https://platform.claude.com/docs/en/api/messages/create. `options` omits the parameters that a model
+refuses with 400; `turns` arranges conversations as the API requires: the calls of one answer in one
+turn, and all their results at the start of the next one.
 """
 
 from collections.abc import Sequence
@@ -39,25 +39,24 @@ from copilot_runtime.base.jsonvalue import JsonObject, drop_none
 PROVIDER = "anthropic"
 
 NEWEST = "2026-10-21"
-"""The version of the API that has no `temperature`, `top_p` and `top_k`."""
+"""The version of the API without `temperature`, `top_p` and `top_k`."""
 
 _WITH_SAMPLING = "2023-06-01"
 _BINDING = "thinking-binding-controls-2026-08-01"
 _FILES = "files-api-2025-04-14"
-"""The beta that takes files by their ids."""
+"""The beta that accepts files by their ids."""
 
 _USUAL_MAX_TOKENS = 32_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How an adapter asks.
+    """The options of an adapter for all its requests.
 
-    `context_tokens` is the window, without the tokens of its answer. `thinking` is
-    whether to think (None: as the model does by itself), or for older models how many tokens
-    long. `cache` is whether the provider keeps what is the same next time, and how long. `eager`
-    arguments arrive while they are written. Without `version`, it is the newest one that takes
-    the parameters.
+    `context_tokens` is the window without the answer's tokens. `thinking` enables or disables
+    reasoning (None: the model's default), or is the budget in tokens for older models. `cache`
+    enables prompt caching, or is its duration. With `eager`, arguments are streamed. Without
+    `version`, the newest API version that accepts the parameters is used.
     """
 
     context_tokens: int = 200_000
@@ -72,9 +71,9 @@ class Settings:
 def build_request(
     request: ChatRequest, model: str, settings: Settings, capabilities: CapabilityFilter
 ) -> tuple[JsonObject, dict[str, str]]:
-    """Return the body, and the headers for the version and the betas that it is written for.
+    """Return the body, and the headers for its API version and betas.
 
-    What the model does not take goes to `capabilities`.
+    Parameters that the model does not support are recorded in `capabilities`.
     """
     traits = find_traits(model)
     parameters = filter_parameters(request.parameters, traits, capabilities)
@@ -148,7 +147,7 @@ def build_request(
 
 
 def _max_tokens(parameters: Parameters, settings: Settings, traits: Traits) -> int:
-    """Return how long the answer may be, thoughts included; the API insists on a limit."""
+    """Return the maximum length of the answer, reasoning included; the API requires a limit."""
     limit = settings.max_tokens if parameters.max_tokens is None else parameters.max_tokens
     if limit is None:
         return min(traits.max_tokens, _USUAL_MAX_TOKENS)
@@ -184,10 +183,10 @@ def _output(parameters: Parameters, thoughts: ThinkingOptions) -> JsonObject:
 def _mark_for_cache(
     body: JsonObject, stable: Turn | None, cache: bool | Literal["5m", "1h"]
 ) -> None:
-    """Mark the ends of what will be the same next time: tools, instructions, conversation.
+    """Add cache breakpoints after the stable parts: tools, instructions, conversation.
 
-    https://platform.claude.com/docs/en/build-with-claude/prompt-caching: what comes before a mark
-    is kept, in this order; too little to keep is no mistake.
+    https://platform.claude.com/docs/en/build-with-claude/prompt-caching: the prefix before a
+    breakpoint is cached, in this order; a prefix that is too short is not an error.
     """
     mark: JsonObject = {"type": "ephemeral"}
     if isinstance(cache, str):

@@ -1,8 +1,8 @@
-"""JSON schemas for answers, as Anthropic's structured outputs take them.
+"""Converts JSON schemas for Anthropic's structured outputs.
 
 https://platform.claude.com/docs/en/build-with-claude/structured-outputs: every object is closed,
-and limits of numbers, lengths and patterns are refused. These go into the description, where the
-model reads them.
+and limits of numbers, lengths and patterns are refused. These are moved into the description, where
+the model reads them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _FORMATS = frozenset(
 
 
 def close_objects(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema with what the API takes, and the rest of it in words."""
+    """Return the schema with closed objects and unsupported keywords in the descriptions."""
     found: dict[str, Any] = {}
     constraints: dict[str, Any] = {}
     for key, value in schema.items():

@@ -1,8 +1,8 @@
-"""Events of Anthropic's Messages API to ours.
+"""Translates the events of Anthropic's Messages API into ours.
 
-https://platform.claude.com/docs/en/build-with-claude/streaming. Events and blocks of other types
-are passed over, as the API's rules for versions ask. A whole `message` is read too: some proxies
-ignore `stream`.
+https://platform.claude.com/docs/en/build-with-claude/streaming. Events and blocks of unknown types
+are ignored, as the API's versioning policy requires. A complete `message` is read, too, because
+some proxies ignore `stream`.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ STOP_REASONS = {
     "tool_use": "tool_calls",
     "pause_turn": "pause",
 }
-"""Why Claude stopped → what we call it. Any other word stays as it is."""
+"""Claude's stop reason → ours. Other reasons remain unchanged."""
 
 
 class MessageReader(JSONReader):
@@ -39,7 +39,7 @@ class MessageReader(JSONReader):
         self._usage: dict[str, Any] = {}
 
     def end(self) -> list[Event]:
-        """Return the counts of the answer, and why it stopped."""
+        """Return the `Usage` with the counts and the stop reason."""
         return [self._build_usage()]
 
     def _take(self, data: dict[str, Any]) -> None:
@@ -140,7 +140,7 @@ class MessageReader(JSONReader):
         self.done = True
 
     def _count(self, usage: dict[str, Any] | None) -> None:
-        """Take counts; later ones are totals, and leave out what has not changed."""
+        """Update the counts; later counts are totals, and omit unchanged fields."""
         if usage:
             self._usage |= {name: value for name, value in usage.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""All models of Amazon Bedrock that converse."""
+"""The adapter for models of Amazon Bedrock with the Converse API."""
 
 from copilot_runtime.adapters.bedrock.adapter import BedrockAdapter
 

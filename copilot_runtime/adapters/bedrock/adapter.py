@@ -1,4 +1,4 @@
-"""All models of Amazon Bedrock that converse."""
+"""The adapter for models of Amazon Bedrock with the Converse API."""
 
 import asyncio
 from base64 import b64decode
@@ -139,14 +139,18 @@ class BedrockAdapter(HTTPAdapter):
 
 _BLOBS = ("bytes", "redactedContent")
 _DOCUMENTS = ("additionalModelRequestFields", "input", "json")
-"""Members whose value is any JSON, in which nothing is base64."""
+"""Members with arbitrary JSON, in which no value is decoded as base64."""
 
 
 @asynccontextmanager
 async def open_client_response(
     client: Any, model: str, body: JsonObject, service: Service
 ) -> AsyncGenerator[SDKResponse, None]:
-    """Send the body with the client; leaving closes the response, not the client."""
+    """Send the body with the `boto3` client; on exit, close the response and not the client.
+
+    The client blocks, so a thread reads the response. It yields objects; their JSON is read by the
+    same reader as the frames of our own connections.
+    """
     receiver = _Receiver(client, {"modelId": model, **_decode_blobs(body)}, service)
     receiver.start()
     try:
@@ -156,7 +160,7 @@ async def open_client_response(
 
 
 class _Receiver(Thread):
-    """Puts the JSON of each event into `payloads`, then None or an error."""
+    """A thread that puts the JSON of each event into `payloads`, then `None` or an error."""
 
     def __init__(self, client: Any, arguments: JsonObject, service: Service) -> None:
         super().__init__(name="bedrock-client", daemon=True)
@@ -183,7 +187,7 @@ class _Receiver(Thread):
                 self._stream.close()
 
     def close(self) -> None:
-        """Make the read that the thread waits in end, so that it closes the response."""
+        """Interrupt the blocking read of the thread, so that it closes the response."""
         self._is_closed = True
         # `close` of the stream would wait for that read, and the stream shows no other way
         with suppress(AttributeError, RuntimeError, ValueError, OSError):
@@ -195,7 +199,7 @@ class _Receiver(Thread):
 
 
 def _read_error(error: Any, service: Service, *, is_open: bool) -> bytes | CopilotError:
-    """Return our error, or the payload of an error that Bedrock sent within its response."""
+    """Return our error, or the payload of an error inside Bedrock's response."""
     exceptions = import_module("botocore.exceptions")
     if isinstance(error, exceptions.EventStreamError):
         details = error.response["Error"]
@@ -211,7 +215,7 @@ def _read_error(error: Any, service: Service, *, is_open: bool) -> bytes | Copil
 
 
 def _decode_blobs(value: Any) -> Any:
-    """Return the body as `boto3` takes it: with bytes for what is base64 in JSON."""
+    """Return the body as `boto3` expects it: base64 texts decoded to bytes."""
     if isinstance(value, list):
         return [_decode_blobs(each) for each in cast("list[Any]", value)]
     if not isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Where Bedrock is, and what authenticates a request: a signature by `botocore`, or an API key."""
+"""The address and the authentication of Bedrock: a signature by `botocore`, or an API key."""
 
 import asyncio
 import os
@@ -16,11 +16,11 @@ _KEYS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BE
 
 
 class Authentication:
-    """The region, and an API key or the session of `botocore` that has the credentials.
+    """The region, and an API key or a `botocore` session with credentials.
 
-    What is passed comes first: `api_key`, `access_key` with its companions, then `session`, one of
-    `boto3` or `botocore`. After that `AWS_BEARER_TOKEN_BEDROCK`, and last where `botocore` looks:
-    the environment, profiles, single sign-on, the roles of containers and machines.
+    Arguments take precedence: `api_key`, `access_key` with its companions, then `session`, one of
+    `boto3` or `botocore`. Next is `AWS_BEARER_TOKEN_BEDROCK`, and last the credential chain of
+    `botocore`: environment, profiles, single sign-on, roles of containers and machines.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Authentication:
             )
 
     def build_url(self, model: str, operation: str = "converse-stream") -> str:
-        """Return the address of an operation of a model; by default, what streams its answers."""
+        """Return the URL of an operation of a model; by default, that of streamed answers."""
         if self._base_url:
             host = self._base_url.rstrip("/")
         else:
@@ -70,7 +70,7 @@ class Authentication:
         return f"{host}/model/{quote(model, safe='')}/{operation}"
 
     async def authenticate(self, url: str, body: bytes, model: str) -> tuple[dict[str, str], str]:
-        """Return the headers that authenticate this request, and the secret in them.
+        """Return the headers that authenticate the request, and the secret in them.
 
         Raises `ConfigurationFailed` without a region, and without credentials.
         """

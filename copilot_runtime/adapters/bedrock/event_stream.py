@@ -1,4 +1,4 @@
-"""Splits Amazon's event streams (`application/vnd.amazon.eventstream`) out of bytes as they arrive.
+"""Decodes Amazon's event streams (`application/vnd.amazon.eventstream`) incrementally.
 
 A message is its length, the length of its headers, a checksum of both, headers, payload, and a
 checksum of it all: https://smithy.io/2.0/aws/amazon-eventstream.html. `botocore` parses the
@@ -24,10 +24,10 @@ _FRAME = _PRELUDE.size + _CHECKSUM.size
 
 
 class Frames:
-    """Feed it blocks of bytes, cut anywhere; each time it returns the messages that are complete.
+    """An incremental decoder: `feed` takes blocks of bytes and returns the complete messages.
 
-    Each is JSON text in the shape of the API's reference: an object with one member, named for
-    the event or the exception. Raises `NetworkError` for what is no such stream, or a damaged one.
+    Each is JSON text in the shape of the API's reference: an object with one member, named after
+    the event or the exception. Raises `NetworkError` for another format or a damaged stream.
     """
 
     is_between_events = False  # nothing may stand there
@@ -65,11 +65,11 @@ class Frames:
         return messages
 
     def finish(self) -> list[bytes]:
-        """Return nothing: a message that lacks its end is none."""
+        """Return an empty list: an incomplete message is discarded."""
         return []
 
     def _check_prelude(self, data: bytes, size: int, headers_size: int, checksum: int) -> None:
-        """Raise for a beginning that is damaged, or is none of a message that may be waited for."""
+        """Raise `NetworkError` if the prelude is damaged or announces too large a message."""
         if crc32(data[:8]) != checksum:
             raise self._damage_error(data)
         if headers_size + _FRAME > size or size > self._limit:
@@ -92,7 +92,7 @@ class Frames:
 
 @lru_cache(maxsize=64)  # a stream repeats a handful of them
 def _opening(header_bytes: bytes) -> tuple[bytes, bool]:
-    """Return the JSON text before the payload, and whether it is the whole message already."""
+    """Return the JSON text before the payload, and whether it is already the whole message."""
     eventstream = import_module("botocore.eventstream")
     try:
         headers = eventstream.EventStreamHeaderParser().parse(header_bytes)

@@ -1,4 +1,4 @@
-"""What models take at Amazon Bedrock, by the vendor in their names.
+"""The capabilities of models at Amazon Bedrock, by the vendor in their names.
 
 https://docs.aws.amazon.com/bedrock/latest/userguide/conversation-inference-supported-models-features.html
 """
@@ -15,9 +15,9 @@ Effort = Literal["gpt-oss", "nova", "general", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What one model takes. `name` is the vendor's own, `effort` how one says how hard to think.
+    """The capabilities of one model. `name` is the vendor's own, `effort` the form of the effort.
 
-    A `claude` has its own ways for that.
+    A Claude has reasoning options of its own, see `claude`.
     """
 
     vendor: str
@@ -26,24 +26,24 @@ class Traits:
 
     @property
     def claude(self) -> claude.Traits | None:
-        """What it takes if it is a Claude."""
+        """The capabilities of a Claude; `None` for other models."""
         return claude.find_traits(self.name) if self.vendor == "anthropic" else None
 
     @property
     def rich_results(self) -> bool:
-        """It takes images and failures as what came of a call."""
+        """Whether it accepts images and failures in tool results."""
         return self.vendor in ("anthropic", "amazon")
 
 
 _PLACE = re.compile(r"^(global|us-gov|us|ca|sa|eu|uk|me|il|af|ap|apac|au|in|jp|kr)\.")
-"""Where an inference profile answers: the beginning of its id."""
+"""The geography of an inference profile: the prefix of its id."""
 
 
 @lru_cache(maxsize=256)  # a client may name a model in each request
 def find_traits(model: str) -> Traits:
-    """Return what a model takes, named by its id, an inference profile's or an ARN.
+    """Return the capabilities of a model by its id, that of an inference profile, or an ARN.
 
-    The id of an application's inference profile does not name a model: it counts as unknown.
+    The id of an application inference profile does not name a model: it counts as unknown.
     """
     id = model.rpartition("/")[2].lower()
     vendor, _, name = _PLACE.sub("", id, count=1).partition(".")

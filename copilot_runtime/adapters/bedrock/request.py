@@ -1,4 +1,4 @@
-"""A chat request as Bedrock's `ConverseStream` takes it.
+"""Builds the request body of Bedrock's `ConverseStream` from a chat request.
 
 https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html
 """
@@ -47,9 +47,9 @@ def build_body(
     cache: bool = False,
     extra: Mapping[str, Any] | None = None,
 ) -> JsonObject:
-    """Return the body of the request; `extra` is laid over it (see `merge_extra`).
+    """Return the body of the request, merged with `extra` (see `merge_extra`).
 
-    With `cache`, the ends of tools, instructions and conversation are marked to be kept.
+    With `cache`, it has cache points after tools, instructions and conversation.
     """
     traits = find_traits(model)
     parameters = filter_parameters(request.parameters, traits, capabilities)
@@ -165,7 +165,7 @@ def _output(parameters: Parameters, effort: str | None, traits: Traits) -> JsonO
 
 
 def _encode_id(call_id: str) -> str:
-    """Return an id that Bedrock takes; other providers write them longer or otherwise."""
+    """Return a call id that Bedrock accepts: that of another provider may be hashed."""
     return call_id if _ID.fullmatch(call_id) else sha256(call_id.encode()).hexdigest()
 
 
@@ -175,7 +175,7 @@ _USUAL_MAX_TOKENS = 32_000
 def filter_parameters(
     parameters: Parameters, traits: Traits, capabilities: CapabilityFilter
 ) -> Parameters:
-    """Return the parameters that the API and the model take."""
+    """Return the parameters that the API and the model support."""
     if traits.claude:
         return claude.filter_parameters(parameters, traits.claude, capabilities)
     why = "Bedrock has no setting for this model's thoughts."
@@ -185,9 +185,9 @@ def filter_parameters(
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """How the model is asked to think: Converse's `effort`, and the fields of this model only.
+    """The reasoning options: Converse's `effort`, and model-specific fields.
 
-    `max_tokens` is how long its answer may be, thoughts included.
+    `max_tokens` is the maximum length of the answer, reasoning included.
     """
 
     max_tokens: int | None
@@ -204,10 +204,10 @@ def build_thinking(
     forced: bool,
     resumed: bool,
 ) -> Thinking:
-    """Return how the model is to think.
+    """Return the reasoning options.
 
-    `forced`: it must call a tool. `resumed`: it goes on after a call, and the thought before that
-    call is not known any more.
+    `forced`: the model must call a tool. `resumed`: the request continues after a call whose
+    reasoning is not available.
     """
     most, effort = parameters.max_tokens, parameters.reasoning_effort
     if effort is None:
@@ -265,13 +265,13 @@ _LONGEST_NAME = 190
 
 
 class MediaBuilder:
-    """Makes the blocks of one request: a document's name may stand in it only once."""
+    """Builds the media blocks of one request, in which documents need unique names."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
 
     def __call__(self, media: Media) -> JsonObject | str:
-        """Return the block, or why there is none."""
+        """Return the block, or the reason for a refusal."""
         if media.id or (media.url and not media.url.startswith("s3://")):
             return "Bedrock takes files with their content or from s3://, not by other addresses"
         if part := build_text(media):
@@ -300,7 +300,7 @@ class MediaBuilder:
 def build_blocks(
     message: TextMessage | ImageMessage, encode_media: MediaBuilder, *, new: bool
 ) -> list[JsonObject]:
-    """Return the blocks of a message, and a text beside documents: Bedrock insists on one."""
+    """Return the blocks of a message, with a text beside documents, which Bedrock requires."""
     blocks = build_parts(message, encode_media, new=new)
     if any("document" in block for block in blocks) and not any(
         "text" in block for block in blocks
@@ -310,9 +310,9 @@ def build_blocks(
 
 
 def build_result(result: ResultMessage, traits: Traits) -> JsonObject:
-    """Return what came of a call, without its id.
+    """Return a tool result without its id.
 
-    An empty text would be refused, and so would images of what failed.
+    Bedrock refuses empty texts, and images in failed results.
     """
     text = format_result(result)
     found = parse_result_blocks(text) if traits.rich_results else text

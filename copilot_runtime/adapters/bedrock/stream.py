@@ -1,8 +1,8 @@
-"""Events of Bedrock's `ConverseStream` to ours.
+"""Translates the events of Bedrock's `ConverseStream` into ours.
 
 https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStreamOutput.html. Each
-payload is an object with one member, as `event_stream` writes it. Blocks have numbers, and may
-take turns.
+payload is an object with one member, as decoded by `event_stream`. Blocks have indexes, and may
+interleave.
 """
 
 from base64 import b64decode, b64encode
@@ -34,11 +34,11 @@ class ConverseReader(JSONReader):
         super().__init__(request, service)
         self._elsewhere: set[int] = set()  # blocks of tools that run at Amazon
         self._pieces: dict[int, tuple[str, list[str]]] = {}
-        """Block → what its pieces are of, and those that make sense only together."""
+        """Block → the kind of its chunks, and chunks that can only be decoded together."""
         self._usage: JsonObject = {}
 
     def end(self) -> list[Event]:
-        """Return the counts; without them, only why the model stopped."""
+        """Return the `Usage`; without counts, it has the stop reason only."""
         counts, cached = self._usage, ("cacheReadInputTokens", "cacheWriteInputTokens")
         usage = Usage(
             model=self._model,
@@ -132,5 +132,5 @@ class ConverseReader(JSONReader):
 
 
 def _join(pieces: list[str]) -> str:
-    """Return one base64 text for several."""
+    """Join several base64 texts into one."""
     return pieces[0] if len(pieces) == 1 else b64encode(b"".join(map(b64decode, pieces))).decode()

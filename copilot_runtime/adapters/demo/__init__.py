@@ -1,4 +1,4 @@
-"""The model to try everything with: no network, no key, rules instead of intelligence."""
+"""The demo model: it needs neither network nor key, and answers by fixed rules."""
 
 from copilot_runtime.adapters.demo.adapter import DemoAdapter
 

@@ -1,4 +1,4 @@
-"""The model to try everything with: no network, no key, rules instead of intelligence."""
+"""The demo model: it needs neither network nor key, and answers by fixed rules."""
 
 import asyncio
 import re
@@ -37,7 +37,7 @@ class DemoAdapter(Adapter):
 
         Raises:
             Misuse: The client requires an action that it does not offer.
-            CopilotError: The error that the last message asks for.
+            CopilotError: The last message requests an error.
         """
         assembly = Assembly(request)
         words = 0

@@ -1,4 +1,4 @@
-"""Fills the arguments of a call with what a sentence offers, for the demo model."""
+"""Fills the arguments of a call from a sentence, for the demo model."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Questions about data, for the demo model: a few forms of them, made into calls of an analyst."""
+"""Translates simple questions about data into calls of the analyst's tools, for the demo model."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -35,14 +35,14 @@ class Call(NamedTuple):
 
 
 def plan_call(text: str, tables: Sequence[Table], tools: Collection[str]) -> Call | None:
-    """Return the call that answers a question about tables, if it has a form that is known."""
+    """Return the call that answers a question about tables, or `None` if it is not recognised."""
     table = find_table(text, tables)
     call = _plan(text, table, set(split_words(text)))
     return call if call is not None and call.tool in tools else None
 
 
 def describe_result(name: str, output: JsonObject) -> str:
-    """Return what the demo model says of the result of a tool of the analyst, or ""."""
+    """Return the demo model's text about a result of the analyst's tools, or an empty string."""
     if "error" in output:
         return ""
     rows = as_objects(output.get("rows"))

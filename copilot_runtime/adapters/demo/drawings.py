@@ -1,4 +1,4 @@
-"""What the demo model draws: a form and a list as surfaces, and a page."""
+"""The surfaces (a form, a list) and the page that the demo model renders."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,9 @@ from copilot_runtime.api.action import Action
 from copilot_runtime.base.jsonvalue import JsonObject, get_text
 
 PAGE_TOOL = "generateSandboxedUi"
-"""The tool of pages that show what a model writes in a frame."""
+"""The tool that renders a page in a sandboxed frame."""
 CLICK_TOOL = "log_a2ui_event"
-"""The tool that is called, with a result, where somebody has pressed a button of a surface."""
+"""The tool whose call and result represent a click on a surface."""
 
 
 class Drawing(NamedTuple):
@@ -28,7 +28,7 @@ _PAGES = {"page", "stopwatch"}
 
 
 def plan_drawing(text: str, actions: Sequence[Action]) -> Drawing | None:
-    """Return the call that draws what a sentence asks for; None for other sentences."""
+    """Return the call that renders the requested drawing, or `None` for other sentences."""
     words = set(split_words(text))
     if not words & _VERBS:
         return None
@@ -41,12 +41,12 @@ def plan_drawing(text: str, actions: Sequence[Action]) -> Drawing | None:
 
 
 def list_other_actions(actions: Sequence[Action]) -> Sequence[Action]:
-    """Return the actions that draw nothing: no words of a sentence are arguments of a drawing."""
+    """Return the actions that do not render: drawings have fixed arguments."""
     return [one for one in actions if not one.is_drawing and one.name != PAGE_TOOL]
 
 
 def describe_drawing(name: str, result: str, output: JsonObject) -> str:
-    """Return what to say of a drawing, or of a click in one; empty for other results."""
+    """Return the text about a drawing or a click; an empty string for other results."""
     if name == CLICK_TOOL:
         return f"I got it: {result} A real model would go on from there."
     if name == PAGE_TOOL:

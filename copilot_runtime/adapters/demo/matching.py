@@ -1,4 +1,4 @@
-"""Finds the actions that a sentence asks for, for the demo model."""
+"""Matches sentences to actions by their words, for the demo model."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the demo model answers: rules over the last message and the offered actions."""
+"""Builds the demo model's answers, by rules over the last message and the available actions."""
 
 import json
 import re
@@ -139,7 +139,7 @@ def _chat(
 
 
 def _ask_data(request: ChatRequest, text: str, actions: Sequence[Action]) -> Part | None:
-    """Understand some questions about data, where there is an analyst with its tools."""
+    """Return a call of the analyst's tools for a question about data, or `None`."""
     first = request.messages[0] if request.messages else None
     prompt = first.content if isinstance(first, TextMessage) and first.role != "user" else ""
     tables = read_schema([request.instructions, prompt])
@@ -148,7 +148,7 @@ def _ask_data(request: ChatRequest, text: str, actions: Sequence[Action]) -> Par
 
 
 def _apply_rules(words: set[str], actions: Sequence[Action]) -> list[Part | CopilotError]:
-    """Answer what the demo model understands without any action."""
+    """Return the answer to requests that need no action; an empty list for others."""
     if words & {"error", "errors", "fail", "crash"}:
         return [Part("text", "Here it comes: I start a sentence and"), _build_error(words)]
     if words & {"think", "reason", "reasoning"}:
@@ -173,7 +173,7 @@ def _build_error(words: set[str]) -> CopilotError:
 
 
 def _list_attachments(message: Message) -> Iterator[str]:
-    """Yield what came with a message, each in a few words."""
+    """Yield a short description of each attachment of a message."""
     if isinstance(message, ImageMessage):
         yield f"an image ({message.format}, {_format_size(message.bytes)})"
     parts = message.parts if isinstance(message, TextMessage) else ()
@@ -188,7 +188,7 @@ def _format_size(base64: str) -> str:
 
 
 def _set_state(text: str, actions: Sequence[Action]) -> Part | None:
-    """Understand "set the state to {...}", where the client shares a state."""
+    """Return a call for "set the state to {...}" if the client shares a state, or `None`."""
     name = f"{_STATE_ACTIONS}Snapshot"
     before, brace, after = text.partition("{")
     if "state" not in split_words(before) or name not in {each.name for each in actions}:
@@ -199,7 +199,7 @@ def _set_state(text: str, actions: Sequence[Action]) -> Part | None:
 
 
 def _build_title(messages: Sequence[Message]) -> str:
-    """Return a title, if the runtime asks for one: the beginning of what the person wrote."""
+    """Return the start of the user's text if the runtime requests a title, or an empty string."""
     first = messages[0] if messages else None
     if not isinstance(first, TextMessage) or not first.content.startswith(_TITLE):
         return ""
@@ -236,7 +236,7 @@ def _parse_tools(message: Message) -> list[Action]:
 
 
 def _read_json(text: str) -> JsonValue:
-    """Return the value that a text begins with, or None if that is no JSON."""
+    """Return the JSON value at the start of a text, or `None` if there is none."""
     try:
         return json.JSONDecoder().raw_decode(text)[0]
     except ValueError:
@@ -294,17 +294,17 @@ _COMMON = set(
     )
 )
 _BELOW = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
-"""Is between the headings above a text, which are its first line."""
+"""The separator of the headings in the first line of a passage."""
 _MOST_SENTENCES = 3
 _FEWEST_WORDS = 3
 _LONGEST = 400
 
 _LABEL = re.compile(r"^[a-z][a-z ]{0,30}: (?=[A-Z].*[.!?]$)")
-"""The name of a property before a sentence that says all without it, such as `description`."""
+"""A property name before a complete sentence, such as `description: `, which is not quoted."""
 
 
 def quote_passages(question: str, passages: Sequence[Passage]) -> str:
-    """Return the sentences that share most words with a question, each with its source, or ""."""
+    """Return the sentences that share most words with a question, with sources; may be empty."""
     words = _stems(question)
     found: list[tuple[float, int, str]] = []
     for number, passage in enumerate(passages, 1):
@@ -328,7 +328,7 @@ def quote_passages(question: str, passages: Sequence[Passage]) -> str:
 
 
 def _stems(text: str) -> set[str]:
-    """Return the words of a text that say something, without their usual endings."""
+    """Return the stems of a text's words, without stop words."""
     words = (
         re.sub(r"(?:ing|ed|es|s)$", "", word) for word in split_words(text) if word not in _COMMON
     )

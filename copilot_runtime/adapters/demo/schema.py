@@ -27,7 +27,7 @@ _PHRASES: Mapping[str, str] = {
     "bot": "source name",
 }
 UNITS = ("day", "week", "month", "quarter", "year")
-"""Of time, by which rows are grouped."""
+"""Units of time by which rows are grouped."""
 
 _SHORTEST = 5
 """Letters of a first word that stands for the whole name of a column."""
@@ -35,7 +35,7 @@ _SHORTEST = 5
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, with other words for it and values that it has."""
+    """A column, with its synonyms and sample values."""
 
     name: str
     type: str
@@ -53,7 +53,7 @@ class Column:
         return bool(_TIME.match(self.type))
 
     def find(self, words: Sequence[str]) -> int | None:
-        """Return at which of some words it is named, or None."""
+        """Return the index of the word that names the column, or `None`."""
         name = stem(self.name)
         for phrase in (name, *map(stem, self.synonyms)):
             width = len(phrase)
@@ -73,7 +73,7 @@ class Table:
 
     @property
     def time(self) -> Column | None:
-        """When its rows happened."""
+        """The first column with dates or times, or `None`."""
         return next((column for column in self.columns if column.is_time), None)
 
 
@@ -111,7 +111,7 @@ def find_values(text: str, column: Column) -> Sequence[str]:
 
 
 def stem(text: str) -> list[str]:
-    """Return the words of a text without their usual endings, and usual words for rare ones."""
+    """Return the stems of a text's words, with synonyms replaced."""
     lower = text.lower()
     for phrase, word in _PHRASES.items():
         lower = re.sub(rf"\b{phrase}\b", word, lower)
@@ -134,7 +134,7 @@ def _read_column(line: str) -> Column | None:
 
 
 def _read_values(text: str) -> Sequence[str]:
-    """Return values as they are written: in quotes, or without any."""
+    """Parse a list of values, quoted or not."""
     if quoted := _QUOTED.findall(text):
         return [value.replace("''", "'") for value in quoted]
     return text.removesuffix(", …").split(", ") if text else ()

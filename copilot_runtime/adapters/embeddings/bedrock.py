@@ -19,7 +19,7 @@ from copilot_runtime.base.jsonvalue import JsonObject, add_counts, as_count, as_
 
 _MOST_TEXTS = 96
 _MOST_CHARACTERS = 2048
-"""Of a text for the third generation of Cohere's models."""
+"""Maximum length of a text for the third generation of Cohere's models."""
 
 
 class BedrockEmbedder(HTTPEmbedder):
@@ -29,7 +29,7 @@ class BedrockEmbedder(HTTPEmbedder):
 
     Args:
         name: The model's id, or that of an inference profile, such as `cohere.embed-v4:0`.
-        dimensions: How many numbers a vector has, where the model lets one choose.
+        dimensions: The length of a vector, if the model lets one choose it.
         region: The region; by default `AWS_REGION`, or what a profile says.
         api_key: A key of Bedrock; by default `AWS_BEARER_TOKEN_BEDROCK`, else requests are signed.
         access_key: An access key, with `secret_key` and, if it is temporary, `session_token`.

@@ -22,11 +22,11 @@ _MOST_TEXTS = 100
 
 
 class GoogleEmbedder(HTTPEmbedder):
-    """Embeds with a model of Google; a question otherwise than what answers it.
+    """Embeds with a model of Google, with different task types for queries and documents.
 
     Args:
         name: The model's name.
-        dimensions: How many numbers a vector has; by default, as many as the model gives.
+        dimensions: The length of a vector; by default, that of the model.
         api_key: The key; by default `GOOGLE_API_KEY` or `GEMINI_API_KEY`.
         base_url: The address, with its version; by default, Google's.
         vertex: Whether to use Vertex AI with a key (express mode).

@@ -1,7 +1,7 @@
-"""Embeddings without a model: which words are in a text, and which letters in the words.
+"""Embeddings without a model: hashed words and trigrams of a text.
 
-What is found has words in common with the question, or parts of words, so it does for names, terms
-and typing errors. It knows no meaning: "car" and "automobile" have nothing in common.
+A search finds texts that share words or parts of words with the query, which suffices for names,
+terms and typing errors. It knows no meaning: "car" and "automobile" are unrelated.
 """
 
 import asyncio
@@ -29,24 +29,24 @@ should so some such than that the their them then there these they this to us wa
 where which who why will with would you your
 """
 _FREQUENT = frozenset(_FREQUENT_TEXT.split())
-"""Words that are in every text, and say nothing about it."""
+"""Stop words, which count less."""
 _LETTERS = 3
 _LETTERS_WEIGHT = 0.6
-"""What the letters of a word count together, beside 1 for the word."""
+"""The total weight of a word's trigrams; the word itself has the weight 1."""
 _FREQUENT_WEIGHT = 0.05
 _FEWEST = 16
 _SIGN = 1 << 31
 
 
 class HashingEmbedder(Embedder):
-    """Counts words and groups of three letters, each at a place that its hash names.
+    """Counts words and trigrams, each in the dimension that its hash selects (feature hashing).
 
-    A word counts by the logarithm of how often it is there. The places are few, so some words share
-    one; half of them count negatively there, so that they do not add up. The same text has the same
-    vector everywhere, and always.
+    A word counts by the logarithm of its frequency. Words that share a dimension have random signs,
+    so that collisions cancel out on average. Vectors are deterministic across processes and
+    machines.
 
     Args:
-        dimensions: How many places there are.
+        dimensions: The length of a vector.
     """
 
     def __init__(self, dimensions: int | str = 512) -> None:
@@ -89,14 +89,14 @@ class HashingEmbedder(Embedder):
 
 
 def _fold(text: str) -> str:
-    """Return a text in small letters, and without what stands above them."""
+    """Return a text in lower case and without diacritics."""
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     return "".join(char for char in decomposed if not unicodedata.combining(char))
 
 
 @lru_cache(maxsize=65_536)
 def _hash_word(word: str, dimensions: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """Return the places of a word and of its letters, and what they count there."""
+    """Return the dimensions of a word and its trigrams, with their weights."""
     padded = f"<{word}>"
     groups = [padded[at : at + _LETTERS] for at in range(len(padded) - _LETTERS + 1)]
     weight = _LETTERS_WEIGHT / sqrt(len(groups))

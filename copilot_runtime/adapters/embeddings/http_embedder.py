@@ -1,4 +1,4 @@
-"""What embedders over HTTP share: batches, connections, errors and prices."""
+"""The base class of embedders over HTTP: batches, connections, errors and prices."""
 
 import asyncio
 from abc import abstractmethod
@@ -30,18 +30,18 @@ class EmbedderOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None
     """Sent with each request, in place of the embedder's own of the same names."""
     batch_size: int
-    """How many texts are in one request, at most."""
+    """Maximum number of texts in one request."""
     requests_at_once: int
-    """How many requests of one call go out at a time; 4 by default."""
+    """Maximum number of concurrent requests of one call; 4 by default."""
     max_tokens: int
-    """How many tokens of a text are sent; by default, as many as the model is known to read."""
+    """Tokens to which texts are truncated; by default, the known limit of the model."""
     connect_timeout: float
-    """How long connecting may take; 10 by default."""
+    """The timeout for a connection; 10 by default."""
     idle_timeout: float
-    """How long the provider may be silent; 60 by default."""
+    """The longest silence of the provider; 60 by default."""
     max_retries: int
-    """How often a request that failed is sent again; 5 by default. A `Retry-After` of up to thirty
-    seconds is waited for, otherwise pauses grow from half a second to eight."""
+    """How often a failed request is retried; 5 by default. A `Retry-After` of up to thirty seconds
+    is honoured, otherwise the backoff grows from half a second to eight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class Embeddings:
 
 
 class HTTPEmbedder(Embedder):
-    """An embedder that sends texts to its provider, some in each request.
+    """An embedder that sends texts to its provider in batches.
 
-    `provider` is its name in the table of adapters, `service` is what errors call it. A subclass
+    `provider` is its name in `ADAPTERS`, `service` its name in error messages. A subclass
     implements `_request`.
     """
 

@@ -38,9 +38,9 @@ _HEADS = 12
 _LAYERS = 6
 _MOST_TOKENS = 256
 _BATCH = 16
-"""Texts that are computed at once; a question waits for one such batch."""
+"""Batch size; a query waits for one running batch at most."""
 _QUESTION, _TEXT = 0, 1
-"""The order in which is computed what waits."""
+"""Priorities of waiting batches."""
 _EPSILON = np.float32(1e-12)
 
 
@@ -119,9 +119,9 @@ class MiniLMEmbedder(Embedder):
 
 
 class PriorityWorker:
-    """Does work in one thread, the most urgent first. The thread ends when nothing waits.
+    """Runs work in one thread, by priority. The thread ends when the queue is empty.
 
-    Two batches at once are no faster, and the threads of `asyncio.to_thread` are others' as well.
+    Two concurrent batches are not faster, and `asyncio.to_thread` shares its threads with others.
     """
 
     def __init__(self, name: str) -> None:
@@ -132,7 +132,7 @@ class PriorityWorker:
         self._is_running = False
 
     def submit(self, work: Callable[[], None], priority: int) -> "Future[None]":
-        """Do work after all that has a lower number, or the same and came before."""
+        """Queue work; a lower `priority` runs first, equal ones in the order of submission."""
         future: Future[None] = Future()
         with self._lock:
             heappush(self._jobs, (priority, next(self._numbers), work, future))

@@ -38,7 +38,7 @@ GITHUB = Preset(
     base_url="https://models.github.ai/inference",
     key_variable="GITHUB_TOKEN",
 )
-"""Its models are named with their makers: `openai/text-embedding-3-small`."""
+"""GitHub Models, whose models have the vendor's prefix: `openai/text-embedding-3-small`."""
 
 _MODELS = {
     "github": "openai/text-embedding-3-small",
@@ -46,7 +46,7 @@ _MODELS = {
     "ollama": "nomic-embed-text",
     "openai": "text-embedding-3-small",
 }
-"""The model where none is named."""
+"""The default model of each preset."""
 _MOST_TOKENS = {"azure": 8191, "github": 8191, "mistral": 8192, "openai": 8191}
 
 
@@ -55,7 +55,7 @@ class OpenAIEmbedder(HTTPEmbedder):
 
     Args:
         name: The model's name; `text-embedding-3-small` by default.
-        dimensions: How many numbers a vector has, where the model lets one choose.
+        dimensions: The length of a vector, if the model lets one choose it.
         api_key: The key, or a function that returns it; by default `OPENAI_API_KEY`, or the
             variable of the preset.
         base_url: The address, with its version; by default `OPENAI_BASE_URL`, or the preset's.
@@ -112,7 +112,7 @@ def _index(item: JsonObject) -> int:
 
 
 def _decode(value: Any) -> Sequence[float] | Vectors:
-    """Return a vector, or an empty one for what is none."""
+    """Return a vector, or an empty list for an invalid value."""
     if isinstance(value, str):
         with suppress(ValueError):
             return np.frombuffer(b64decode(value), "<f4")

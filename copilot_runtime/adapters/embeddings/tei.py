@@ -18,7 +18,7 @@ from copilot_runtime.http.errors import parse_url
 
 _ADDRESS = "http://localhost:8080"
 _MOST_TEXTS = 32
-"""What a server takes in one request, unless it is started with another limit."""
+"""The default limit of texts in one request to a server."""
 
 
 class TEIEmbedder(HTTPEmbedder):

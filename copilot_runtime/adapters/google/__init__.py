@@ -1,4 +1,4 @@
-"""Google's Gemini, at Google AI (an API key) and at Vertex AI (a project)."""
+"""The adapter for Google's Gemini, at Google AI (an API key) and Vertex AI (a project)."""
 
 from copilot_runtime.adapters.google.adapter import GoogleAdapter
 

@@ -1,4 +1,4 @@
-"""Google's Gemini, at Google AI (an API key) and at Vertex AI (a project)."""
+"""The adapter for Google's Gemini, at Google AI (an API key) and Vertex AI (a project)."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -38,7 +38,7 @@ NAME = "Google"
 
 _FORMAT = "a stream of Gemini's chunks"
 _LONGEST_EVENT = 64 * 1024 * 1024
-"""An image that the model made comes in one piece."""
+"""The largest event, in bytes: a generated image is one event."""
 
 
 class GoogleAdapter(HTTPAdapter):
@@ -146,16 +146,17 @@ class GoogleAdapter(HTTPAdapter):
 
 
 _ADDED = {"automatic_function_calling_history", "parsed", "sdk_http_response"}
-"""Fields that the package adds to what Gemini sends."""
+"""Fields that the package adds to Gemini's response."""
 
 
 @asynccontextmanager
 async def open_client_response(
     client: Any, model: str, body: JsonObject, service: Service
 ) -> AsyncGenerator[SDKResponse, None]:
-    """Send the body with the client; leaving closes the response, not the client.
+    """Send the body with the client; on exit, close the response and not the client.
 
-    `client` is a `google.genai.Client`, or its `aio`.
+    `client` is a `google.genai.Client`, or its `aio`. It yields objects, whose JSON is read by the
+    same reader as the bytes of our own connections.
     """
     payloads: Payloads = asyncio.Queue()
     # the package closes its response when a read is cancelled, not when its generator is closed
@@ -191,7 +192,7 @@ async def _receive(
 
 
 def _read_error(error: Any, service: Service, *, is_open: bool) -> bytes | CopilotError:
-    """Return our error, or the payload of an error that Gemini sent within its response."""
+    """Return our error, or the payload of an error inside Gemini's response."""
     from google.genai.errors import APIError, UnknownApiResponseError
 
     if isinstance(error, APIError):

@@ -1,4 +1,4 @@
-"""The address of Gemini, and what authenticates a request: a key, or a token at Vertex AI."""
+"""The address and the authentication of Gemini: a key, or a token at Vertex AI."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ GOOGLE_AI = "https://generativelanguage.googleapis.com/v1beta"
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _REGIONS = ("us", "eu")
-"""Locations that are several regions; their addresses look different."""
+"""Multi-region locations, whose addresses have another form."""
 
 
 class Authentication:
@@ -51,7 +51,7 @@ class Authentication:
             self._base_url += "/v1beta"
 
     def build_url(self, model: str, method: str = "streamGenerateContent?alt=sse") -> str:
-        """Return the address of a method of a model; by default, what streams its answers."""
+        """Return the URL of a method of a model; by default, that of streamed answers."""
         name = quote(model, safe="/")
         if self.vertex:
             if "/" not in name:
@@ -68,7 +68,7 @@ class Authentication:
             await self.authenticate()
 
     async def authenticate(self) -> tuple[dict[str, str], str]:
-        """Return headers and the secret in them. Raises when there is none."""
+        """Return the headers and the secret in them. Raises `ConfigurationFailed` without one."""
         if self._has_bearer():
             token = await self._bearer()
             return {"authorization": f"Bearer {token}"}, token

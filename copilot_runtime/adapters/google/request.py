@@ -1,4 +1,4 @@
-"""A chat request as Gemini's `generateContent` takes it, at Google AI and at Vertex AI.
+"""Builds the request body of Gemini's `generateContent` from a chat request.
 
 https://ai.google.dev/api/generate-content
 """
@@ -28,7 +28,7 @@ SIGNER = "google"
 _FILES = "https://generativelanguage.googleapis.com/v1beta/files/"
 
 UNSIGNED = "skip_thought_signature_validator"
-"""Google's own word for a call that Gemini did not make, or whose signature was lost.
+"""Google's placeholder for the signature of a call that Gemini did not make, or of a lost one.
 
 https://ai.google.dev/gemini-api/docs/thought-signatures, its questions and answers.
 """
@@ -39,21 +39,21 @@ Thinking = Literal["never", "budget", "level"]
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What one model takes. `signed_calls`: it refuses to see its calls unsigned."""
+    """The capabilities of one model. `signed_calls`: it requires signatures on its calls."""
 
     thinking: Thinking = "level"
     signed_calls: bool = False
 
 
 BUDGETS = {"minimal": 1_024, "low": 1_024, "medium": 8_192, "high": 24_576}
-"""Effort → tokens to think with, for models without levels."""
+"""Effort → reasoning budget in tokens, for models without levels."""
 
 _GENERATION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
 
 
 @lru_cache(maxsize=256)  # a client may name a model in each request
 def find_traits(model: str) -> Traits:
-    """Return what a model takes, by the generation in its name.
+    """Return the capabilities of a model, by the generation in its name.
 
     A name without a generation (`gemini-flash-latest`, a tuned model) counts as a new one.
     https://ai.google.dev/gemini-api/docs/thinking
@@ -79,7 +79,7 @@ def build_body(
     include_thoughts: bool = False,
     extra: Mapping[str, Any] | None = None,
 ) -> JsonObject:
-    """Return the body of the request; `extra` is laid over it (see `merge_extra`)."""
+    """Return the body of the request, merged with `extra` (see `merge_extra`)."""
     traits = find_traits(model)
     silent = {"reasoning_effort": "This model does not think."}
     reasons = silent if traits.thinking == "never" else {}
@@ -126,10 +126,10 @@ def _encode_exchange(
 
 
 def _build_media(media: Media) -> JsonObject | str:
-    """Return the part with the content, or with the address of a file; or why there is none.
+    """Return the part with the content or the URL of a file, or the reason for a refusal.
 
-    Any address is passed on: which ones Gemini reads (its own files, `gs://`, YouTube, the web)
-    depends on the model and on the service.
+    Any URL is passed on: which ones Gemini reads (its own files, `gs://`, YouTube, the web) depends
+    on the model and on the service.
     https://ai.google.dev/gemini-api/docs/file-input-methods
     """
     if media.url or media.id:
@@ -146,12 +146,12 @@ def _build_media(media: Media) -> JsonObject | str:
 
 
 def _build_uri(id: str) -> str:
-    """Return the address of a file that was sent to Google before."""
+    """Return the URL of a file that was uploaded to Google."""
     return id if "://" in id else f"{_FILES}{id.removeprefix('files/')}"
 
 
 def _response(result: ResultMessage, traits: Traits) -> JsonObject:
-    """Return what came of a call, as an object: its own, or with the members of Gemini's API."""
+    """Return a tool result as an object: its own, or one with the members of Gemini's API."""
     if not result.result and result.error:
         return {"response": {"error": result.error}}
     blocks = parse_result_blocks(result.result) if traits.thinking == "level" else result.result
@@ -176,7 +176,7 @@ def _image_response(blocks: Sequence[JsonObject]) -> JsonObject:
 
 
 def _declarations(actions: Sequence[Action]) -> list[JsonObject]:
-    """Return the actions a model may see; one without parameters is declared without."""
+    """Return the function declarations of the available actions."""
     declarations: list[JsonObject] = []
     for tool in select_tools(actions):
         schema = {name: part for name, part in tool.pop("parameters").items() if name != "$schema"}

@@ -1,7 +1,7 @@
-"""Chunks of Gemini's `streamGenerateContent` to events.
+"""Translates the chunks of Gemini's `streamGenerateContent` into events.
 
-https://ai.google.dev/api/generate-content#generatecontentresponse. Each chunk is a whole response
-with the parts that are new. Calls come whole; the stream ends without a last word.
+https://ai.google.dev/api/generate-content#generatecontentresponse. Each chunk is a response with
+the new parts. Calls arrive complete; the stream has no end marker.
 """
 
 import orjson
@@ -21,7 +21,7 @@ _FAILED = {
     *("MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE", "OTHER"),
     *("NO_IMAGE", "IMAGE_OTHER", "PUP_LIMITED_DISABLED"),
 }
-"""The model or Google's service failed: there is no answer, or only a part of one."""
+"""Stop reasons of a failed response: there is no answer, or a partial one."""
 _FILTERED = {
     *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"),
     *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "MODEL_ARMOR"),
@@ -38,7 +38,7 @@ class GenerationReader(JSONReader):
         self._usage: JsonObject = {}
 
     def end(self) -> list[Event]:
-        """Return the counts, which every chunk repeats: the last ones are whole."""
+        """Return the remaining events and the `Usage`: the counts of the last chunk are totals."""
         events = self._assembly.events = []
         self._assembly.end()  # only here: older models give the reason with every chunk
         counts = self._usage

@@ -1,4 +1,4 @@
-"""Any chat model or runnable of LangChain, and any function that answers as one does."""
+"""The adapter for chat models and runnables of LangChain, and for functions."""
 
 from copilot_runtime.adapters.langchain.adapter import LangChainAdapter
 

@@ -1,4 +1,4 @@
-"""Any chat model or runnable of LangChain, and any function that answers as one does."""
+"""The adapter for chat models and runnables of LangChain, and for functions."""
 
 import asyncio
 import inspect
@@ -46,7 +46,7 @@ _PROVIDERS = {
 }
 """LangChain's packages → the names in `ADAPTERS`, where they differ."""
 _ADDRESSES = ("openai_api_base", "azure_endpoint", "anthropic_api_url", "base_url")
-"""Where chat models keep the address of their service."""
+"""The attributes of chat models that may contain the address of their service."""
 
 
 class LangChainAdapter(Adapter):
@@ -93,7 +93,7 @@ class LangChainAdapter(Adapter):
         Raises:
             RunStalled: The model was silent too long.
             Refused: The provider's filter stopped the answer.
-            CopilotError: What else an error of the model's client stands for.
+            CopilotError: Another error of the model's client.
         """
         name = request.parameters.model or _name_of(self.model)
         capabilities = CapabilityFilter(PROVIDER, NAME, name, self.unsupported)
@@ -125,7 +125,7 @@ class LangChainAdapter(Adapter):
             raise answer.failure
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
-        """Return which model a request is for, as far as its class tells."""
+        """Return the provider, the model and the URL of a request, as far as they are known."""
         module = type(self.model).__module__.partition(".")[0]
         package = module.removeprefix("langchain_") if module != "langchain_core" else ""
         provider = _PROVIDERS.get(package, package if module != package else PROVIDER)
@@ -139,7 +139,7 @@ class LangChainAdapter(Adapter):
     def _call_model(
         self, request: ChatRequest, window: int, capabilities: CapabilityFilter
     ) -> AsyncGenerator[Any, None]:
-        """Return what the model will yield."""
+        """Return the generator of the model's chunks."""
         parameters = capabilities.apply(request.parameters)
         question = build_request(request, parameters, window)
         model = self.model
@@ -173,7 +173,7 @@ def _load_model(name: str) -> Any:
 
 
 def _package_missed_by(error: ImportError) -> str:
-    """Return the package to install; LangChain's own sentence names it, Python's the module."""
+    """Return the package to install, from LangChain's message or the missing module's name."""
     cause = error if error.name else error.__cause__
     module = getattr(cause, "name", None) or "langchain"
     return str(module).partition(".")[0].replace("_", "-")
@@ -205,9 +205,9 @@ async def read_in_time(
     first: float | None,
     idle: float,
 ) -> AsyncGenerator[Event, None]:
-    """Yield the events that `read` makes of the chunks. Raises `RunStalled` for a silence.
+    """Yield the events that `read` returns for each chunk. Raises `RunStalled` at a timeout.
 
-    `first` is the time for the first event, `idle` that for each chunk, in seconds.
+    `first` is the timeout for the first event, `idle` that for each chunk, in seconds.
     """
     limit = FirstTokenLimit(f"{name} error", first)
     try:
@@ -234,7 +234,7 @@ async def read_in_time(
 
 
 async def call_function(function: Callable[..., Any], question: Any) -> AsyncGenerator[Any, None]:
-    """Yield what a function returns: one answer, or its pieces."""
+    """Yield the answer of a function, or its chunks if it returns an iterator."""
     answer = (
         function(question)
         if inspect.isasyncgenfunction(function)
@@ -252,7 +252,7 @@ async def call_function(function: Callable[..., Any], question: Any) -> AsyncGen
 
 
 def read_client_error(error: Exception, service: Service) -> CopilotError | None:
-    """Return our error for one of a provider's client, or None if there is none."""
+    """Return our error for an exception of a provider's client, or `None` if it is another one."""
     response: Any = getattr(error, "response", None)
     code: Any = getattr(error, "code", None)
     status: Any = getattr(error, "status_code", None) or getattr(response, "status_code", None)

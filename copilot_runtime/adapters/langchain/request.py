@@ -1,4 +1,4 @@
-"""From a chat request to LangChain's messages and tools, and to the fields of a chat model."""
+"""Translates a chat request into LangChain's messages, tools and chat model fields."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,12 +43,12 @@ FIELDS: Mapping[str, Sequence[str]] = {
     "presence_penalty": ("presence_penalty",),
     "reasoning_effort": ("reasoning_effort",),
 }
-"""Parameter → the names of its field; the first one that a chat model has counts."""
+"""Parameter → candidate names of its field, of which the first existing one is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LangChainRequest:
-    """What a function gets as a model, or as the `prompt` of a chain.
+    """The argument of a function that is the model, or the `prompt` of a chain.
 
     `tools` are in OpenAI's format, which `bind_tools` takes.
     """
@@ -63,7 +63,7 @@ class LangChainRequest:
 def build_request(
     request: ChatRequest, parameters: Parameters, context_tokens: int
 ) -> LangChainRequest:
-    """Return the question, trimmed to that window."""
+    """Return the request in LangChain's form, trimmed to `context_tokens`."""
     tools = build_tools(request.actions)
     items = fit_history(request, tools, context_tokens, PROVIDER)
     return LangChainRequest(
@@ -144,7 +144,7 @@ def set_fields(model: Any, parameters: Parameters, capabilities: CapabilityFilte
 
 
 def bind_actions(model: Any, question: LangChainRequest, capabilities: CapabilityFilter) -> Any:
-    """Return the chat model with its tools, and with the choice among them."""
+    """Return the chat model bound to its tools and the tool choice."""
     parameters = question.parameters
     if not question.tools or parameters.tool_choice == "none":
         return model
@@ -168,7 +168,7 @@ def bind_actions(model: Any, question: LangChainRequest, capabilities: Capabilit
 
 
 def build_tool_choice(parameters: Parameters) -> str | None:
-    """Return the choice of tools as `bind_tools` takes it. Raises `Misuse` without a name."""
+    """Return the tool choice for `bind_tools`. Raises `Misuse` if the function has no name."""
     match parameters.tool_choice:
         case "required":
             return "any"
@@ -201,6 +201,6 @@ def _build_media(media: Media) -> JsonObject | str:
 
 
 def _thought(thought: Thought) -> JsonObject:
-    """Return the block as the model had sent it: see `stream`."""
+    """Return the reasoning block as the model sent it (see `stream`)."""
     block: JsonObject = orjson.loads(thought.signature)
     return {**block, block.get("type", "reasoning"): thought.content}

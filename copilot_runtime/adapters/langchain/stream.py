@@ -1,6 +1,6 @@
-"""Translates what LangChain's chat models and runnables yield into our events.
+"""Translates the output of LangChain's chat models and runnables into our events.
 
-Chat models yield `AIMessageChunk`, chains whatever their last step makes: text, messages, objects.
+Chat models yield `AIMessageChunk`, chains the output of their last step: text, messages, objects.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ STOP_REASONS = {
     "pause_turn": "pause",
     "refusal": "refusal",
 }
-"""The words of all providers, in lower case → ours."""
+"""The stop reasons of all providers, in lower case → ours."""
 
 _REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 _TEXTS = ("output", "answer", "content", "text", "result", "response")
@@ -34,7 +34,7 @@ _ROLES = ("ai", "assistant", "AIMessageChunk")
 
 
 class ChunkReader(JSONReader):
-    """Turns the chunks of one answer, of whatever kind, into events."""
+    """Translates the chunks of one answer, of any type, into events."""
 
     def __init__(self, request: ChatRequest, service: Service) -> None:
         super().__init__(request, service)
@@ -81,7 +81,7 @@ class ChunkReader(JSONReader):
             self._assembly.text(replace_surrogates(text))
 
     def _take_object(self, value: Mapping[str, Any]) -> None:
-        """Take the answer out of an object; one that has none is the answer itself, as JSON."""
+        """Read the answer in an object; an object without one is the answer itself, as JSON."""
         if messages := value.get("messages"):
             self._take_last(messages)
             return
@@ -92,7 +92,7 @@ class ChunkReader(JSONReader):
         self._take_text(orjson.dumps(value, default=str).decode())
 
     def _take_last(self, values: Any) -> None:
-        """Take the last of several messages: it is the answer."""
+        """Read the last of several messages, which is the answer."""
         if values:
             self._take(values[-1])
 
@@ -137,7 +137,7 @@ class ChunkReader(JSONReader):
                 block_fields[name] = f"{before}{value}" if both else value
 
     def _end_thought(self) -> None:
-        """Sign a thought with all that came with it, so that it can go back as it came."""
+        """Sign the reasoning with its complete block, so that it can be sent back unchanged."""
         if self._thought is None:
             return
         block_fields, self._thought = self._thought[1], None

@@ -1,4 +1,4 @@
-"""OpenAI, and every server with its chat completions API or its Responses API."""
+"""The adapter for OpenAI, and for servers with its chat completions or Responses API."""
 
 from copilot_runtime.adapters.openai.adapter import OpenAIAdapter
 

@@ -14,7 +14,7 @@ _GITHUB_HOST = "models.github.ai"
 
 @dataclass(frozen=True, slots=True)
 class Authorization:
-    """The headers that authorize a request, and the secret in them: no error may repeat it."""
+    """The headers that authorize a request, and their secret, which errors must not contain."""
 
     headers: dict[str, str] = field(repr=False)
     secret: str | None = field(repr=False)
@@ -44,9 +44,9 @@ class OpenAIAuth:
         self._api_version = api_version
 
     def url(self, path: str, model: str = "") -> str:
-        """Return the address of an endpoint such as `chat/completions`.
+        """Return the URL of an endpoint such as `chat/completions`.
 
-        Raises `ConfigurationFailed` if it is none.
+        Raises `ConfigurationFailed` if the base URL is invalid or missing.
         """
         preset = self._preset
         variable = f"{preset.url_variable} or " if preset.url_variable else ""
@@ -64,8 +64,7 @@ class OpenAIAuth:
     async def authorize(self) -> Authorization:
         """Return the authorization of one request.
 
-        Raises `ConfigurationFailed` if there must be a key and is none, or if it holds characters
-        that no key has.
+        Raises `ConfigurationFailed` if a required key is missing or contains invalid characters.
         """
         preset = self._preset
         if self._token is not None:
@@ -83,10 +82,10 @@ class OpenAIAuth:
 
 
 def _complete_url(url: str, preset: Preset, api_version: str | None) -> str:
-    """Return the address of the API, with the path it always has if only a host was given.
+    """Return the base URL, with the service's usual path if only its host was given.
 
-    A server with the same API may have no path, so the address of such a one stays as it is.
-    GitHub's has one behind that of an organisation, too.
+    A compatible server may have no path, so the URL of another host is not changed. GitHub's path
+    also follows that of an organisation.
     """
     parts, usual = urlsplit(url), urlsplit(preset.base_url)
     if parts.hostname == _GITHUB_HOST and "/inference" not in parts.path:

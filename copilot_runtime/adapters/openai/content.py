@@ -1,4 +1,4 @@
-"""The content of a message with attachments, for OpenAI's chat completions API."""
+"""Encodes messages with attachments for OpenAI's chat completions API."""
 
 from copilot_runtime.adapters.attachments import (
     MediaEncoder,
@@ -40,7 +40,7 @@ def encode_content(
     *,
     new: bool,
 ) -> str | list[JsonObject]:
-    """Return the content with the parts of one of OpenAI's APIs, which calls a text `text`."""
+    """Return the content for one of OpenAI's APIs; `text` is its name for text parts."""
 
     def encode(media: Media) -> JsonObject | str:
         return _find_reason(media, capabilities) or encode_media(media)
@@ -51,7 +51,7 @@ def encode_content(
 
 
 def _find_reason(media: Media, capabilities: CapabilityFilter) -> str | None:
-    """Return why the service takes no such attachment, if it does not."""
+    """Return the reason why the service does not support an attachment, or `None`."""
     match media.kind:
         case "image":
             return capabilities.reason("image_urls" if media.url else "images")
@@ -62,7 +62,7 @@ def _find_reason(media: Media, capabilities: CapabilityFilter) -> str | None:
 
 
 def _encode(media: Media) -> JsonObject | str:
-    """Return the part of the content, or why there is none."""
+    """Return the content part, or the reason for a refusal."""
     match media.kind:
         case "image":
             return _encode_image(media)

@@ -1,4 +1,4 @@
-"""How a service differs from OpenAI, whose API it has, and the options of one adapter."""
+"""Presets for services with OpenAI's API, and the options of one adapter."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -31,24 +31,24 @@ class Preset:
     takes_no_choice: bool = False
     """It ignores `tool_choice`: for `none`, no tools are sent."""
     asks_for_usage: bool = True
-    """Whether `stream_options` ask for the counts of tokens; some services refuse that."""
+    """Whether `stream_options` requests token counts; some services refuse it."""
     developer_role: bool | None = False
-    """It takes the role; None: at its own address, elsewhere if the model's profile says so."""
+    """It supports the role; None: at the default base URL, elsewhere by the model's profile."""
     strict_order: bool = False
-    """Instructions come first, a message of the model after each result, and the user's last."""
+    """It requires instructions first, a model message after each result, and the user's last."""
     call_id_length: int | None = None
-    """Ids of calls are letters and digits, exactly that many."""
+    """The exact length of call ids, which are letters and digits."""
     wants_thoughts: bool = False
-    """The model's thoughts are sent back to it, beside the calls that followed them."""
+    """The model's reasoning is sent back to it, with the calls that followed."""
     routes_by_deployment: bool = False
     """With an `api_version`, the model is a part of the address."""
 
     def is_at(self, url: str) -> bool:
-        """Return whether `url` is the service's own address."""
+        """Return whether `url` is the service's default base URL."""
         return bool(self.base_url) and url.rstrip("/") == self.base_url
 
     def uses_developer_role(self, model: str) -> bool:
-        """Return whether instructions come from `developer`, and not from `system`."""
+        """Return whether the role of instructions is `developer` instead of `system`."""
         if self.developer_role is None:
             return find_profile(model).developer_role
         return self.developer_role
@@ -70,13 +70,13 @@ ReasoningSummary = Literal["auto", "concise", "detailed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOptions:
-    """What all requests of one adapter have in common."""
+    """The options of all requests of one adapter."""
 
     preset: Preset = OPENAI
-    """The service, with what the adapter's options change of it."""
+    """The service, with the overrides of the adapter's options."""
     parallel_tool_calls: bool | None = None
-    """Sent where a request has actions and does not say itself; None: not sent."""
+    """The default for requests with actions; None: the field is omitted."""
     reasoning_summary: ReasoningSummary | None = None
-    """How long the summaries of thoughts are; None: there are none."""
+    """The length of reasoning summaries; None: no summaries."""
     signer: str = ""
-    """Whose signed thoughts are sent back; empty: nobody's."""
+    """The provider whose signed reasoning is sent back; empty: none."""

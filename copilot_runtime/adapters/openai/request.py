@@ -1,4 +1,4 @@
-"""From a chat request to the body of a request to OpenAI's chat completions API."""
+"""Builds the request body of OpenAI's chat completions API from a chat request."""
 
 import hashlib
 import re
@@ -37,7 +37,7 @@ def build_body(
     capabilities: CapabilityFilter,
     context_tokens: int,
 ) -> JsonObject:
-    """Return the body of the request. Its keys come in the order of the Node runtime."""
+    """Return the body of the request, with its keys in the order of the Node runtime."""
     parameters = select_parameters(request, model, options, capabilities)
     preset = options.preset
     silent = preset.takes_no_choice and parameters.tool_choice == "none"
@@ -68,7 +68,7 @@ def build_body(
 def select_parameters(
     request: ChatRequest, model: str, options: RequestOptions, capabilities: CapabilityFilter
 ) -> Parameters:
-    """Return the parameters that this service and this model take."""
+    """Return the parameters that this service and this model support."""
     parameters = request.parameters
     if parameters.parallel_tool_calls is None and request.actions:
         parameters = replace(parameters, parallel_tool_calls=options.parallel_tool_calls)
@@ -78,7 +78,7 @@ def select_parameters(
 def build_tool_choice(
     parameters: Parameters, required: str = "required"
 ) -> str | JsonObject | None:
-    """Return the choice of tools; `required` is the service's word for that one.
+    """Return the tool choice; `required` is the service's name for that value.
 
     Raises `Misuse` for a function without a name.
     """
@@ -92,7 +92,7 @@ def build_tool_choice(
 
 
 def build_response_format(parameters: Parameters) -> JsonObject | None:
-    """Return the schema of the answer, and that it is `strict` if OpenAI can enforce all of it."""
+    """Return the response format; it is `strict` if OpenAI can enforce the whole schema."""
     schema = parameters.response_schema
     if schema is None:
         return None
@@ -108,9 +108,9 @@ def _encode_messages(
     options: RequestOptions,
     capabilities: CapabilityFilter,
 ) -> list[JsonObject]:
-    """Return the messages. A call is one of its own, right before its result, as on Node.
+    """Return the messages, each call as a message right before its result, as in Node.
 
-    That is valid for every provider, and a history cut anywhere stays valid.
+    Every provider accepts that order, and a history cut at any message remains valid.
     """
     messages: list[JsonObject] = []
     turn = find_last_turn(items)
@@ -137,9 +137,10 @@ def _encode_messages(
 
 
 def _in_strict_order(messages: Sequence[JsonObject]) -> list[JsonObject]:
-    """Return the messages with instructions first, an answer to each result, and the user last.
+    """Return the messages in strict order: instructions first, the user's message last.
 
-    Instructions after the last message of the model become messages of the user.
+    An assistant message follows each result. Instructions after the last message of the model
+    become user messages.
     """
     ordered: list[JsonObject] = []
     instructions: list[JsonObject] = []
@@ -170,7 +171,7 @@ def _encode_exchange(exchange: ToolExchange, id_length: int | None) -> list[Json
 
 
 def encode_call_id(exchange: ToolExchange, length: int | None = None) -> str:
-    """Return an id that the service accepts: another provider's may be longer."""
+    """Return a call id that the service accepts: that of another provider may be hashed."""
     id = exchange.call.id
     fits = length is None or (len(id) == length and id.isascii() and id.isalnum())
     if fits and len(id) <= _LONGEST_ID:
@@ -179,7 +180,7 @@ def encode_call_id(exchange: ToolExchange, length: int | None = None) -> str:
 
 
 def choose_role(message: TextMessage | ImageMessage, preset: Preset, model: str) -> str:
-    """Return OpenAI's role of a message: only the user's may hold an image."""
+    """Return OpenAI's role of a message: `user` for images, which no other role may have."""
     if isinstance(message, ImageMessage):
         return "user"
     if message.role in ("system", "developer"):
@@ -188,7 +189,7 @@ def choose_role(message: TextMessage | ImageMessage, preset: Preset, model: str)
 
 
 def _is_strict(schema: Any) -> bool:
-    """Return whether every object of a schema names all it may have, as strict mode demands."""
+    """Return whether every object of a schema is closed and requires all its properties."""
     if isinstance(schema, Mapping):
         fields = cast("Mapping[str, Any]", schema)
         properties = fields.get("properties")

@@ -1,7 +1,7 @@
-"""Chunks of OpenAI's chat completions API, and of all who imitate it, to events.
+"""Translates chunks of OpenAI's chat completions API, and of compatible servers, into events.
 
-https://platform.openai.com/docs/api-reference/chat-streaming. A whole `chat.completion` is read
-as one chunk: some proxies ignore `stream`.
+https://platform.openai.com/docs/api-reference/chat-streaming. A complete `chat.completion` is read
+as one chunk, because some proxies ignore `stream`.
 """
 
 import orjson
@@ -16,13 +16,13 @@ from copilot_runtime.telemetry.genai import describe_openai
 from copilot_runtime.telemetry.span import Span
 
 _STOPS = {"function_call": "tool_calls", "eos": "stop", "model_length": "length"}
-"""Others' words for why the model stopped → OpenAI's."""
+"""Stop reasons of compatible servers → OpenAI's."""
 
 
 class CompletionReader(JSONReader):
-    """Reads one response of `provider`, as `ADAPTERS` calls it.
+    """Reads one response of `provider`, a name in `ADAPTERS`.
 
-    With `signer`, its reasoning is signed as that provider's.
+    With `signer`, its reasoning is signed with that provider's name.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class CompletionReader(JSONReader):
         self._signer = signer
         self._begun = False
         self._response: JsonObject = {}
-        """Its first chunk."""
+        """The first chunk of the response."""
         self._thinks = False
         self._usage: JsonObject | None = None
         self._refused = False
@@ -44,7 +44,7 @@ class CompletionReader(JSONReader):
         describe_openai(span, self._response, "chat_completions")
 
     def end(self) -> list[Event]:
-        """Return the counts of tokens, or why the model stopped if that is unusual."""
+        """Return the remaining events, and the `Usage` if there are counts or a stop reason."""
         events = self._assembly.events = []
         self._assembly.end()  # some go on after they said why they stopped
         if self._usage is None and self._stop in ("stop", "tool_calls"):
@@ -92,7 +92,7 @@ class CompletionReader(JSONReader):
             self._finish(reason)
 
     def _take_parts(self, parts: list[JsonObject]) -> None:
-        """Take content in parts, as Mistral's thinking models send it."""
+        """Read content in parts, as Mistral's reasoning models send it."""
         for part in parts:
             if text := part.get("text"):
                 self._assembly.text(str(text))
@@ -110,7 +110,7 @@ class CompletionReader(JSONReader):
         )
 
     def _take_image(self, url: str) -> None:
-        """Take an image that the model made, as OpenRouter sends it."""
+        """Read a generated image, as OpenRouter sends it."""
         self._assembly.end_block()
         self._assembly.events.append(image_activity_from_url(url))
 
@@ -129,7 +129,7 @@ class CompletionReader(JSONReader):
         self._assembly.end()
 
     def _take_aside(self, chunk: JsonObject) -> None:
-        """Take what is no part of the answer: errors, token counts, Azure's filter results."""
+        """Read a chunk without content: errors, token counts, Azure's filter results."""
         if error := chunk.get("error"):
             raise read_stream_error(self._service, error)
         if chunk.get("object") == "error":  # vLLM
@@ -150,7 +150,7 @@ def build_usage(
     *,
     names: tuple[str, str] = ("prompt", "completion"),
 ) -> Usage:
-    """Return the counts of one response; `names` are the API's words for question and answer."""
+    """Return the `Usage` of one response; `names` are the API's prefixes for input and output."""
     usage, (question, answer) = as_object(usage), names
     read = as_object(usage.get(f"{question}_tokens_details"))
     written = as_object(usage.get(f"{answer}_tokens_details"))

@@ -30,7 +30,7 @@ NAME = "OpenAI Assistants"
 
 _FINAL_STATUSES = ("completed", "incomplete", "failed", "expired", "cancelled")
 _MAX_POSITIONS = 10_000
-"""Positions are kept of this many conversations."""
+"""Maximum number of conversations whose position is stored."""
 
 _ID = re.compile(r"[\w-]+", re.ASCII)
 
@@ -166,7 +166,7 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
 
 
 EXTENSION = "openaiAssistantAPI"
-"""The extension by which CopilotKit v1 clients remember thread and run."""
+"""The extension in which CopilotKit v1 clients store thread and run."""
 
 _STOPS = {"completed": "stop", "requires_action": "tool_calls", "incomplete": "length"}
 _FAILURES = {"failed", "expired", "cancelled"}
@@ -178,7 +178,7 @@ class AssistantRunReader(JSONReader):
     def __init__(self, request: ChatRequest, service: Service) -> None:
         super().__init__(request, service)
         self.position: ThreadPosition | None = None
-        """Where the conversation stands; None before the run has begun."""
+        """The position of the conversation; `None` before the run has started."""
         self._call_ids: set[str] = set()
         self._refused = False
         self._position_event: Custom | None = None
@@ -193,7 +193,7 @@ class AssistantRunReader(JSONReader):
         return events
 
     def end(self) -> list[Event]:
-        """Return where the conversation stands, and the counts of tokens of the run."""
+        """Return the position of the conversation, and the `Usage` of the run."""
         return [event for event in (self._position_event, self._usage) if event is not None]
 
     def _take(self, data: dict[str, Any]) -> None:
@@ -255,7 +255,7 @@ class AssistantRunReader(JSONReader):
         )
 
     def _list_waiting(self, run: dict[str, Any]) -> list[str]:
-        """Return the calls a run waits for; begin those of which no piece has come."""
+        """Return the ids of the calls that a run waits for; start those without a chunk so far."""
         action = run.get("required_action") or {}
         calls = (action.get("submit_tool_outputs") or {}).get("tool_calls") or ()
         for call in calls:

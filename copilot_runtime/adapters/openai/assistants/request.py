@@ -1,4 +1,4 @@
-"""Bodies of the Assistants API: begin a thread, go on in one, hand in what actions returned."""
+"""Builds request bodies of the Assistants API: create a thread, continue one, submit results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from copilot_runtime.base.jsonvalue import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class ThreadPosition:
-    """Where a conversation stands on the server: its thread, its last run.
+    """The position of a conversation on the server: its thread and last run.
 
     `waiting` are the calls whose results that run waits for.
     """
@@ -46,7 +46,7 @@ def build_request(
     tools: Sequence[str],
     capabilities: CapabilityFilter,
 ) -> tuple[str, JsonObject]:
-    """Return the path and the body that go on at `position`, or else begin a thread."""
+    """Return the path and the body that continue at `position`, or create a thread."""
     items = repair_history(request.messages)
     if position is not None and position.waiting:
         if outputs := _build_tool_outputs(request, items, position.waiting):
@@ -65,7 +65,7 @@ def build_request(
 def _build_tool_outputs(
     request: ChatRequest, items: Sequence[HistoryItem], waiting: frozenset[str]
 ) -> JsonObject | None:
-    """Return the body that hands in the results of these calls, or None if one is missing."""
+    """Return the body that submits the results of these calls, or `None` if one is missing."""
     returned = waiting & {one.call_id for one in request.messages if isinstance(one, ResultMessage)}
     outputs = [
         {"tool_call_id": item.call.id, "output": format_result(item.result)}

@@ -1,7 +1,7 @@
-"""From a chat request to the body of a request to OpenAI's Responses API.
+"""Builds the request body of OpenAI's Responses API from a chat request.
 
-https://platform.openai.com/docs/api-reference/responses. Nothing is kept there (`store` is false):
-the whole conversation is sent each time, with the thoughts that the model signed.
+https://platform.openai.com/docs/api-reference/responses. OpenAI stores nothing (`store` is false):
+each request contains the whole conversation, with the model's signed reasoning.
 """
 
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ def build_response_body(
 
 
 def _flatten(value: JsonObject) -> JsonObject:
-    """Return `{"type": "function", "function": {...}}` as one object, as this API has it."""
+    """Return `{"type": "function", "function": {...}}` as one flat object."""
     kind = value["type"]
     return {"type": kind, **value[kind]}
 
@@ -120,7 +120,7 @@ def _encode_exchange(exchange: ToolExchange) -> list[JsonObject]:
 
 
 def _encode_thought(thought: Thought) -> list[JsonObject]:
-    """Return the reasoning item that the signature holds: its id and its encrypted content."""
+    """Return the reasoning item in the signature: its id and its encrypted content."""
     try:
         id, encrypted = orjson.loads(thought.signature)
     except ValueError:  # not written by this adapter
@@ -132,7 +132,7 @@ def _encode_thought(thought: Thought) -> list[JsonObject]:
 
 
 def _encode(media: Media) -> JsonObject | str:
-    """Return the part of the content, or why there is none."""
+    """Return the content part, or the reason for a refusal."""
     match media.kind:
         case "image":
             if media.id:

@@ -1,8 +1,8 @@
-"""From the events of OpenAI's Responses API to ours.
+"""Translates the events of OpenAI's Responses API into ours.
 
-https://platform.openai.com/docs/api-reference/responses-streaming. Everything but deltas comes
-twice or three times (`.done`, `output_item.done`, `response.completed`): only the first counts.
-Other servers leave out some of it, so an item without deltas is read when it is complete.
+https://platform.openai.com/docs/api-reference/responses-streaming. All content except deltas is
+sent two or three times (`.done`, `output_item.done`, `response.completed`): only the first is read.
+Other servers omit some of these, so an item without deltas is read when it is complete.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,20 +21,20 @@ from copilot_runtime.telemetry.genai import describe_openai
 from copilot_runtime.telemetry.span import Span
 
 SIGNER = "openai"
-"""The signer of reasoning. A signature is JSON: the id of a reasoning item, its encrypted text."""
+"""The signer of reasoning. A signature is JSON with a reasoning item's id and encrypted text."""
 
 _STOPS = {"max_output_tokens": "length"}
 
 
 class ResponseEventReader(JSONReader):
-    """Reads one response of `provider`, as `ADAPTERS` calls it. Its last event sets `done`."""
+    """Reads one response of `provider`, a name in `ADAPTERS`. Its last event sets `done`."""
 
     def __init__(self, request: ChatRequest, service: Service, *, provider: str) -> None:
         super().__init__(request, service)
         self._provider = provider
         self._usage = Usage(model=service.model, provider=provider)
         self._response: JsonObject = {}
-        """As it was when it began, and at its end as it came to be."""
+        """The response object of the first event, replaced by that of the last one."""
         self._called = False
         self._refused = False
         self._thoughts: dict[int, int] = {}  # output index → the summary part that is open
@@ -61,7 +61,7 @@ class ResponseEventReader(JSONReader):
         describe_openai(span, self._response, "responses")
 
     def end(self) -> list[Event]:
-        """Return the counts of tokens, with the reason why the model stopped."""
+        """Return the `Usage` with the stop reason."""
         return [self._usage]
 
     def _take(self, data: JsonObject) -> None:
@@ -172,7 +172,7 @@ class ResponseEventReader(JSONReader):
         raise read_stream_error(self._service, event["response"].get("error"))
 
     def _read_json(self, response: JsonObject) -> None:
-        """Read a response that is no stream: some proxies ignore `stream`."""
+        """Read a response that is not a stream: some proxies ignore `stream`."""
         self._begin({"response": response})
         self._take_items(response)
         done = {"failed": self._fail_response, "incomplete": self._incomplete}

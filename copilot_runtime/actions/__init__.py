@@ -1,4 +1,4 @@
-"""What a model may call."""
+"""Actions: the functions and tools that a model may call."""
 
 from typing import TYPE_CHECKING, Any
 

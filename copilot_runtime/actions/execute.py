@@ -1,7 +1,7 @@
-"""Run a call: validate, limit the time, and turn whatever happens into a text for the model.
+"""Executes a call: validates arguments, applies the timeout, and returns a text for the model.
 
-The only place where an action's failure becomes a result; the bytes of a failure are those of
-the Node runtime.
+This is the only module that converts an action's failure into a result; the bytes of a failure are
+those of the Node runtime.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ from copilot_runtime.telemetry.genai import start_tool_span
 from copilot_runtime.telemetry.span import Span, work_under
 
 MAX_RESULT = 1024 * 1024
-"""Bytes of the largest result that is passed on."""
+"""Maximum size of a result, in bytes."""
 
 GRACE = 0.5
-"""Seconds for which a cancelled action is awaited; it may clean up meanwhile."""
+"""Seconds that a cancelled action has for its cleanup."""
 
 _MAX_MESSAGE = 1000
 _PARSE_MESSAGE = "Failed to parse action arguments"
@@ -42,14 +42,14 @@ logger = logging.getLogger(__name__)
 
 
 class Outcome(NamedTuple):
-    """The text for the model, and what went wrong, for hooks and logs."""
+    """The result text for the model, and the error, if any, for hooks and logs."""
 
     result: str
     error: BaseException | None = None
 
     @classmethod
     def failure(cls, code: str, message: str, error: BaseException | None = None) -> Self:
-        """Return the outcome of a call that came to nothing."""
+        """Return the outcome of a failed call."""
         message = _shorten(message)
         body = {"error": {"code": code, "message": message}, "result": ""}
         return cls(orjson.dumps(body).decode(), error or CopilotError(message))
@@ -78,7 +78,7 @@ async def execute(
 ) -> Outcome:
     """Run an action and return its outcome. Raises nothing but `CancelledError`.
 
-    `timeout` is in seconds; the action's own, if it has one, wins.
+    `timeout` is in seconds; the action's own timeout, if it has one, takes precedence.
     """
     if not context.span.is_recording:
         return await _execute(action, arguments, context, timeout, max_result)
@@ -136,7 +136,7 @@ async def _execute(
 
 
 def _parse_arguments(text: str) -> Mapping[str, Any]:
-    """Read the arguments; no text means none."""
+    """Parse the arguments; an empty text is an empty object."""
     if not text.strip():
         return {}
     try:
@@ -161,7 +161,7 @@ async def _run(action: Action, values: Mapping[str, Any], context: ActionContext
 
 
 async def _cancel(task: "asyncio.Task[CallResult]", name: str) -> None:
-    """Cancel an action and give it a moment. One that refuses to end is left behind."""
+    """Cancel an action and wait `GRACE` seconds. An action that does not end is abandoned."""
     task.cancel()
     _abandoned.add(task)
     task.add_done_callback(_abandoned.discard)
@@ -212,7 +212,7 @@ def _build_handler_failure(action: Action, error: BaseException) -> Outcome:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return what a model is told of an error."""
+    """Return the message of an error for the model."""
     if isinstance(error, CopilotError):
         return error.public or type(error).__name__
     try:

@@ -1,4 +1,4 @@
-"""Make an action of a Python function."""
+"""Creates an action from a Python function: its schema, its description, its execution."""
 
 import inspect
 import re
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionAction(Action, Generic[P, R]):
-    """An action made of a function. Called, it is that function, as in a test of it alone."""
+    """An action created from a function. It can be called as the function, for example in tests."""
 
     function: Callable[P, R] = field(repr=False)
 
@@ -61,13 +61,12 @@ def action(
     return_direct: bool = False,
     is_idempotent: bool = False,
 ) -> FunctionAction[..., Any] | Callable[[Callable[..., Any]], FunctionAction[..., Any]]:
-    """Let a model call a function: `@action` or `@action(name=…, timeout=…)`.
+    """Make a function an action that models can call: `@action` or `@action(name=…, timeout=…)`.
 
-    Description and parameters come from the signature and the docstring. `parameters` is a
-    JSON schema to send instead. `timeout` is in seconds. A parameter annotated
-    `ActionContext` gets the context of the call. With `is_idempotent`, a call that was interrupted
-    may be made again. A sync function runs in a thread.
-    The result can be called as the function can.
+    Description and parameters are derived from the signature and the docstring. `parameters` is a
+    JSON schema to send instead. `timeout` is in seconds. A parameter annotated `ActionContext`
+    receives the context of the call. With `is_idempotent`, an interrupted call may be repeated. A
+    sync function runs in a thread. The returned action can be called like the function.
     """
 
     def build(function: Callable[..., Any]) -> FunctionAction[..., Any]:
@@ -142,7 +141,7 @@ def _build_action(
 
 
 def qualified_name(function: Any) -> str:
-    """Return where a function is from, for a person who looks for it."""
+    """Return the module and the qualified name of a function, for error messages."""
     function = _bare(function)
     if not hasattr(function, "__qualname__"):
         function = cast("Any", type(function))

@@ -1,4 +1,4 @@
-"""Checks values against JSON schemas that others wrote: no schema costs more than its own call."""
+"""Validates values against untrusted JSON schemas, in bounded time and without network access."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,9 +13,9 @@ _LONGEST = 300
 
 
 def list_misfits(value: Any, schema: Mapping[str, Any]) -> list[str]:
-    """Return what does not fit, each as a place and a sentence.
+    """Return the validation errors, each as a path and a message.
 
-    Raises `ConfigurationFailed` for a schema that is none.
+    Raises `ConfigurationFailed` for an invalid schema.
     """
     import re
 
@@ -39,7 +39,7 @@ def list_misfits(value: Any, schema: Mapping[str, Any]) -> list[str]:
 
 @cache
 def limit_dialect(dialect: Any, *, has_patterns: bool) -> Any:
-    """Return a dialect without what can take minutes: each item with each, and patterns."""
+    """Return a dialect without checks of superlinear time: `uniqueItems` and patterns."""
     from jsonschema import ValidationError
     from jsonschema.validators import extend
 

@@ -1,4 +1,4 @@
-"""What an action returned, as text: a string as it is, everything else as JSON."""
+"""Serialises the return value of an action: strings unchanged, other values as JSON."""
 
 from base64 import b64encode
 from typing import Any
@@ -7,7 +7,7 @@ from copilot_runtime.base.jsontext import replace_surrogates
 
 
 def serialize_result(value: Any) -> str:
-    """Return the text a model reads. Raises `TypeError` for what has no JSON form."""
+    """Return the text for the model. Raises `TypeError` for a value without a JSON form."""
     if isinstance(value, str):
         return replace_surrogates(str.__str__(value))  # the text of a StrEnum, not its name
     return "" if value is None else replace_surrogates(_to_json(value))
@@ -37,7 +37,7 @@ def _plain_bytes(value: Any) -> Any:
 
 
 def _fallback(value: Any) -> Any:
-    """Help with types of other packages by what they offer; numpy and pandas have `tolist`."""
+    """Convert values of other packages by their `tolist` method (numpy, pandas)."""
     if callable(tolist := getattr(value, "tolist", None)):
         return tolist()
     raise TypeError(f"a {type(value).__qualname__} has no JSON form")

@@ -1,4 +1,4 @@
-"""From a function's signature to a JSON schema, and from a model's arguments to values."""
+"""Derives a JSON schema from a function's signature, and validates a model's arguments."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -67,9 +67,9 @@ def inspect_arguments(
     descriptions: Mapping[str, str],
     schema: Mapping[str, Any] | None = None,
 ) -> Arguments:
-    """Read a signature; `schema` takes the place of the one made from it.
+    """Inspect a function's signature; `schema` replaces the derived schema.
 
-    Raises `ConfigurationFailed` naming the function and the parameter that cannot be.
+    Raises `ConfigurationFailed` with the names of the function and of the invalid parameter.
     """
     hints = _hints(function, where)
     parameters: list[_Parameter] = []
@@ -140,7 +140,7 @@ def _hints(function: Any, where: str) -> Mapping[str, Any]:
 
 
 def _describe_misfit(parameter: inspect.Parameter) -> str | None:
-    """Return why a model cannot pass this parameter, or None: it sends JSON, by name."""
+    """Return the reason why a model cannot pass this parameter (JSON, by name), or `None`."""
     if parameter.name == "self" and parameter.annotation is parameter.empty:
         return "has no object; make the action from a bound method: action(thing.method)"
     match parameter.kind:

@@ -1,4 +1,4 @@
-"""Bring pydantic's JSON schema into the form that every provider takes."""
+"""Simplifies pydantic's JSON schemas to a form that every provider accepts."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
@@ -15,7 +15,7 @@ _NAMED = ("properties", "patternProperties")
 
 
 class _TooLarge(Exception):
-    """Inlining every definition would blow the schema up."""
+    """The schema would be too large with all definitions inlined."""
 
 
 def simplify(schema: Schema) -> Schema:
@@ -80,7 +80,7 @@ class _Simplifier:
         return _order_keys(node)
 
     def _resolve(self, node: Schema) -> Schema:
-        """Put the definition in the place of its name; words beside the name win."""
+        """Inline the definition of a `$ref`; keywords beside the `$ref` take precedence."""
         while "$ref" in node and (name := node["$ref"].removeprefix(_REF)) not in self.recursive:
             del node["$ref"]
             node = {**self.definitions[name], **node}

@@ -1,4 +1,4 @@
-"""Which actions a model or an agent is offered, the browser's among them."""
+"""Collects the actions of a run from all sources: functions, servers and the browser."""
 
 import asyncio
 import inspect
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 def parse_frontend_action(
     name: str, description: str, json_schema: str, available: str = "enabled"
 ) -> Action:
-    """Make an action of what the browser sent; one with an unreadable schema takes nothing."""
+    """Parse an action of the browser; with an unreadable schema, it has no parameters."""
     if available not in get_args(Available):
         logger.warning("The browser action %r is %r; it is not offered.", name, available)
         available = "disabled"
@@ -43,7 +43,7 @@ def parse_frontend_action(
 def select_actions(
     server: Sequence[Action], frontend: Sequence[Action], *, for_agent: bool
 ) -> Sequence[Action]:
-    """Return what may be called: the server's actions, then the browser's, one per name."""
+    """Return the available actions: the server's, then the browser's, one per name."""
     offered = ("enabled", "remote") if for_agent else ("enabled",)
     return _deduplicate(
         (action for action in (*server, *frontend) if action.available in offered),
@@ -72,9 +72,9 @@ class ActionFunction(ActionSource):
 
 
 def as_sources(actions: Source) -> list[ActionSource]:
-    """Return sources for whatever an application gives, such as a list of functions and sources.
+    """Return the action sources for an argument, such as a list of functions and sources.
 
-    The actions of a list are made now, so that a wrong one is an error at the start.
+    The actions of a list are created at once, so that an invalid one is an error at startup.
     """
     if not isinstance(actions, Sequence):
         return [_as_source(actions)]
@@ -88,7 +88,7 @@ def as_sources(actions: Source) -> list[ActionSource]:
 async def gather_actions(
     sources: Sequence[ActionSource], run: RunInput, *, timeout: float = 30
 ) -> list[Action]:
-    """Return the actions of all sources for this run; a source that fails is logged and left out.
+    """Return the actions of all sources for this run; a failed source is logged and skipped.
 
     `timeout` is in seconds, for each source.
     """
@@ -122,7 +122,7 @@ def _as_source(source: ActionSource | Callable[[RunInput], Any]) -> ActionSource
 
 
 def _deduplicate(actions: Iterable[Action], warning: str) -> list[Action]:
-    """Return one action of each name; log the warning, with the name, for each that is left out."""
+    """Return the first action of each name; log `warning` with the name for each duplicate."""
     found: dict[str, Action] = {}
     for action in actions:
         if action.name in found:

@@ -1,4 +1,4 @@
-"""Runs a remote agent over AG-UI: pydantic-ai, LangGraph, CrewAI, or one of your own."""
+"""Runs a remote agent over AG-UI: pydantic-ai, LangGraph, CrewAI, or a custom one."""
 
 import asyncio
 import logging
@@ -33,9 +33,9 @@ from copilot_runtime.telemetry.propagation import inject_context
 
 _MAX_REASON = 2_000
 _UNREADABLE = 422
-"""The status of a request that does not fit the schema: the agent has done nothing."""
+"""The status of a request that fails validation, before the agent has acted."""
 _REDIRECTS = (307, 308)
-"""The statuses that have the same request sent elsewhere, as of a path without its last slash."""
+"""The redirects that preserve method and body, for example to add a trailing slash."""
 _MAX_REDIRECTS = 3
 
 logger = logging.getLogger(__name__)
@@ -48,9 +48,9 @@ class AguiAgent(Agent):
     agent may call the actions of this server; its own tools then need other names. Times are in
     seconds; `idle_timeout` is the longest silence of the agent. A run may have acted before it
     failed, so by default nothing is repeated: `max_retries` is 0. Requests are those of AG-UI 1.0.
-    An agent that is `legacy` gets them without the version, and with parts and results in their
-    older form; so does one from the time on when it refused the newer form with status 422, and
-    took the older one. Raises `ConfigurationFailed` for a `url` that is none.
+    A `legacy` agent gets them without the version, and with parts and results in their older form;
+    so does an agent that has refused the newer form with status 422 and accepted the older one.
+    Raises `ConfigurationFailed` for an invalid `url`.
     """
 
     provider = "ag_ui"
@@ -89,9 +89,9 @@ class AguiAgent(Agent):
     async def run(self, run: RunInput) -> Events:
         """Send the run and yield the agent's events as they come.
 
-        Cancelled, or closed early, the connection is closed. Raises `AgentFailed`, `Cancelled` for
-        a run that somebody stopped over there, `NetworkError`, `RunStalled` after `idle_timeout`,
-        `IncompleteStream`, and for a refusal the error of its status.
+        On cancellation or early close, the connection is closed. Raises `AgentFailed`, `Cancelled`
+        if the run was stopped on the remote server, `NetworkError`, `RunStalled` after
+        `idle_timeout`, `IncompleteStream`, and the error of a status other than 2xx.
         """
         name, state = run.agent_name, run.agent_input.state
         if not self._actions:
@@ -134,7 +134,7 @@ class AguiAgent(Agent):
 
     @asynccontextmanager
     async def _send(self, run: RunInput, state: Any) -> AsyncGenerator[StreamResponse]:
-        """Send a run, and again in its older form to an agent that can read no other."""
+        """Send a run; if the agent refuses AG-UI 1.0, send it again in the older form."""
         if not self._legacy:
             async with self._post(run, state, legacy=False) as reply:
                 if reply.status != _UNREADABLE:
@@ -150,7 +150,7 @@ class AguiAgent(Agent):
     async def _post(
         self, run: RunInput, state: Any, *, legacy: bool
     ) -> AsyncGenerator[StreamResponse]:
-        """Send a run to the agent, and to where the agent's server redirects it on itself."""
+        """Send a run to the agent, and follow one redirect to the same origin."""
         body = dumps(run_agent_input(run, state, legacy=legacy))
         headers = {**forward_headers(run.headers), **inject_context(run.span), **self._headers}
         url: str | None = self.url
@@ -177,9 +177,9 @@ class AguiAgent(Agent):
 
 
 def _find_redirect(url: str, reply: StreamResponse) -> str | None:
-    """Return where the request is to be sent again; None: nowhere, or to another server.
+    """Return the target of a redirect, or `None` without one or for another origin.
 
-    Another server must not get the keys of this one, nor the conversation.
+    Another server must get neither the credentials nor the conversation.
     """
     place = reply.headers.get("location")
     if reply.status not in _REDIRECTS or not place:

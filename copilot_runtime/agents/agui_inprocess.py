@@ -29,7 +29,7 @@ def select_conversation(run: RunInput) -> Sequence[Message]:
 
 
 def upgrade_parts(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return messages with the kinds of parts of AG-UI 1.0: its package refuses `binary`."""
+    """Return messages with the part kinds of AG-UI 1.0, whose package refuses `binary`."""
     return [
         replace(message, parts=[_upgrade_part(part) for part in message.parts])
         if isinstance(message, TextMessage) and message.parts

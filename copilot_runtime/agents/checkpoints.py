@@ -1,4 +1,4 @@
-"""What an agent stores of a run that waits for a person, so that any process can go on with it."""
+"""Checkpoints of runs that wait for a person, so that any process can resume them."""
 
 from copilot_runtime.api.checkpoints import Checkpoint, CheckpointKey
 from copilot_runtime.api.run_input import RunInput
@@ -6,20 +6,20 @@ from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.threads.checkpoints import MemoryCheckpoints
 
 MAX_BYTES = 8_000_000
-"""Of one checkpoint."""
+"""Maximum size of one checkpoint."""
 
 
 class AgentCheckpoints:
-    """The checkpoints of one agent: one for each thread, in the store that the runs name.
+    """The checkpoints of one agent: one for each thread, in the store of its runs.
 
-    Runs that name none, and those whose store has no place for them, wait in this process.
+    For runs without a store that supports checkpoints, they are in the memory of this process.
     """
 
     def __init__(self) -> None:
         self._memory = MemoryCheckpoints()
 
     async def save(self, run: RunInput, data: bytes) -> None:
-        """Store what the run waits with. Raises `LimitExceeded` for too much, and `StoreFailed`."""
+        """Store a checkpoint. Raises `LimitExceeded` if it is too large, and `StoreFailed`."""
         if len(data) > MAX_BYTES:
             raise LimitExceeded(
                 f"The agent {run.agent_name!r} waits for a person, but its run is too large to be "
@@ -32,15 +32,15 @@ class AgentCheckpoints:
             await self._memory.save_checkpoint(key, data)
 
     async def find(self, run: RunInput) -> Checkpoint | None:
-        """Return what an earlier run of the thread waits with, or None."""
+        """Return the checkpoint of an earlier run of the thread, or `None`."""
         key, store = _build_key(run), run.checkpoints
         found = None if store is None else await store.find_checkpoint(key)
         return found or await self._memory.find_checkpoint(key)
 
     async def delete(self, run: RunInput, version: int | None = None) -> bool:
-        """Delete it, if it is of that version still. Returns whether this call did.
+        """Delete the checkpoint if it still has that version. Return whether this call did.
 
-        Of several processes that take an answer, one gets True: it alone may go on.
+        Of several processes that handle the same answer, only one gets `True` and may resume.
         """
         key, store = _build_key(run), run.checkpoints
         if store is not None and await store.delete_checkpoint(key, version):

@@ -1,4 +1,4 @@
-"""Coerces functions, and agents of frameworks, into ours."""
+"""Coerces functions and agents of frameworks to our `Agent`."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,10 +22,10 @@ WRAPPERS = {
     "agents.agent:Agent": "openai_agents",
     "ag_ui_langgraph.agent:LangGraphAgent": "langgraph_inprocess",
 }
-"""A class of a framework, or its base class → the name in `AGENTS` of its wrapper."""
+"""A framework's class or base class → its wrapper's name in `AGENTS`."""
 
 _GRAPH_HOLDER = "LangGraphAgent"
-"""A class that holds a graph to serve it in AG-UI; CopilotKit's `LangGraphAGUIAgent` is one."""
+"""A class that wraps a graph for AG-UI, such as CopilotKit's `LangGraphAGUIAgent`."""
 
 AgentsLike = (
     Mapping[str, Any] | Callable[[Caller], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
@@ -34,10 +34,10 @@ AgentsLike = (
 
 
 def coerce_agents(agents: AgentsLike) -> Mapping[str, Agent] | AgentsOf:
-    """Return agents of ours for a mapping, or a function that does so for each caller.
+    """Return the coerced agents of a mapping, or a function that returns those of a caller.
 
-    Raises `ConfigurationFailed` for what is neither, for something that cannot be an agent, and
-    for a name that clients cannot write into a URL.
+    Raises `ConfigurationFailed` for another type, for an object that cannot be an agent, and for a
+    name that is not usable in a URL.
     """
     if isinstance(agents, Mapping):
         for name in agents:
@@ -61,7 +61,7 @@ def coerce_agents(agents: AgentsLike) -> Mapping[str, Agent] | AgentsOf:
 
 
 def coerce_agent(name: str, agent: Any) -> Agent:
-    """Return an agent of ours as it is, or wrap a function or an agent of a framework.
+    """Return an `Agent` unchanged, or wrap a function or an agent of a framework.
 
     Raises `ConfigurationFailed` for anything else, and `MissingPackage`.
     """

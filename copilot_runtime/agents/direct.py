@@ -1,4 +1,4 @@
-"""Answers with one adapter and actions: CopilotKit without an agent."""
+"""The agent for plain chats: one adapter with actions, CopilotKit without an agent."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -43,7 +43,7 @@ from copilot_runtime.telemetry.span import NO_SPAN
 
 
 class DirectAgent(Agent):
-    """Requests the model, runs the server actions it calls, and repeats until it calls none.
+    """Sends requests to the model and runs the server actions it calls, until it calls none.
 
     A call of a browser action ends the run: the browser acts and sends the result with its next
     request. A run of a CopilotKit v1 client is one turn of the model, because the client sends the
@@ -52,15 +52,15 @@ class DirectAgent(Agent):
     client shares. An agent that the model calls takes over. There are at most `max_turns` requests
     in a run; an action may take `action_timeout` seconds.
 
-    `instructions` are the system prompt, before all that a page sends: a text, or a function of the
-    `RunInput`, called once in a run. No thread stores them and no client gets them. `parameters`
-    are the model's where a client asks for no others. Raises `ConfigurationFailed` for those that
-    cannot be used.
+    `instructions` are the system prompt, before that of a frontend: a text, or a function of the
+    `RunInput`, called once in a run. They are neither stored in threads nor sent to clients.
+    `parameters` are the defaults for parameters that a client does not set. Raises
+    `ConfigurationFailed` if either is invalid.
 
     A `retriever` finds passages for each question. The model gets them with the instructions, and
     an AG-UI client gets their sources, as an `Activity` of the type `sources`, before the answer.
-    With `files`, those that are attached to questions are taken in first, and searched as well.
-    A `window` decides what of each request the model reads.
+    With `files`, files attached to questions are ingested first, and searched as well. A `window`
+    trims each request.
     """
 
     is_replayable = True
@@ -98,9 +98,9 @@ class DirectAgent(Agent):
     def run(self, run: RunInput) -> Events:
         """Yield the events of the model and the results of its calls, in call order.
 
-        Cancelled, or closed early, the adapter's stream is closed and the actions are cancelled.
-        Raises `LimitExceeded` after `max_turns`, what the adapter raises, and for a function that
-        makes no `instructions` what `resolve_instructions` raises.
+        On cancellation or early close, the adapter's stream is closed and the actions are
+        cancelled. Raises `LimitExceeded` after `max_turns`, and the errors of the adapter and of
+        `resolve_instructions`.
         """
         if run.is_v1:
             turn = Turn(run, _list_server_actions(run), self.action_timeout)
@@ -139,7 +139,7 @@ class DirectAgent(Agent):
     async def _run_turn(self, turn: Turn, request: ChatRequest | None = None) -> Events:
         """Yield one answer of the model, and results in call order, each as soon as possible.
 
-        Without a `request`, it is the first of a run whose client shows no progress of files.
+        Without a `request`, it builds the first one of a run, for clients without file progress.
         """
         if request is None:
             reading = await read_files(self.files, turn.run)
@@ -183,7 +183,7 @@ class DirectAgent(Agent):
         shared: SharedState | None = None,
         reading: Reading | None = None,
     ) -> ChatRequest:
-        """Return the first request of a run. Raises what `resolve_instructions` raises."""
+        """Return the first request of a run. Raises the errors of `resolve_instructions`."""
         instructions = await resolve_instructions(self.instructions, run)
         passages = await retrieve_passages(self.retriever, run)
         if reading is not None:
@@ -232,7 +232,7 @@ def _end_span(
 
 
 def _select_context(run: RunInput) -> Sequence[ContextItem]:
-    """Return the context without what a v1 page has put into its own system message as well."""
+    """Return the context; for a v1 frontend, only items that its system message lacks."""
     if not run.is_v1 or run.page_instructions == "drop":
         return run.context
     return [item for item in run.context if item.description == PAGE_INSTRUCTIONS]
@@ -244,7 +244,7 @@ def _list_server_actions(run: RunInput, shared: SharedState | None = None) -> Se
 
 
 def _extend_request(request: ChatRequest, turn: Turn) -> ChatRequest:
-    """Return the request of the next turn: with the messages of this turn."""
+    """Return the request of the next turn, extended by the messages of this turn."""
     messages: list[Message] = [*request.messages, *fold_messages(turn.events)]
     # a model forced to call an action may answer freely once it has done so
     parameters = replace(request.parameters, tool_choice=None, tool_choice_name=None)

@@ -1,4 +1,4 @@
-"""Agents by name, with the reasons why some are missing."""
+"""A mapping of agents by name that explains missing ones."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Stores the files that come to an agent, which gets them as they came."""
+"""An agent wrapper that stores attached files before the agent runs."""
 
 from contextlib import aclosing
 from dataclasses import replace
@@ -11,9 +11,9 @@ from copilot_runtime.api.run_input import RunInput
 
 
 class FileStoringAgent(Agent):
-    """An agent whose files are stored first, so that its tools find what is in them.
+    """Stores the files of a run before the wrapped agent runs, so that its tools can search them.
 
-    A client of CopilotKit v1 shows no progress, and gets none.
+    A CopilotKit v1 client cannot show progress, so it gets no progress events.
     """
 
     def __init__(self, agent: Agent, files: FileStore) -> None:
@@ -42,5 +42,5 @@ class FileStoringAgent(Agent):
 
 
 def stores_files(agent: Agent) -> bool:
-    """Return whether an agent takes in its files itself."""
+    """Return whether an agent ingests its files itself."""
     return isinstance(agent, DirectAgent) and agent.files is not None

@@ -1,4 +1,4 @@
-"""What all remote agents share: headers that are forwarded, refusals and errors."""
+"""Shared by all remote agents: forwarded headers, and the mapping of refusals and errors."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -38,7 +38,7 @@ def describe_actions(actions: Iterable[Action]) -> list[dict[str, Any]]:
 
 
 def forward_headers(headers: Mapping[str, str], *blocked_prefixes: str) -> dict[str, str]:
-    """Return the headers of a page's request that may go on, by names in lower case."""
+    """Return the headers of a client's request that may be forwarded, with lower-case names."""
     prefixes = (_RUNTIME_PREFIX, *blocked_prefixes)
     lower = {name.lower(): value for name, value in headers.items()}
     return {
@@ -49,7 +49,7 @@ def forward_headers(headers: Mapping[str, str], *blocked_prefixes: str) -> dict[
 
 
 async def read_refusal(reply: StreamResponse) -> bytes:
-    """Return the body of a refusal, or nothing if it has not come within 5 seconds."""
+    """Return the body of an error response, or empty bytes if it does not arrive in 5 seconds."""
     with suppress(CopilotError, TimeoutError):  # the status is enough without the text
         async with asyncio.timeout(_REFUSAL_TIMEOUT):
             return await reply.text()
@@ -57,7 +57,7 @@ async def read_refusal(reply: StreamResponse) -> bytes:
 
 
 def redact(text: str, values: Iterable[str], limit: int) -> str:
-    """Return a text of at most `limit` characters without values of headers: keys and tokens."""
+    """Return a text without the values of headers (keys, tokens), cut to `limit` characters."""
     for value in values:
         for secret in (value, value.partition(" ")[2]):
             if len(secret) >= _MIN_SECRET:
@@ -68,7 +68,7 @@ def redact(text: str, values: Iterable[str], limit: int) -> str:
 def map_refusal(agent: str, status: int, hint: str) -> CopilotError:
     """Return the error for a status that is not 2xx.
 
-    The server's own text, which may be a stack trace, belongs into `hint`: that is for the log.
+    The server's own text, which may be a stack trace, belongs in `hint`, which is for the log.
     """
     match status:
         case 401 | 403:
@@ -93,9 +93,9 @@ def map_refusal(agent: str, status: int, hint: str) -> CopilotError:
 def map_network_error(
     agent: str, error: NetworkError, *, before: str | None = None, where: str = ""
 ) -> CopilotError:
-    """Return the error without the address: that is for the log.
+    """Return the error without the address, which is for the log.
 
-    `before` is what the end of a response would have been, None if there was no response.
+    `before` names the expected end of the response; `None` if there was no response.
     """
     _, separator, reason = error.message.partition("API error: ")
     is_stalled = isinstance(error, RunStalled)

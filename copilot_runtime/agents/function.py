@@ -1,4 +1,4 @@
-"""Runs a function as an agent: what it yields, or returns, is the answer."""
+"""Runs a function as an agent: its return value, or the values it yields, are the answer."""
 
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
@@ -53,8 +53,8 @@ class FunctionAgent(Agent):
     async def run(self, run: RunInput) -> Events:
         """Call the function and yield its answer as our events.
 
-        Cancelled, or closed early, an async generator is closed. Raises `Misuse` for a piece that
-        is neither text nor an event, and what the function raises.
+        On cancellation or early close, an async generator is closed. Raises `Misuse` for a value
+        that is neither text nor an event, and the errors of the function.
         """
         translator = _PieceTranslator(run, _get_function_name(self.function))
         async with aclosing(_call_function(self.function, run)) as pieces:
@@ -70,7 +70,7 @@ class FunctionAgent(Agent):
 
 
 async def _call_function(function: AgentFunction, run: RunInput) -> AsyncGenerator[Any, None]:
-    """Yield what a function yields, or what it returns."""
+    """Yield the values of an async generator, or the return value of a function."""
     makes_generator = inspect.isasyncgenfunction(function)
     result: Any = function(run) if makes_generator else await call(function, run)
     if not hasattr(result, "__aiter__"):
@@ -83,7 +83,7 @@ async def _call_function(function: AgentFunction, run: RunInput) -> AsyncGenerat
 
 
 class _PieceTranslator:
-    """Translates the pieces of one answer; joins texts into one message."""
+    """Translates the values of one answer; joins texts into one message."""
 
     def __init__(self, run: RunInput, function: str) -> None:
         self.ended = False
@@ -96,7 +96,7 @@ class _PieceTranslator:
         return self._incoming.failure
 
     def feed(self, piece: Any) -> Sequence[Event]:
-        """Return the events of a piece. Raises `Misuse` for what is neither text nor an event."""
+        """Return the events of a value. Raises `Misuse` if it is neither text nor an event."""
         if isinstance(piece, str):
             return self._append_text(piece) if piece else []
         if piece is None:
@@ -134,7 +134,7 @@ class _PieceTranslator:
 
 
 def _check(function: AgentFunction) -> None:
-    """Raise `ConfigurationFailed` for what cannot be called with a run."""
+    """Raise `ConfigurationFailed` if a function cannot be called with a run."""
     name, method = _get_function_name(function), getattr(function, "__call__", None)  # noqa: B004  # to look at
     if inspect.isgeneratorfunction(function) or inspect.isgeneratorfunction(method):
         raise ConfigurationFailed(

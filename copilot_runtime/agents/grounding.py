@@ -1,4 +1,4 @@
-"""Grounds an answer in passages: how a model reads them, and how a page gets their sources."""
+"""Grounds answers in retrieved passages, and reports their sources to the client."""
 
 import asyncio
 import hashlib
@@ -19,7 +19,7 @@ from copilot_runtime.telemetry.genai import start_retrieval_span
 from copilot_runtime.telemetry.span import trace_block
 
 _TIMEOUT = 15.0
-"""Seconds that an answer waits for what is retrieved."""
+"""The default timeout of retrieval, in seconds."""
 
 SOURCES = "sources"
 """The `activity_type` of the sources of an answer."""
@@ -39,9 +39,9 @@ logger = logging.getLogger(__name__)
 async def retrieve_passages(
     retriever: Retriever | None, run: RunInput, timeout: float | None = None
 ) -> Sequence[Passage]:
-    """Return what a retriever finds for a question within `timeout` seconds (15).
+    """Return the retriever's passages for a question.
 
-    One that fails or takes longer is logged, and finds nothing: the answer comes without.
+    If it fails or exceeds `timeout` seconds (15), that is logged, and the answer has no passages.
     """
     if retriever is None or run.request_type != "Chat" or run.parameters.tool_choice == "function":
         return ()
@@ -66,7 +66,7 @@ async def retrieve_passages(
 
 
 def _report_failure(run: RunInput, error: BaseException) -> None:
-    """Log why nothing was retrieved: an error of ours needs no traceback."""
+    """Log a failed retrieval, without a traceback for our own errors."""
     is_ours = isinstance(error, CopilotError)
     words = f"{error} {error.hint}" if is_ours and error.hint else error
     trace = None if is_ours else error
@@ -74,7 +74,7 @@ def _report_failure(run: RunInput, error: BaseException) -> None:
 
 
 async def read_files(reader: FileReader | None, run: RunInput) -> Reading | None:
-    """Return what a model reads of a run with files, for a client that shows no progress."""
+    """Return the content of a run's files for the model, for a client that shows no progress."""
     reading: Reading | None = None
     if reader is not None:
         async with aclosing(reader.read_files(run)) as steps:
@@ -91,7 +91,7 @@ def join_passages(first: Sequence[Passage], second: Sequence[Passage]) -> Sequen
 
 
 def render_passages(passages: Sequence[Passage], run_id: str) -> str:
-    """Return passages as a model reads them, each between tags that no author could foresee."""
+    """Render passages for the model, each between tags that a document cannot predict."""
     texts = "\0".join(passage.text for passage in passages)
     digest = hashlib.sha256(f"{run_id}\0{texts}".encode(errors="replace")).hexdigest()
     fence = f"passage-{digest[:12]}"
@@ -105,9 +105,9 @@ def render_passages(passages: Sequence[Passage], run_id: str) -> str:
 
 
 def build_sources(run: RunInput, passages: Sequence[Passage]) -> Activity:
-    """Return the event by which a page learns what an answer is grounded in: no texts, but links.
+    """Return the event with the sources of an answer: links without texts.
 
-    It belongs to the question, so a question that is answered in several runs has it once.
+    Its id is derived from the question, so that several runs for one question replace it.
     """
     question = next((it.id for it in reversed(run.messages) if _is_question(it)), run.run_id)
     return Activity(

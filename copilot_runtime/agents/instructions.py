@@ -1,7 +1,7 @@
-"""The operator's instructions for a model: a text, or a function that makes one for each run.
+"""The operator's instructions for a model: a text, or a function that returns one for each run.
 
-They are a part of the request to the model and of nothing else: neither the run nor its events
-have them, so no thread stores them and no client gets them.
+They are part of the request to the model only: neither the run nor its events contain them, so they
+are neither stored in threads nor sent to clients.
 """
 
 import inspect
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_instructions(instructions: Any) -> None:
-    """Raise `ConfigurationFailed` for what is neither text nor a function of a run."""
+    """Raise `ConfigurationFailed` if the value is neither text nor a function of a run."""
     if instructions is None or isinstance(instructions, str):
         return
     if not callable(instructions):
@@ -46,8 +46,8 @@ def check_instructions(instructions: Any) -> None:
 async def resolve_instructions(instructions: Instructions | None, run: RunInput) -> str:
     """Return the instructions for a run, empty if there are none.
 
-    A `CopilotError` of the function is raised as it is, anything else it raises as the cause of
-    one. Raises `ConfigurationFailed` if it returns no text.
+    A `CopilotError` of the function is raised unchanged, another exception as the cause of a
+    `CopilotError`. Raises `ConfigurationFailed` if it returns neither text nor `None`.
     """
     if instructions is None or isinstance(instructions, str):
         return instructions or ""

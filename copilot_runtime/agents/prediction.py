@@ -1,7 +1,7 @@
-"""Predicts the state of an agent from the arguments of a call that is being written.
+"""Predicts the state of an agent from the streamed arguments of a call.
 
 An agent announces which argument of which tool will become which key of its state (`PredictState`
-of AG-UI, `emit_intermediate_state` of CopilotKit); the part of the argument that has come is shown.
+of AG-UI, `emit_intermediate_state` of CopilotKit); clients get the part that has arrived so far.
 """
 
 from collections.abc import Mapping
@@ -19,18 +19,18 @@ from copilot_runtime.base.jsonvalue import JsonObject, as_objects, as_optional_t
 
 _NO_CHANGE: Mapping[str, Any] = {}
 _EVERY_PIECE = 2_000
-"""Characters up to which each piece is parsed; of longer arguments, each further fiftieth."""
+"""Length up to which every chunk is parsed; longer arguments are parsed each time they grow 2 %."""
 
 
 class Prediction:
-    """The rules that an agent has announced, and the calls that are being written."""
+    """The rules that an agent has announced, and the calls in progress."""
 
     def __init__(self) -> None:
         self._rules: list[JsonObject] = []
         self._calls: dict[str, _PartialArguments] = {}
 
     def expect(self, rules: Any) -> None:
-        """Take the rules `[{state_key, tool, tool_argument}, ...]`.
+        """Set the rules `[{state_key, tool, tool_argument}, ...]`.
 
         Without `tool_argument`, the value is all arguments.
         """
@@ -42,7 +42,7 @@ class Prediction:
         self._calls.clear()
 
     def feed(self, event: Event) -> Mapping[str, Any]:
-        """Return what an event of a call changes in the state, or nothing."""
+        """Return the state changes predicted from an event of a call; may be empty."""
         match event:
             case ActionExecutionStart(call_id=id, name=name):
                 self._begin(id, name)
@@ -62,7 +62,7 @@ class Prediction:
 
 
 class _PartialArguments:
-    """The arguments of one call, as far as they have come."""
+    """The arguments of one call, as far as they have arrived."""
 
     def __init__(self, key: str, argument: str | None) -> None:
         self._key = key

@@ -9,20 +9,20 @@ from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import ConfigurationFailed
 
 FindAgents = Callable[[Caller], Awaitable[Mapping[str, Agent]]]
-"""Returns agents that may come and go, as far as a caller may use them."""
+"""Returns the current agents from files that a caller may use."""
 
 logger = logging.getLogger(__name__)
 
 
 class AgentRegistry:
-    """The agents of a program, those that come and go with files, and those that plan.
+    """The agents of the program, those from files, and planners.
 
-    It is called for each request: what a file has become meanwhile counts, and what a caller may
-    not use is not there. An agent of the program goes before one of a file that has its name.
+    It is called for each request, so changes of files take effect, and agents that a caller may not
+    use are missing. An agent of the program takes precedence over one from a file.
 
     Args:
-        own: Those of the program.
-        find_others: Returns those of files.
+        own: The agents of the program.
+        find_others: Returns the agents from files.
     """
 
     def __init__(
@@ -32,32 +32,32 @@ class AgentRegistry:
         self._find_others = find_others
         self._planners: Mapping[str, Agent] = {}
         self._opened: Mapping[str, Agent] = {}
-        """Agents of the settings beside a function of the program."""
+        """Agents from the settings, if the program's agents are a function."""
         self._duplicates: set[str] = set()
 
     @property
     def lasting(self) -> Mapping[str, Agent]:
-        """Those that are the same for every caller, to be opened and closed with the server."""
+        """The agents that are the same for every caller, opened and closed with the server."""
         own = {} if callable(self._own) else self._own
         return {**own, **self._opened, **self._planners}
 
     @property
     def is_empty(self) -> bool:
-        """Whether there can be no agents but those that plan."""
+        """Whether there can be no agents other than planners."""
         return self._find_others is None and not callable(self._own) and not self._own
 
     @property
     def current(self) -> Agents:
-        """The agents, where they are the same for everybody and always, else this registry."""
+        """The agents if they are the same for all callers and constant, else this registry."""
         return self if self._find_others is not None or callable(self._own) else self.lasting
 
     @property
     def is_open(self) -> bool:
-        """Whether the program returns others for each caller, of which nothing is known here."""
+        """Whether the program's agents are a function of the caller, so their names are unknown."""
         return callable(self._own)
 
     def add_agent(self, name: str, agent: Agent) -> None:
-        """Add an agent of the settings, which does tasks as well. Raises `ConfigurationFailed`."""
+        """Add an agent from the settings; it is also a worker. Raises `ConfigurationFailed`."""
         own = self._own
         if name in self.lasting:
             raise build_duplicate_error(name)
@@ -72,7 +72,7 @@ class AgentRegistry:
         self._opened = {**self._opened, name: agent}
 
     def add_planner(self, name: str, planner: Agent) -> None:
-        """Add an agent that has the others do tasks. Raises `ConfigurationFailed`."""
+        """Add an agent that delegates tasks to the others. Raises `ConfigurationFailed`."""
         if name in self.lasting:
             raise build_duplicate_error(name)
         self._planners = {**self._planners, name: planner}
@@ -85,7 +85,7 @@ class AgentRegistry:
         return {**await self._add_others(own, caller), **self._planners}
 
     async def find_workers(self, caller: Caller) -> Mapping[str, Agent]:
-        """Return those of them that do tasks of a plan."""
+        """Return the caller's agents that may execute tasks of a plan."""
         return await self._add_others(await self._find_own(caller), caller)
 
     async def _find_own(self, caller: Caller) -> Mapping[str, Agent]:

@@ -15,10 +15,10 @@ from copilot_runtime.base.jsonvalue import parse_text
 
 SNAPSHOT = "AGUISendStateSnapshot"
 DELTA = "AGUISendStateDelta"
-"""What AG-UI clients call the agent of a plain chat."""
+"""The action that applies a JSON patch to the state."""
 
 _OPERATIONS = ("add", "replace", "remove")
-"""Those of RFC 6902 that cannot make a state grow beyond what the model wrote."""
+"""The operations of RFC 6902 that cannot multiply the state (`copy` can)."""
 
 _SNAPSHOT_SCHEMA = {
     "type": "object",
@@ -57,7 +57,7 @@ _DELTA_SCHEMA = {
 
 
 class SharedState:
-    """The state during one run: its `value` now, and the state after each call."""
+    """The shared state during one run: its current `value`, and the state after each call."""
 
     def __init__(self, run: RunInput, value: Any) -> None:
         self.value = value
@@ -113,10 +113,10 @@ class SharedState:
 
 
 def find_shared_state(run: RunInput) -> SharedState | None:
-    """Return the state that a client shares, or None. A shared one is in `run.agents`.
+    """Return the state that a client shares in `run.agents`, or `None`.
 
-    There is none for a model that must call something else, and none where the application has
-    actions of the same names.
+    It is `None` if the model must call another tool, or if the application has actions with the
+    same names.
     """
     agent = run.agents.get(run.agent_name)
     if agent is None or agent.state is None or run.is_v1:

@@ -1,4 +1,4 @@
-"""Runs one call of a server action, for a program outside, as a run like any other."""
+"""Runs one call of a server action as a run, for external programs."""
 
 from collections.abc import Mapping
 from typing import Any

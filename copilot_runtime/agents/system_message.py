@@ -1,4 +1,4 @@
-"""Builds the system message that the server puts before a conversation."""
+"""Builds the system message that the server adds before a conversation."""
 
 import json
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ def build_system_message(
     state: Any = None,
     passages: Sequence[Passage] = (),
 ) -> list[TextMessage]:
-    """Return one message with instructions, context, state and passages, or none without any.
+    """Return a list with one message of instructions, context, state and passages; may be empty.
 
-    It is one because many models refuse a second one. Its headings and its sentence are those of
-    the Node runtime 1.74.
+    It is a single message because many models refuse a second one. Its headings and its sentence
+    are those of the Node runtime 1.74.
     """
     parts = [instructions] if instructions.strip() else []
     if context:

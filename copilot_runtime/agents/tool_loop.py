@@ -43,9 +43,9 @@ logger = logging.getLogger(__name__)
 class ToolLoopAgent(Agent):
     """Runs an agent, then the server actions it has called, and the agent again with the results.
 
-    An agent elsewhere calls an action and ends its run, as for actions of the browser. Calls that
-    it sends a result for are its own. The agent runs at most `max_turns` times; an action may take
-    `action_timeout` seconds.
+    A remote agent calls an action and ends its run, as for actions of the browser. Calls for which
+    the agent sends a result are its own. The agent runs at most `max_turns` times; an action may
+    take `action_timeout` seconds.
     """
 
     def __init__(self, agent: SupportsRun, *, max_turns: int, action_timeout: float) -> None:
@@ -57,8 +57,8 @@ class ToolLoopAgent(Agent):
     async def run(self, run: RunInput) -> Events:
         """Yield the agent's events and the results of its calls.
 
-        Cancelled, or closed early, the agent is closed and the actions are cancelled. Raises
-        `LimitExceeded` after `max_turns`, and what the agent raises.
+        On cancellation or early close, the agent is closed and the actions are cancelled. Raises
+        `LimitExceeded` after `max_turns`, and the errors of the agent.
         """
         server = [action for action in run.actions if not action.in_browser]
         for _ in range(self.max_turns):
@@ -86,7 +86,7 @@ class ToolLoopAgent(Agent):
 
 
 async def finish_turn(turn: Turn, max_turns: int) -> Events:
-    """Yield the results of the calls that run, then the events of the agents that take over."""
+    """Yield the results of the running calls, then the events of the agents handed off to."""
     try:
         while turn.tasks:
             for result in turn.build_results(await turn.wait_next()):
@@ -104,10 +104,9 @@ async def hand_off(
     max_turns: int,
     timeout: float,
 ) -> Events:
-    """Run the agents of actions in the middle of a run; they cannot hand off themselves.
+    """Run the agents that a run hands off to; these cannot hand off themselves.
 
-    The ids of their interrupts get the prefix `<name>/`, by which `find_handoff_resumes` finds
-    them.
+    The ids of their interrupts get the prefix `<name>/`, which `find_handoff_resumes` evaluates.
     """
     actions = [one for one in run.actions if one.agent is None]
     for action, call_id, resume in handoffs:
@@ -158,9 +157,9 @@ async def hand_off(
 
 
 def find_handoff_resumes(run: RunInput) -> list[Handoff]:
-    """Return the agents whose interrupts a run answers, with the answers and their original ids.
+    """Return the agents whose interrupts a run resumes, with the answers and original ids.
 
-    A client of CopilotKit v1 answers the agent itself, all others answer the chat.
+    A CopilotKit v1 client sends answers to the agent itself, all others to the chat.
     """
     resumes: list[Handoff] = []
     for action in run.actions:
@@ -178,7 +177,7 @@ def find_handoff_resumes(run: RunInput) -> list[Handoff]:
 def build_handoff_actions(
     agents: Mapping[str, Agent], run: RunInput, others: Sequence[Action] = ()
 ) -> list[Action]:
-    """Return an action for each agent that a run may hand off to: all but its own.
+    """Return an action for each agent that a run may hand off to: all except its own.
 
     Together with `others` and the actions of the run, there are at most `MAX_TOOLS`.
     """
@@ -201,7 +200,7 @@ def build_handoff_actions(
 def _start_calls(turn: Turn) -> bool:
     """Start the calls without a result.
 
-    Return whether the agent cannot go on before a person or the browser has acted.
+    Return `True` if the agent must wait for a person or the browser.
     """
     is_blocked = any(isinstance(event, Interrupt) for event in turn.events)
     for call in _find_pending_calls(turn.run.messages, turn.events):
@@ -215,7 +214,7 @@ def _start_calls(turn: Turn) -> bool:
 def _find_pending_calls(
     earlier: Iterable[Message], events: Sequence[Event]
 ) -> Sequence[ActionExecutionMessage]:
-    """Return the complete calls without a result, also those that only a snapshot contains."""
+    """Return the complete calls without a result, including those only in a snapshot."""
     messages = fold_messages(events)
     streamed = {call.id: call for call in messages if isinstance(call, ActionExecutionMessage)}
     ids = streamed.keys() | {message.id for message in earlier}

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class Handoff(NamedTuple):
-    """The action of an agent that takes over: by a call of it, or by answers it has waited for."""
+    """An agent that takes over the run, by a call of its action or by answers to its interrupts."""
 
     action: Action
     call_id: str = ""
@@ -60,13 +60,13 @@ class Turn:
         self.browser_calls = 0
         self.is_direct = False
         self.first_event_time = 0
-        """When the model began to answer, in nanoseconds since 1970; 0 before that."""
+        """The time of the model's first event, in nanoseconds since 1970; 0 before that."""
         self.usage: Usage | None = None
         self._arguments: dict[str, list[str]] = {}
 
     @property
     def is_done(self) -> bool:
-        """Whether the model needs no other turn in this run."""
+        """Whether no other turn of the model follows in this run."""
         return bool(not self.calls or self.browser_calls or self.is_direct or self.handoffs)
 
     def feed(self, event: Event) -> None:
@@ -122,7 +122,7 @@ class Turn:
         return events
 
     def cancel(self) -> None:
-        """Cancel the actions that are under way."""
+        """Cancel the running actions."""
         for _, task in self.tasks:
             task.cancel()
 
@@ -145,7 +145,7 @@ class Turn:
     def start(self, call_id: str, name: str, arguments: str) -> None:
         """Start the action of a call, unless it is the browser's; `arguments` is JSON.
 
-        Raises `LimitExceeded` for more than `MAX_CALLS`; those under way are cancelled then.
+        Raises `LimitExceeded` for more than `MAX_CALLS`; the running actions are then cancelled.
         """
         self._name_call(call_id, name)
         action = self.server.get(name)

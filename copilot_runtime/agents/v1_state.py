@@ -66,7 +66,7 @@ async def _add_states(events: Events, tracker: "V1StateTracker") -> Events:
 
 
 class Phase(Enum):
-    """Where the node and the activity of the agent come from."""
+    """The source of the agent's node and activity."""
 
     INFERRED = auto()
     """From steps and snapshots."""
@@ -77,7 +77,7 @@ class Phase(Enum):
 
 
 class V1StateTracker:
-    """The state of one agent during one run, as the client has it."""
+    """The state of one agent during one run, as the client knows it."""
 
     def __init__(self, run: RunInput, agent: str, *, is_handoff: bool) -> None:
         state = as_object(run.agents.get(agent, AgentInput()).state)
@@ -94,11 +94,11 @@ class V1StateTracker:
         self._prediction = Prediction()
         self._pending = _Pending(action.name for action in run.actions if action.in_browser)
         self._other: AgentState | None = None
-        """The state of another agent that waits for an answer."""
+        """The state of another agent that waits for a person's answer."""
         self._is_handoff = is_handoff
 
     def feed(self, event: Event) -> list[Event]:
-        """Return the event as a v1 client understands it, and the state that follows from it."""
+        """Return the event in its v1 form, and the resulting state."""
         match event:
             case AgentState():
                 return [self._report(event)]
@@ -233,5 +233,5 @@ def _decode_interrupt(event: Custom) -> Interrupt:
 
 
 def _drop_messages(state: Any) -> JsonObject:
-    """Return a state as v1 has it: an object, in which messages are those of the chat."""
+    """Return a state in its v1 form: an object without `messages`, which are those of the chat."""
     return {key: value for key, value in as_object(state).items() if key != "messages"}

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 NAME = "LangServe"
 
 _INPUT = "input"
-"""The name of the only parameter of a chain whose input is no object."""
+"""The name of the only parameter of a chain whose input is not an object."""
 
 Headers = Mapping[str, str] | Callable[[Mapping[str, str]], Mapping[str, str]]
-"""Headers, or a function that makes them of the caller's headers that may be forwarded."""
+"""Headers, or a function that returns them for the caller's forwardable headers."""
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -79,7 +79,7 @@ class LangServeChain(ActionSource):
         )
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
-        """Return the chain as an action. Raises `NetworkError` when its schema cannot be had."""
+        """Return the chain as an action. Raises `NetworkError` if its schema cannot be fetched."""
         if self._schema is None:  # it is the same for everybody
             self._schema = await self._request_object("GET", "input_schema", None, run.headers)
         schema = _resolve_ref(self._schema)
@@ -134,7 +134,7 @@ def _build_name(path: str) -> str:
 
 
 def _parse_output(output: Any) -> Any:
-    """Return the text of a message, and any other output as it is."""
+    """Return the text of a message; any other output is returned unchanged."""
     match output:
         case {"content": str(text), "type": _}:
             return text
@@ -160,7 +160,7 @@ def _describe_problem(problem: JsonObject) -> str:
 
 
 def _resolve_ref(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema with what its outermost `$ref` stands for in its place."""
+    """Return the schema with its outermost `$ref` resolved."""
     ref = schema.get("$ref")
     if not isinstance(ref, str):
         return schema
@@ -173,9 +173,9 @@ def _resolve_ref(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _wrap_schema(schema: Mapping[str, Any]) -> JsonObject:
-    """Return the schema of an object around an input that is none.
+    """Wrap the schema of an input that is not an object in that of an object.
 
-    A chat model takes a text, a prompt or messages; a text is what another model can write.
+    A chat model accepts a text, a prompt or messages; of these, a model can write a text.
     """
     one: Mapping[str, Any] = schema
     choices: Any = schema.get("anyOf") or ()

@@ -68,9 +68,9 @@ class PydanticAIAgent(Agent):
     async def run(self, run: RunInput) -> Events:
         """Run the agent and yield our events.
 
-        Cancelled, or closed early, the agent is stopped. Raises `LimitExceeded` for the usage
+        On cancellation or early close, the agent is stopped. Raises `LimitExceeded` for the usage
         limits, `NetworkError` if the model fails, `ConfigurationFailed` and `Misuse`; other
-        exceptions of the agent are raised as they are.
+        exceptions of the agent are raised unchanged.
         """
         failures: list[Exception] = []
         deps = await self._deps(run)
@@ -152,7 +152,7 @@ async def _record_failure(
 
 
 async def _wait_for_storage(context: Any, *, args: dict[str, Any], **call: Any) -> dict[str, Any]:
-    """Let a tool of the agent's own begin once another server would know of the call."""
+    """Delay the agent's own tool until its call is stored (durable before visible)."""
     del context, call
     await wait_for_storage()
     return args

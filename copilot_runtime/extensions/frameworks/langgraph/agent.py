@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ASSISTANT_TTL = 10.0
-"""Seconds for which an assistant is cached: a server may load another graph meanwhile."""
+"""Lifetime of a cached assistant, in seconds: a server may reload its graphs."""
 _CANCEL_TIMEOUT = 5.0
 """Seconds that the server may take to stop a run."""
 
@@ -111,7 +111,7 @@ class LangGraphAgent(Agent):
     async def run(self, run: RunInput) -> Events:
         """Run the graph in its thread and yield our events.
 
-        A broken connection is resumed. Cancelled, or closed early, the run is cancelled on the
+        A broken connection is resumed. On cancellation or early close, the run is cancelled on the
         server, too. Raises `AgentFailed` if the graph fails, `AuthenticationFailed`, `NotFound`,
         `ThreadBusy`, `RateLimited`, `ConfigurationFailed`, `NetworkError`, `RunStalled` after
         `idle_timeout`, `IncompleteStream`, and `Misuse` for an answer to no interrupt.

@@ -29,10 +29,10 @@ Headers = Mapping[str, str]
 
 _MAX_ASSISTANTS = 100
 _NO_SCHEMA_STATUSES = (400, 404, 422, 500, 501)
-"""Statuses of a server that cannot make a schema of a graph: some types have none."""
+"""Statuses of a server that cannot build a graph's schema: some types have none."""
 _PAGE_SIZE = 50
 _READ_TIMEOUT = 60.0
-"""Seconds the server may take for a response that is no stream."""
+"""Timeout of a response that is not a stream, in seconds."""
 
 
 class LangGraphServer:
@@ -209,7 +209,7 @@ def _open_client(
         async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
             """Send a request, once more if the server had just closed the pooled connection.
 
-            Every request here may be repeated: it reads, or makes or cancels what has an id.
+            All requests are idempotent: they read, or create or cancel something by its id.
             """
             try:
                 return await super().send(request, **options)

@@ -17,11 +17,10 @@ _MISSING_FIELD = re.compile(r"^(\S+)\n  Field required \[type=missing", re.MULTI
 def explain_failure(
     agent: str, kind: str, reason: str, missing: AbstractSet[str]
 ) -> CopilotError | None:
-    """Return an error that tells a person what to do about an exception of a graph.
+    """Return an error with advice for a known exception of a graph, or `None` for others.
 
-    `kind` is the name of its class and `reason` its text, which may be secret: of that, only a
-    number is shown, and names among `missing`, the keys of the graph's input that nobody has set.
-    None if nothing can be shown.
+    `kind` is the name of its class and `reason` its text, which may be confidential: the error
+    contains only a number from it, and names in `missing`, the unset keys of the graph's input.
     """
     hint = f"{kind}: {reason[:_LONGEST_REASON]}"
     match kind:
@@ -54,7 +53,7 @@ def map_status_error(agent: str, status: int, reason: str) -> CopilotError:
 
 
 def invalid_response_error(agent: str) -> ConfigurationFailed:
-    """Return the error for a response that is not of LangGraph's API."""
+    """Return the error for a response that does not follow LangGraph's API."""
     return ConfigurationFailed(
         f"The agent {agent!r} answered with something that is not LangGraph's API.",
         hint="Is its URL that of a LangGraph server, without a path such as /runs?",

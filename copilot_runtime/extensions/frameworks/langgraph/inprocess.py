@@ -90,9 +90,9 @@ class LangGraphInProcessAgent(Agent):
     async def run(self, run: RunInput) -> Events:
         """Run the graph in its thread and yield our events.
 
-        Cancelled, or closed early, the graph is stopped, and this waits until it has stopped.
-        Raises `LimitExceeded` at the graph's `recursion_limit`, and `Misuse` for a missing input
-        and for an answer to no interrupt; other exceptions of the graph are raised as they are.
+        On cancellation or early close, the graph is stopped, and this waits until it has stopped.
+        Raises `LimitExceeded` at the graph's `recursion_limit`, and `Misuse` for a missing input or
+        an answer without an open interrupt; other exceptions of the graph are raised unchanged.
         """
         config = self._build_config(run)
         thread = await self._load_thread(config)
@@ -145,7 +145,7 @@ class LangGraphInProcessAgent(Agent):
     async def _stream(
         self, run: RunInput, plan: Plan, config: JsonObject
     ) -> AsyncGenerator[tuple[str, Any], None]:
-        """Yield what a LangGraph server would stream of this run."""
+        """Yield the stream items that a LangGraph server would send for this run."""
         has_subgraphs = should_stream_subgraphs(run, self.stream_subgraphs)
         run_id = uuid4()
         run_config: Any = {**(plan.checkpoint or config), "run_id": run_id}
@@ -213,7 +213,7 @@ def _in_thread(config: Mapping[str, Any], thread_id: str) -> JsonObject:
 
 
 def _to_json(value: Any) -> Any:
-    """Return a value as JSON has it; what JSON has no form for becomes text."""
+    """Return a value in JSON types; a value without a JSON form becomes text."""
     try:
         return to_jsonable_python(value, fallback=str, bytes_mode="base64")
     except ValueError:  # it contains itself, or cannot be serialized

@@ -38,10 +38,10 @@ def parse_interrupts(items: Any) -> list[Interrupt]:
 
 
 def build_resume(resumes: Sequence[Resume], pending: Sequence[Interrupt]) -> Any:
-    """Return the value of `Command(resume=…)`. Raises `Misuse` if no interrupt is pending for one.
+    """Return the value of `Command(resume=…)`. Raises `Misuse` for an answer without an interrupt.
 
-    Values go by the ids of their interrupts, so that none is taken for another's; servers before
-    LangGraph 0.4 have no ids, and one interrupt.
+    Values are keyed by the ids of their interrupts. Servers before LangGraph 0.4 have no ids, and
+    one interrupt at a time.
     """
     if not pending:
         raise Misuse(

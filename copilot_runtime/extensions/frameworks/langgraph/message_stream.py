@@ -1,4 +1,4 @@
-"""Translates what the models of a graph stream: texts, reasoning and tool calls, each by its id."""
+"""Translates the output of a graph's models: texts, reasoning and tool calls, each by its id."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -44,21 +44,21 @@ class _OpenMessage:
     has_reasoning: bool = False
     texts: int = 0
     calls: dict[Any, str | None] = field(default_factory=dict[Any, str | None])
-    """Ids of the open calls by their index; None for a call that is not to be shown."""
+    """Ids of the open calls by their index; `None` for a hidden call."""
 
 
 class MessageStream:
     """The texts and calls of one run, from models or emitted by a node.
 
-    CopilotKit v1 (`is_v1`) has no words for reasoning and usage, and a text of it ends where a call
-    begins; a text after the call is a message of its own.
+    CopilotKit v1 (`is_v1`) has no events for reasoning and usage, and its texts end where a call
+    starts; a text after the call is a new message.
     """
 
     def __init__(self, *, is_v1: bool = False) -> None:
         self.ids: set[str] = set()
-        """Ids of messages and calls that were emitted, or are not to be shown."""
+        """Ids of messages and calls that were emitted or are hidden."""
         self.manual_texts: set[str] = set()
-        """Texts that nodes emitted: the graph may put them into its state under another id."""
+        """Texts emitted by nodes, which the graph may add to its state under another id."""
         self._is_v1 = is_v1
         self._open: dict[str, dict[str, _OpenMessage]] = {}  # by the model's run, and by their ids
 
@@ -125,7 +125,7 @@ class MessageStream:
         ]
 
     def close(self) -> list[Event]:
-        """Return the ends of everything that is open."""
+        """Return the end events of all open messages."""
         messages = [message for open in self._open.values() for message in open.values()]
         self._open.clear()
         return [event for message in messages for event in _close(message)]
@@ -146,7 +146,7 @@ class MessageStream:
         return messages[id]
 
     def _hide(self, output: JsonObject, metadata: JsonObject) -> None:
-        """Mark what is not to be shown of an answer that has not come in chunks."""
+        """Mark the hidden parts of an answer that was not streamed."""
         id = output.get("id")
         if not _read_filter(metadata, "emit-messages") and isinstance(id, str):
             self.ids.add(id)
@@ -231,7 +231,7 @@ def _reasoning_id(message: _OpenMessage) -> str:
 
 
 def _parse_reasoning(chunk: JsonObject) -> Iterable[tuple[str, str]]:
-    """Yield thoughts and their signatures, in the many forms that LangChain passes on."""
+    """Yield reasoning texts and their signatures, from the various forms in LangChain."""
     for block in as_list(chunk.get("content")):
         match block:
             case {"type": "thinking"}:

@@ -29,7 +29,7 @@ from copilot_runtime.base.jsonvalue import (
 
 _LANGCHAIN_TYPES = {"user": "human", "system": "system", "developer": "system"}
 _BLOCKS = {"image": "image", "audio": "audio", "video": "video"}
-"""Kinds of parts that LangChain has a block for; anything else is a file."""
+"""Kinds of parts with a LangChain block type; other kinds are files."""
 _PLACEHOLDER = re.compile(r"Tool call '.+' with id '.+' was interrupted before completion\.")
 _KINDS = ("human", "ai", "tool", "system")
 _ID_NAMESPACE = UUID("3b0f8a52-9d3e-4c1b-8a35-6a2f6f1b7c90")
@@ -43,7 +43,7 @@ def encode_langchain(messages: Sequence[Message]) -> list[JsonObject]:
 
 
 def decode_langchain(messages: Any) -> list[Message]:
-    """Return messages for LangChain's JSON; what cannot be decoded is left out."""
+    """Return messages for LangChain's JSON; undecodable ones are skipped."""
     decoded: list[Message] = []
     names: dict[str, str] = {}
     for message in normalize_messages(messages):

@@ -1,4 +1,4 @@
-"""Builds what a graph is run with: input, configuration, headers and the id of its thread."""
+"""Builds the request of a graph run: input, configuration, headers and thread id."""
 
 import re
 from collections.abc import Collection, Container, Mapping, Sequence
@@ -14,7 +14,7 @@ from copilot_runtime.extensions.frameworks.langgraph.messages import encode_v1_h
 from copilot_runtime.extensions.generative_ui.a2ui.catalog import split_catalog
 
 _INTERNAL_KEYS = frozenset({"messages", "copilotkit", "tools", "ag-ui", "__interrupt__"})
-"""Keys of a state that a page does not see."""
+"""Keys of a state that are hidden from clients."""
 
 STREAM_MODES = ("events", "values", "updates", "custom")
 
@@ -46,9 +46,9 @@ class Assistant:
 
 
 def derive_thread_ids(thread_id: str) -> Sequence[str]:
-    """Return the ids that a server may have for a thread.
+    """Return the candidate ids of a thread on a server.
 
-    LangGraph's own servers take UUIDs and nothing else, others of its protocol take any name.
+    LangGraph's own servers accept UUIDs only, compatible servers any name.
     """
     try:
         return [str(UUID(thread_id))]
@@ -60,7 +60,7 @@ def derive_thread_ids(thread_id: str) -> Sequence[str]:
 def build_headers(
     caller: RunInput | Caller, properties: Mapping[str, Any], ours: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the headers of a request: those forwarded, the person's token, and last ours."""
+    """Return the headers of a request: forwarded ones, the user's token, and ours, which win."""
     headers = forward_headers(caller.headers, "accept", "content-")
     token = properties.get("authorization")
     if isinstance(token, str) and token.strip() and token.isprintable() and token.isascii():
@@ -71,7 +71,7 @@ def build_headers(
 
 
 def filter_state(state: Mapping[str, Any], keys: Collection[str] | None = None) -> JsonObject:
-    """Return what a page may see of a state: the graph's output, without internal keys."""
+    """Return the part of a state that clients may read: the graph's output, no internal keys."""
     return {
         key: value
         for key, value in state.items()
@@ -126,10 +126,10 @@ def build_input(
 def merge_config(
     ours: Mapping[str, Any], run: RunInput, *, replaced: Container[str] = ()
 ) -> JsonObject:
-    """Return the operator's configuration with additions of the page, which replace nothing.
+    """Return the operator's configuration with the client's additions, which replace no value.
 
-    The `x-*` headers of the caller are among them, for the requests of the graph to its models, but
-    for those that are `replaced`: names in lower case.
+    They include the `x-*` headers of the caller, for the graph's requests to its models, except
+    those in `replaced` (lower-case names).
     """
     theirs = as_object(run.agent_input.config or run.properties.get("config"))
     additions = {

@@ -130,7 +130,7 @@ class RunStream:
                 self.run_id = match[1]
 
     async def _is_over(self) -> bool:
-        """Say whether the run itself has ended: proxies end streams, too."""
+        """Return whether the run itself has ended, because proxies close streams, too."""
         if self.finished or self.run_id is None:
             return True
         try:
@@ -195,7 +195,13 @@ _MAX_NUMBER = 2**64 - 1
 
 
 class ResumeCursor:
-    """The position in a stream: its last moment, and the events of it."""
+    """The position in a stream, and a filter for events that a resumed stream repeats.
+
+    The ids of events are those of Redis: milliseconds and a number. In `langgraph dev`, all numbers
+    are 0, so that two events of one millisecond share an id, and a stream resumed after one of them
+    lacks the other. The server also repeats events that occur during a reconnection. So the whole
+    last millisecond is requested again, and known events are dropped.
+    """
 
     def __init__(self) -> None:
         self._last_id = _START_ID

@@ -1,4 +1,4 @@
-"""The agents to which tools of a LangGraph run delegate, such as deepagents' tool `task`.
+"""Tracks subagents: agents to which tools of a LangGraph run delegate, such as deepagents' `task`.
 
 An agent of LangChain or deepagents has its name in the metadata of everything that runs in it
 (`lc_agent_name`). It is a subagent if it runs in a tool of a graph, or of another agent.
@@ -89,7 +89,7 @@ class SubagentTracker:
         return [Subagent(subagent_id=id, status="finished") for id in reversed(ids)]
 
     def contains(self, namespace: str) -> bool:
-        """Return whether a namespace is that of a subagent, or in it."""
+        """Return whether a namespace is that of a subagent or nested in it."""
         return any(f"{namespace}|".startswith(f"{prefix}|") for prefix in self._namespaces)
 
 

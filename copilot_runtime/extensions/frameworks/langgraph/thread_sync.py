@@ -1,8 +1,8 @@
 """Compares the client's conversation with the thread of the graph, and plans the run from it.
 
-The thread has its own messages, so only new ones are sent. A person who edits a message, or wants
-another answer, goes back to the state before that message. Messages that the client does not
-show stay in the thread: it may never have shown them, and they could not be restored.
+The thread stores its messages, so only new ones are sent. If a person edits a message or requests
+another answer, the run starts from the checkpoint before that message. Messages that the client
+does not have remain in the thread, because they may be hidden and could not be restored.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -72,9 +72,9 @@ class Sync:
 async def plan_run(
     run: RunInput, thread: GraphThread, client: Sequence[JsonObject], backend: ThreadBackend
 ) -> Plan | None:
-    """Return how to run the graph, or None while an interrupt waits for its answer.
+    """Return the plan of a run, or `None` while an interrupt waits for its answer.
 
-    `client` are the messages on the page. Raises `Misuse` for an answer to no interrupt.
+    `client` are the client's messages. Raises `Misuse` for an answer without an open interrupt.
     """
     messages = normalize_messages(thread.values.get("messages"))
     if run.resume:
@@ -109,7 +109,7 @@ def find_missing_inputs(run: RunInput, thread: GraphThread) -> AbstractSet[str]:
 
 
 def find_edit(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> Sync | None:
-    """Return how to go back to the client's last question, if its text differs in the thread.
+    """Return a `Sync` that goes back to the client's last question, if the thread's text differs.
 
     Other differences come from the graph: a node may rewrite a message.
     """
@@ -127,7 +127,7 @@ def find_edit(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> Syn
 
 
 def diff_messages(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> Sync:
-    """Return what to send, so that the thread has all messages that the client shows."""
+    """Return the messages to send, so that the thread has all messages of the client."""
     repeat = _find_repeat(client, thread)
     if repeat is not None:
         return Sync([repeat], back_to=repeat["id"])
@@ -138,10 +138,10 @@ def diff_messages(client: Sequence[JsonObject], thread: Sequence[JsonObject]) ->
 def find_missing_results(
     thread: Sequence[JsonObject], new: Sequence[JsonObject]
 ) -> list[JsonObject]:
-    """Return placeholders for the results that are missing at the thread's end.
+    """Return placeholders for missing results at the end of the thread.
 
-    A run that was stopped, or failed, leaves calls without results, and models refuse these. The
-    page may still replace the placeholders.
+    A stopped or failed run leaves calls without results, which models refuse. The client may still
+    replace the placeholders.
     """
     ids = {message.get("tool_call_id") or message["id"] for message in (*thread, *new)}
     last = next((message for message in reversed(thread) if read_kind(message) != "tool"), None)
@@ -168,7 +168,7 @@ def _find_repeat(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> 
 
 
 class _ThreadIndex:
-    """Finds what the thread has of a client's message, under whatever id."""
+    """Finds the counterparts of a client's messages in the thread, even under other ids."""
 
     def __init__(self, thread: Sequence[JsonObject], client: Sequence[JsonObject]) -> None:
         self._ids = {message["id"] for message in thread}
@@ -201,7 +201,7 @@ class _ThreadIndex:
                 return None if message["id"] in self._ids else message
 
     def _diff_answer(self, message: JsonObject) -> JsonObject | None:
-        """Return an answer with those of its calls that have a result: the others broke off."""
+        """Return an answer with only those calls that have a result: others were interrupted."""
         calls = [call for call in parse_tool_calls(message) if call["id"] not in self._calls]
         if not calls and parse_tool_calls(message):
             return None

@@ -70,7 +70,7 @@ class Translator:
         self._manual_calls: set[str] = set()
         """Calls that a node has emitted without a model."""
         self._results: set[str] = set()
-        """Calls that have a result."""
+        """Ids of the calls with a result."""
         self._state = StateTracker(run, thread)
         self._steps = StepTracker()
         self._subagents = SubagentTracker()
@@ -82,7 +82,7 @@ class Translator:
         self._interrupts: dict[str, Interrupt] = {}
 
     def feed(self, name: str, data: Any) -> list[Event]:
-        """Return the events that one item of the stream stands for."""
+        """Return the events for one item of the stream."""
         events = self._translate(name, data)
         self._events += (event for event in events if not isinstance(event, AgentState))
         return events
@@ -90,7 +90,7 @@ class Translator:
     def finish(self) -> list[Event]:
         """Return the events that end a run without failure, interrupts last.
 
-        The whole conversation is repeated if the page would not show it as the graph has it.
+        A snapshot of the conversation is included if the client's messages differ from the graph's.
         """
         events = self._stream.close()
         events += self._subagents.finish_all()
@@ -261,15 +261,15 @@ class Translator:
 
 
 def _is_node(event: JsonObject, metadata: JsonObject) -> bool:
-    """Return whether an event is of a node itself, and not of what runs in it."""
+    """Return whether an event is of a node itself, and not of a runnable inside it."""
     name = event.get("name")
     return isinstance(name, str) and name == metadata.get("langgraph_node")
 
 
 def _shows(page: Sequence[Message], messages: Sequence[Message]) -> bool:
-    """Return whether a page shows the messages of a state in this order: a node may rewrite some.
+    """Return whether a client has the messages of a state in this order: nodes may rewrite some.
 
-    Calls that are not on the page do not matter: they may be hidden.
+    Calls that the client lacks do not matter, because they may be hidden.
     """
     page_texts, page_arguments = _index_contents(page)
     texts, arguments = _index_contents(messages)
@@ -297,7 +297,7 @@ def _index_contents(messages: Iterable[Message]) -> tuple[dict[str, str], dict[s
 
 
 class StepTracker:
-    """Counts the branches in each node."""
+    """Tracks the nodes of a run as steps: one per node, whatever its number of branches."""
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
@@ -345,11 +345,11 @@ class StateTracker:
         self._changes: dict[str, tuple[Any, Any]] = {}  # key → value before, value to come
 
     def expect(self, rules: Any) -> None:
-        """Take the rules by which arguments of calls become keys of the state."""
+        """Set the rules by which call arguments predict keys of the state."""
         self._prediction.expect(rules)
 
     def update(self, values: Mapping[str, Any], *, nested: bool) -> list[Event]:
-        """Take a state of the graph, or, nested, of a subgraph, which shares some of its keys."""
+        """Apply a state of the graph, or of a subgraph (`nested`), which shares some keys."""
         state = filter_state(values, self._keys)
         self._state = {**self._state, **state} if nested else state
         for key, (before, _) in [*self._changes.items()]:
@@ -358,7 +358,7 @@ class StateTracker:
         return self._emit()
 
     def merge(self, values: Mapping[str, Any]) -> list[Event]:
-        """Take values that a node emits for the page, whatever the graph puts out."""
+        """Merge values that a node emits for the client, independent of the graph's output."""
         self._state = {**self._state, **filter_state(values)}
         return self._emit()
 

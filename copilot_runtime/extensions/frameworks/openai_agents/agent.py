@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from agents import Agent, RunConfig, RunResultStreaming
 
 _NO_TRIM = 10_000_000
-"""Tokens of the largest conversation: the agent itself trims it, if anything does."""
+"""A window so large that nothing is trimmed here: that is left to the agent."""
 
 _STOP_TIMEOUT = 5.0
 """Seconds that an agent may take to stop."""
@@ -93,9 +93,9 @@ class OpenAIAgentsAgent(interfaces.Agent):
     async def run(self, run: RunInput) -> Events:
         """Run the agent and yield our events, interrupts last.
 
-        Cancelled, or closed early, the agent is stopped; this waits up to 5 seconds for it. Raises
-        `LimitExceeded` after `max_turns`, `Refused` by a guardrail, `NetworkError` if the model
-        fails, `Misuse` for an answer to no question, and `CopilotError` for other failures.
+        On cancellation or early close, the agent is stopped; this waits up to 5 seconds for it.
+        Raises `LimitExceeded` after `max_turns`, `Refused` by a guardrail, `NetworkError` if the
+        model fails, `Misuse` for an answer without a question, and `CopilotError` otherwise.
         """
         team = _Team(self._sdk, run.actions)
         agent = team.copy_agent(self.agent)

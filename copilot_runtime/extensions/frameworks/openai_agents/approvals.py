@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 _PREFIX = "approve:"
 _FORMAT = 1
-"""The version of what is stored around the SDK's own, which has a version, too."""
+"""The version of our envelope around the SDK's state, which has a version of its own."""
 
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""What the SDK raises for a state that is none, beside exceptions of its own."""
+"""The exceptions of the SDK for an invalid state, beside its own classes."""
 
 _SCHEMA = {
     "type": "object",
@@ -54,8 +54,8 @@ class PausedRun:
     def resume(self, run: RunInput) -> Mapping[str, str]:
         """Approve or reject calls by the run's answers; return the names of these by their ids.
 
-        Raises `Misuse`, and changes nothing, for an answer to no interrupt, and for one that is
-        neither an approval nor a rejection.
+        Raises `Misuse`, and changes nothing, for an answer without an open interrupt, and for one
+        that is neither an approval nor a rejection.
         """
         approvals = self.approvals
         decisions: list[tuple[ToolApprovalItem, str | None]] = []
@@ -86,9 +86,9 @@ class PausedRun:
 
 
 def encode_paused_run(run: PausedRun) -> bytes:
-    """Return a paused run as it is stored, without its context. Raises `CopilotError`.
+    """Serialise a paused run without its context. Raises `CopilotError`.
 
-    The context is what the application made of the request; the next request makes another one.
+    The application derives the context from each request, so the next request has its own.
     """
     from agents.exceptions import AgentsException
 
@@ -105,10 +105,10 @@ def encode_paused_run(run: PausedRun) -> bytes:
 
 
 async def decode_paused_run(data: bytes, agent: "Agent[Any]", context: Any) -> PausedRun:
-    """Return a paused run that was stored, of an agent that is as it was then.
+    """Deserialise a paused run of an unchanged agent.
 
-    Raises `Misuse` for one of an agent that has other tools or hand-offs now, or of a version of
-    the SDK that this one does not read.
+    Raises `Misuse` if the agent's tools or hand-offs have changed, or if the SDK cannot read the
+    version.
     """
     from agents import RunContextWrapper, RunState
     from agents.exceptions import AgentsException
@@ -134,7 +134,7 @@ async def decode_paused_run(data: bytes, agent: "Agent[Any]", context: Any) -> P
 async def _check_tools(
     calls: Iterable["ToolApprovalItem"], context: "RunContextWrapper[Any]"
 ) -> None:
-    """Raise `LookupError` if an agent does not have a tool any more that it has called."""
+    """Raise `LookupError` if an agent no longer has a tool that it has called."""
     for call in calls:
         if _get_type(call.raw_item) == "function_call":  # else the provider has the tool
             names = {tool.name for tool in await call.agent.get_all_tools(context)}

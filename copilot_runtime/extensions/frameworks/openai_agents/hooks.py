@@ -1,4 +1,4 @@
-"""What the SDK calls in every run of an agent."""
+"""Hooks that the SDK calls in every run of an agent."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from copilot_runtime.api.current_run import wait_for_storage
 
 
 class StorageHooks(RunHooks[Any]):
-    """Lets a tool of the agent's own begin once another server would know of the call."""
+    """Delays the agent's own tools until their call is stored (durable before visible)."""
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
-        """Raise why the tool may not begin: that ends the run."""
+        """Wait until the call is stored. Raises the store's error, which ends the run."""
         del context, agent, tool
         await wait_for_storage()

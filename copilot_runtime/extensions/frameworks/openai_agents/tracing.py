@@ -1,6 +1,6 @@
-"""Spans of what an agent of OpenAI's Agents SDK does, by the hooks that the SDK calls in a run.
+"""Creates spans for agents of OpenAI's Agents SDK, by the hooks that the SDK calls in a run.
 
-The SDK's own traces go to OpenAI, and are off unless the operator wants them: none is needed here.
+The SDK's own traces are sent to OpenAI and are disabled by default; they are not needed here.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -26,20 +26,20 @@ from copilot_runtime.telemetry.truncation import truncate
 
 _PROVIDER = "openai"
 _SDK_MODELS = "agents.models."
-"""Where the SDK has the models that ask OpenAI, or what speaks its protocols."""
+"""The module of the SDK's models for OpenAI's API and compatible servers."""
 
 
 class SpanHooks(StorageHooks):
-    """Makes spans under the span of one run: of requests to models, tools, and other agents.
+    """Creates spans below that of one run: for model requests, tools, and other agents.
 
-    An agent to which another one hands off has a span of its own. What an agent that is called as a
-    tool asks of its model is within the span of that tool: the SDK calls no hooks for it.
+    An agent to which another one hands off has a span of its own. The model requests of an agent
+    that is called as a tool are part of the tool's span: the SDK calls no hooks for them.
     """
 
     def __init__(self, span: Span, model: Any = None) -> None:
         self._run = span
         self._model = model
-        """The model of the run, which is asked instead of that of an agent."""
+        """The model of the run, which overrides those of agents."""
         self._agent: Any = None
         self._agent_span = span
         self._chat: Span | None = None
@@ -76,7 +76,7 @@ class SpanHooks(StorageHooks):
         self._chat = span
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
-        """End the span of a request, with what the answer took."""
+        """End the span of a request, with its usage."""
         del context, agent
         if (span := self._chat) is None:
             return
@@ -93,7 +93,7 @@ class SpanHooks(StorageHooks):
         self._end_chat(usage)
 
     def note_item(self) -> None:
-        """Take the time at which an item of an answer came: the first one counts."""
+        """Record the time of the first item of a response."""
         self._first_item_time = self._first_item_time or time_ns()
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
@@ -123,7 +123,7 @@ class SpanHooks(StorageHooks):
             span.end()
 
     def close(self, error: Exception | None = None) -> None:
-        """End what is open: with the exception that ended the run, or as what was left."""
+        """End the open spans, with the exception that ended the run, or as aborted."""
         for span in self._tools.values():
             if error is not None:
                 span.fail(error)
@@ -160,9 +160,9 @@ class SpanHooks(StorageHooks):
 
 @contextmanager
 def trace_run(span: Span, model: Any = None) -> Generator[SpanHooks | None]:
-    """Yield the hooks of a run, or None where nobody takes note; end what they have begun.
+    """Yield the hooks of a run, or `None` without recording; end their spans on exit.
 
-    Meanwhile, events make no spans of the agent's tools: those have spans of their own.
+    Inside, events of the agent's tools create no spans, because the hooks do so.
     """
     if not span.is_recording:
         yield None
@@ -227,7 +227,7 @@ def _render_content(content: Any) -> list[dict[str, Any]]:
 
 
 def _describe_model(model: Any) -> tuple[str, str, str]:
-    """Return who runs a model, its name and its address, as far as its object says so."""
+    """Return the provider, name and address of a model, as far as its object has them."""
     if model is None or isinstance(model, str):
         return _PROVIDER, model or "", ""
     name = getattr(model, "model", None)

@@ -30,14 +30,14 @@ _WHOLE = frozenset(
         "response.output_item.done",
     }
 )
-"""Events with whole items. `response.created` is left out: of other APIs, its id is always one."""
+"""Events with complete items. `response.created` is ignored: other APIs have a constant id."""
 
 
 class SDKTranslator:
     """Translates the events of one run.
 
-    `calls` are the names of those, by their ids, that an earlier run has shown. Those of `handoffs`
-    are not shown: another agent goes on, which is a step of its own.
+    `calls` are the names, by their ids, of calls that an earlier run has emitted. Calls in
+    `handoffs` are hidden: another agent continues, which is a step of its own.
     """
 
     def __init__(self, handoffs: Collection[str], calls: Mapping[str, str]) -> None:
@@ -48,10 +48,10 @@ class SDKTranslator:
         self._agent: str | None = None
         self._has_answer = False
         self.note_item: Callable[[], None] | None = None
-        """Is called for each item of an answer that begins, for whoever takes the time."""
+        """A callback at the start of each item of a response, for the time to the first one."""
 
     def feed(self, event: Any) -> Sequence[Event]:
-        """Return what one event of the SDK means."""
+        """Return our events for one event of the SDK."""
         match event.type:
             case "raw_response_event":
                 return [one for one in self._read_response(event.data) if self._record(one)]
@@ -93,7 +93,7 @@ class SDKTranslator:
         return events
 
     def _record(self, event: Event) -> bool:
-        """Record an answer, or the name of a call. Return whether the event is shown."""
+        """Record a text or the name of a call. Return whether the event is visible."""
         match event:
             case TextMessageContent():
                 self._has_answer = True

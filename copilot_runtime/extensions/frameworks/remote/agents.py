@@ -1,4 +1,4 @@
-"""Adds the agents of remote endpoints to those of the application."""
+"""Combines the agents of remote endpoints with those of the application."""
 
 import asyncio
 import logging

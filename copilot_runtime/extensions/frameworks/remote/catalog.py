@@ -40,7 +40,7 @@ class CatalogAgent:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """What an endpoint offers; `failure` is set if it could not be fetched now."""
+    """The actions and agents of an endpoint; `failure` is set if the latest fetch failed."""
 
     actions: tuple[CatalogAction, ...] = ()
     agents: tuple[CatalogAgent, ...] = ()

@@ -60,7 +60,7 @@ class RemoteEndpoint(ActionSource):
     the last catalog is used, and the next attempt is made after `retry_pause`. `idle_timeout` is
     the longest silence within a response. Times are in seconds. `http_client` is an
     `httpx.AsyncClient` of the application for all but the streams of agents; it is not closed here.
-    Raises `ConfigurationFailed` for a `url` that is none.
+    Raises `ConfigurationFailed` for an invalid `url`.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class RemoteEndpoint(ActionSource):
         return await self._discovery.fetch_catalog(caller)
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
-        """Return the actions for this run; none of an endpoint that never answered."""
+        """Return the actions for this run; empty if the endpoint has never answered."""
         catalog = await self.fetch_catalog(run.caller)
         return [self._build_action(entry) for entry in catalog.actions]
 
@@ -147,7 +147,7 @@ class RemoteAgent(Agent):
         self._link = link
 
     async def run(self, run: RunInput) -> Events:
-        """Yield the agent's events. Cancelled, or closed early, the connection is closed.
+        """Yield the agent's events; on cancellation or early close, close the connection.
 
         The request is never repeated: the agent may have acted. Raises `AgentFailed`, `NotFound`,
         `NetworkError`, `RunStalled` after `idle_timeout`, and `IncompleteStream`.
@@ -207,7 +207,7 @@ class RemoteAgent(Agent):
 
 
 def build_request_body(run: RunInput, name: str) -> JsonObject:
-    """Return the body of a request to the agent `name`."""
+    """Return the body of a request to the agent `name`, in the JSON of CopilotKit v1."""
     agent = run.agents.get(run.agent or name, AgentInput())
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {
@@ -229,7 +229,7 @@ def build_request_body(run: RunInput, name: str) -> JsonObject:
 
 
 def _encode_message(message: Message) -> JsonObject | None:
-    """Return the JSON of a message, None for reasoning and activities: v1 has none."""
+    """Return the JSON of a message, or `None` for reasoning and activities, which v1 lacks."""
     match message:
         case TextMessage():
             text = {"type": "TextMessage", "content": message.content, "role": message.role}

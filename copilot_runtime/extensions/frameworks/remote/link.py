@@ -1,4 +1,4 @@
-"""Sends requests to a CopilotKit remote endpoint: its routes, our headers, its refusals.
+"""Sends requests to a CopilotKit remote endpoint: routes, headers and error responses.
 
 The protocol is that of the Python package `copilotkit`. A server may have only the routes of its
 first version, which all versions of that package answer, or only those of its second.
@@ -67,7 +67,7 @@ class Link:
         path = parse_url(url, "remote endpoint", hint).path
         self.url = url.rstrip("/")
         self.safe_url = f"{get_origin(url)}{path}".rstrip("/")
-        """The address without what may be secret in it."""
+        """The URL without credentials and query, for logs and errors."""
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
         self._before_request = before_request
         upstream = partial(
@@ -115,7 +115,7 @@ class Link:
     async def json(
         self, route: Route, body: Any, headers: Mapping[str, str], name: str = ""
     ) -> tuple[int, Any]:
-        """Send a request; return the status and the body, None if it is no JSON."""
+        """Send a request; return the status and the decoded body, `None` if it is not JSON."""
         async with self.send(route, body, headers, name) as reply:
             if not is_success(reply.status):
                 return reply.status, {"error": await read_reason(reply, headers)}

@@ -47,7 +47,7 @@ LIMIT = 16 * 1024 * 1024
 
 
 class RemoteEventDecoder:
-    """Takes blocks of bytes, cut anywhere. After a `failure`, the rest is not decoded."""
+    """An incremental decoder of byte blocks. After a `failure`, it ignores further input."""
 
     def __init__(self, agent: str, run: RunInput, limit: int = LIMIT) -> None:
         self.failure: CopilotError | None = None
@@ -59,7 +59,7 @@ class RemoteEventDecoder:
         self._is_empty = True
         self._langgraph = _LangGraphTranslator(agent, run)
         self._made_id = new_id()
-        """The id of the last text that came without one."""
+        """The generated id of the last text without one."""
 
     def feed(self, block: bytes) -> Iterator[Event]:
         """Yield the events of every line that ends in this block."""
@@ -215,7 +215,7 @@ class _LangGraphTranslator:
                 pass
 
     def finish(self) -> Iterator[Event]:
-        """Yield the ends of what no model has ended."""
+        """Yield the end events of open messages."""
         yield from self._messages.close()
 
     def _result(self, message: JsonObject) -> Iterator[Event]:

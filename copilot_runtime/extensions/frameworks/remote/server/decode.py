@@ -1,7 +1,7 @@
-"""From a request to a remote endpoint to a run: messages and actions in the words of v1.
+"""Decodes a request to a remote endpoint into a run: messages and actions in the JSON of v1.
 
-What is missing has a default, and a message that cannot be read is passed over, as the Python
-package `copilotkit` does; what the protocol cannot do without is asked for by its name.
+Missing fields have defaults, and undecodable messages are skipped, as in the Python package
+`copilotkit`; a missing required field is an error that names it.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ def get_caller(body: JsonObject, caller: Caller) -> Caller:
 
 
 def action_call(body: JsonObject) -> tuple[str, JsonObject]:
-    """Return which action is to run, and its arguments. Raises `Misuse`."""
+    """Return the name and the arguments of the action to run. Raises `Misuse`."""
     arguments = body.get("arguments")
     return require_text(body, "name", "body"), require_object(arguments or {}, "arguments")
 
@@ -122,7 +122,7 @@ def _message(item: JsonObject) -> Message | None:
 
 
 def _actions(items: list[Any]) -> list[Action]:
-    """Return what the caller's page, or the caller itself, can do."""
+    """Return the actions of the caller or of its frontend."""
     return [
         Action(
             name=item["name"],
@@ -145,5 +145,5 @@ def _answers(items: list[Any]) -> list[Resume]:
 
 
 def _text(value: Any) -> str:
-    """Return text as it is, and everything else as JSON."""
+    """Return a string unchanged, and another value as JSON."""
     return value if isinstance(value, str) else "" if value is None else dumps(value).decode()

@@ -1,8 +1,9 @@
-"""A CopilotKit remote endpoint: the requests of a Node runtime, and their answers.
+"""Serves a CopilotKit remote endpoint: handles the requests of a Node runtime.
 
 The protocol is that of the Python package `copilotkit`, and of `remoteEndpoints` of
-@copilotkit/runtime 1.10. An action that fails is a result, which the model reads: Node would keep
-the reason of any other answer to itself.
+@copilotkit/runtime 1.10. A failed action is a result for the model, because Node drops the reason
+of an error response. Events are written as JSON lines in the format of CopilotKit's own runtime,
+which has none for reasoning, steps, usage and failed runs.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -104,7 +105,7 @@ class RemoteServer(Transport):
         return {"result": await self._program_runs.call(caller, name, arguments, "actions/execute")}
 
     async def _state(self, body: JsonObject, caller: Caller) -> JsonObject:
-        """Return what an agent remembers; nothing of one that remembers nothing."""
+        """Return the state and messages of an agent's thread; empty if it stores none."""
         name, thread = require_text(body, "name", "body"), require_text(body, "threadId", "body")
         found = await self._program_runs.conversations.load_state(name, thread, caller)
         state, messages = found or ({}, [])
@@ -112,9 +113,9 @@ class RemoteServer(Transport):
         return {**head, "state": state, "messages": messages}
 
     async def _run(self, body: JsonObject, request: Request) -> None:
-        """Write the run of an agent in the form of v1, and nothing after a failure.
+        """Write the events of a run in the format of v1, and nothing after a failure.
 
-        Node has no event for that; it sees an answer without an end.
+        That format has no event for failures; Node detects a response without an end.
         """
         caller = request.caller
         fields = decode.run_fields(body, self._max_messages, self._max_items)
@@ -147,8 +148,8 @@ async def _read_object(request: Request) -> JsonObject:
 def _status(error: CopilotError) -> int:
     """Return the status for an error.
 
-    Node asks again, up to three times, when it reads of a server that is busy or down. That is
-    for runs which did not begin: an action must not be run twice.
+    Node retries up to three times after a status for a busy or unavailable server. Such a status is
+    used only for runs that did not start: an action must not run twice.
     """
     if isinstance(error, RunEnded):
         return 404 if error.code == NotFound.code else 500
@@ -156,7 +157,7 @@ def _status(error: CopilotError) -> int:
 
 
 _KIND = "crewai"
-"""The kind of agents whose events a Node runtime passes on as they are, whoever made them."""
+"""The agent type whose events a Node runtime passes on unchanged."""
 
 _KINDS = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean"}
 _DEEPEST = 16
@@ -182,9 +183,9 @@ def info(actions: Sequence[Action], agents: Mapping[str, Agent]) -> JsonObject:
 
 
 def parameters_of(schema: Mapping[str, Any]) -> list[JsonObject]:
-    """Return the JSON schema of an object in CopilotKit's own notation, which says less.
+    """Translate an object's JSON schema into CopilotKit's own notation, which is less expressive.
 
-    What it has no word for is a string. The arguments are held against the schema itself.
+    Types without an equivalent become strings. Arguments are validated against the original schema.
     """
     return _parameters(schema, schema.get("$defs"), 0)
 
@@ -226,7 +227,7 @@ def _kind(schema: JsonObject, definitions: Any, depth: int) -> JsonObject:
 
 
 def _resolve(item: Any, definitions: Any) -> JsonObject:
-    """Return what a schema stands for: a definition, or the first choice that is not null."""
+    """Resolve a schema's `$ref`, or return its first alternative that is not null."""
     for _ in range(_DEEPEST):
         if not isinstance(item, dict):
             return {}
@@ -242,9 +243,9 @@ def _resolve(item: Any, definitions: Any) -> JsonObject:
 
 
 class Lines:
-    """Writes one run. Calls of the actions `quiet` are left out.
+    """Encodes the events of one run as JSON lines, without calls of the actions in `quiet`.
 
-    Those are run here, and the caller has them, too: Node would run each a second time.
+    These run on this server although the caller has them, too: Node would run each a second time.
     """
 
     def __init__(self, run: RunInput, *, quiet: Collection[str] = ()) -> None:
@@ -252,10 +253,10 @@ class Lines:
         self._run = run
         self._quiet = quiet
         self._silent: set[str] = set()
-        """The messages and calls that are left out."""
+        """Ids of the omitted messages and calls."""
 
     def feed(self, event: Event) -> bytes:
-        """Return the line of an event, if there is a word for it."""
+        """Return the line of an event, or empty bytes if the format has no equivalent."""
         line = self._line(event)
         return b"" if line is None else dumps(line) + b"\n"
 

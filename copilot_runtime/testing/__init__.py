@@ -1,4 +1,4 @@
-"""What the tests of an application need: scripted models, a client that talks to it, and a watch.
+"""Test utilities for applications: scripted models, a client, and timing of streams.
 
 Importing `copilot_runtime` does not import this package, and this package does not import pytest;
 `copilot_runtime.testing.fixtures` does, for those who name it in `pytest_plugins`.

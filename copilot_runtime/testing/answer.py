@@ -1,4 +1,4 @@
-"""What an answer is made of, whichever protocol brought it."""
+"""The protocol-independent parts of an answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

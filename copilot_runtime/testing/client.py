@@ -39,7 +39,7 @@ _MOST_REQUESTS = 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What came of a message, up to the point where the person is asked again."""
+    """The reply to a message, complete when the next input of the user is expected."""
 
     text: str
     """The texts of the answer, with an empty line between two."""

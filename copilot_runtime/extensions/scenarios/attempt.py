@@ -40,12 +40,12 @@ Outcome = Literal["passed", "failed", "error", "skipped"]
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """What came of playing a scenario once."""
+    """The result of playing a scenario once."""
 
     number: int
     outcome: Outcome = "passed"
     error: str = ""
-    """Why it could not be played to its end."""
+    """The error that ended the attempt early; empty if there was none."""
     failures: list[Failure] = field(default_factory=list[Failure])
     turns: list[TurnRecord] = field(default_factory=list[TurnRecord])
     votes: list[Vote] = field(default_factory=list[Vote])
@@ -87,7 +87,7 @@ class Player:
                 await choice.adapter.aclose()
 
     async def play(self, scenario: Scenario, model: str | None, number: int) -> Attempt:
-        """Return what comes of it. Raises nothing but that it is cancelled."""
+        """Play a scenario and return the attempt. Raises nothing but `CancelledError`."""
         attempt = Attempt(number=number, thread_id=new_id())
         start = monotonic()
         limit = asyncio.timeout(scenario.timeout)

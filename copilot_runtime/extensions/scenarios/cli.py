@@ -1,4 +1,4 @@
-"""`copilot-runtime test`: play scenarios, and report what came of them."""
+"""The command `copilot-runtime test`: plays scenarios and reports the results."""
 
 import asyncio
 import os
@@ -188,7 +188,7 @@ def _run(
     is_offline: bool,
     is_live: bool,
 ) -> "Report":
-    """Return what came of all scenarios, once it is written down."""
+    """Play the scenarios, write the reports, and return the results."""
     from copilot_runtime.extensions.scenarios.attempt import Player
     from copilot_runtime.extensions.scenarios.offline import refuse_network
     from copilot_runtime.extensions.scenarios.runner import run_scenarios

@@ -1,4 +1,4 @@
-"""What a file of scenarios says: conversations, and what is expected of them."""
+"""The schema of scenario files: conversations and their expectations."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

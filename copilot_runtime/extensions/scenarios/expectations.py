@@ -1,4 +1,4 @@
-"""Compares what came of a conversation with what is expected of it."""
+"""Checks the record of a conversation against its expectations."""
 
 import re
 from collections.abc import Iterator, Sequence

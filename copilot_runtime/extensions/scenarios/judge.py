@@ -1,4 +1,4 @@
-"""Has a model judge a conversation by criteria."""
+"""LLM judge: a model evaluates a conversation by criteria."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

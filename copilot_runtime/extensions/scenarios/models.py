@@ -23,7 +23,7 @@ _CURRENT: "ContextVar[AttemptModels]" = ContextVar("_CURRENT")
 
 @dataclass(slots=True)
 class Spending:
-    """What requests to models have taken."""
+    """Token usage and cost of model requests."""
 
     requests: int = 0
     input_tokens: int = 0

@@ -1,4 +1,4 @@
-"""Regular expressions of a file, which may take longer than anybody waits."""
+"""Regular expressions of scenario files, searched with a timeout."""
 
 import re
 import signal
@@ -41,7 +41,7 @@ def _limit_time() -> Generator[None]:
 
 
 def _has_timer() -> bool:
-    """Return whether there is a timer that nobody else uses, such as a test runner."""
+    """Return True if the interval timer is available and unused (a test runner may use it)."""
     return (
         hasattr(signal, "setitimer")
         and threading.current_thread() is threading.main_thread()

@@ -1,4 +1,4 @@
-"""What came of a conversation, or of a turn: what expectations are compared with."""
+"""The record of a turn or a conversation, which expectations are checked against."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ class FoundResource:
 
 @dataclass(slots=True, kw_only=True)
 class TurnRecord:
-    """What came of a turn, or of several."""
+    """The observed result of one or several turns."""
 
     say: str = ""
     answers: Sequence[Any] = ()
@@ -81,7 +81,7 @@ class TurnRecord:
 def build_record(
     replies: Sequence[Reply], failure: ReplyFailed | None, *, say: str, agent: str, **fields: Any
 ) -> TurnRecord:
-    """Return what came of a turn. `agent` is who answered before it."""
+    """Build the record of a turn. `agent` is the agent that answered before it."""
     if failure is not None and failure.reply is not None:
         replies = [*replies, failure.reply]
     events = [event for reply in replies for event in reply.events]
@@ -103,7 +103,7 @@ def build_record(
 
 
 def join_records(records: Sequence[TurnRecord]) -> TurnRecord:
-    """Return what came of a whole conversation."""
+    """Join the records of all turns into the record of the conversation."""
     last = records[-1]
     plans = [record.plan for record in records if record.plan is not None]
     spending = Spending()
@@ -169,7 +169,7 @@ def add_spans(record: TurnRecord, spans: Sequence[Record]) -> None:
 
 
 def sum_spending(spans: Sequence[Record]) -> Spending:
-    """Return what requests to models have taken, as their spans say."""
+    """Sum the usage and cost of model requests from their spans."""
     chats = [it for it in spans if it["attributes"].get(semconv.OPERATION_NAME) in _INFERENCES]
     summary = count_spans("", chats)
     return Spending(

@@ -1,4 +1,4 @@
-"""What came of scenarios, and its forms: JSON, JUnit's XML, and Markdown.
+"""Results of scenarios, and their reports as JSON, JUnit XML and Markdown.
 
 The report of scripted scenarios is the same in each run: it has no times, and no ids.
 """
@@ -26,7 +26,7 @@ _LONGEST_RESULT = 20_000
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """What came of a scenario with one model."""
+    """The result of a scenario with one model."""
 
     place: Place
     model: str | None = None
@@ -68,7 +68,7 @@ class Result:
 
 @dataclass(slots=True)
 class Report:
-    """What came of all scenarios."""
+    """The results of all scenarios."""
 
     results: Sequence[Result]
     is_interrupted: bool = False

@@ -12,7 +12,7 @@ from copilot_runtime.extensions.scenarios.report import Report, Result
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What counts more than what files say."""
+    """Options that override the scenario files."""
 
     models: Sequence[str] = ()
     repeat: int | None = None
@@ -39,7 +39,7 @@ async def run_scenarios(
     options: RunOptions | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Report:
-    """Return what came of all scenarios. Cancelled, it returns what was done until then."""
+    """Play all scenarios and return the report; on cancellation, the report up to then."""
     options, start = options or RunOptions(), monotonic()
     results = [
         Result(place=_merge(place, options), model=model)

@@ -52,7 +52,7 @@ class ScriptPlayer:
         self._answers += map(_Answer, answers)
 
     def play(self, request: ChatRequest) -> Iterator[Event]:
-        """Yield the answer to a request. Raises `Misuse` where none is left."""
+        """Yield the events of the next scripted answer. Raises `Misuse` if none is left."""
         answer = next(
             (it for it in self._answers if it.is_left and _fits(it.content.when, request)), None
         )

@@ -1,4 +1,4 @@
-"""What scenarios are played against: an application in this process, or a server at a URL."""
+"""Targets of scenarios: an application in this process, or a server at a URL."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence

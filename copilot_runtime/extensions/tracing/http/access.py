@@ -1,10 +1,10 @@
-"""Who may read traces: operators. The only place that decides it.
+"""Authorization for traces: only operators may read them, and only this module decides it.
 
-A trace tells what other people do here. So it is not enough to have come in: the setting
-`telemetry.operators` names the users who may read all of them, beside those with the scope
-`operate`. Where nobody signs in, that is
-whoever sits at the machine, and opens the page at `/`: a request that came from this machine, asks
-for it by one of its own names, comes through no proxy, and from no page of another origin.
+Traces show what other users do, so being authenticated is not enough: the setting
+`telemetry.operators` names the users who may read all traces, beside those with the scope
+`operate`. Without authentication, the operator is the user of this machine who opens the page at
+`/`: the request comes from this machine, to one of its own names, through no proxy, and from no
+page of another origin.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,7 +27,7 @@ from copilot_runtime.telemetry.telemetry import Telemetry
 
 
 class TracesForbidden(CopilotError):
-    """Traces are for operators, and nobody else learns whether there are any."""
+    """The caller is not an operator. The error does not reveal whether there are traces."""
 
     code = "FORBIDDEN"
     status_code = 403
@@ -35,7 +35,7 @@ class TracesForbidden(CopilotError):
 
 
 class TraceAccess:
-    """Decides about requests for traces, and has the traces for those who may read them."""
+    """Authorizes requests for traces, and gives access to the trace store."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class TraceAccess:
 
     @property
     def may_allow(self) -> bool:
-        """Whether there is anybody at all who may read traces."""
+        """True if any caller could be allowed to read traces."""
         if not self._has_users:
             return self._has_console
         return bool(self._operators) or self._has_roles
 
     def allows(self, scope: Scope, headers: Mapping[str, str], caller: Caller) -> bool:
-        """Return whether a request may read traces."""
+        """Return True if a request may read traces."""
         if self._has_users:
             return caller.identity.allows(OPERATE) or caller.user in self._operators
         return self._has_console and self._is_local(scope, headers)
@@ -77,7 +77,7 @@ class TraceAccess:
             )
 
     def find_store(self) -> TraceStore:
-        """Return where traces are kept. Raises `NotFound` with the way out, if nowhere."""
+        """Return the trace store. Raises `NotFound`, with a hint, if there is none."""
         store: Any = getattr(self.telemetry, "store", None)
         if isinstance(store, TraceStore):
             return store

@@ -1,4 +1,4 @@
-"""Summaries and statistics of traces as JSON, and large traces in any form."""
+"""JSON encoding of trace summaries and statistics, and rendering of large traces in threads."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FEW = 500
-"""Spans up to which an answer is made at once: a thread would cost more."""
+"""Maximum number of spans that are rendered on the event loop: a thread would cost more."""
 
 
 async def render_spans(spans: Sequence[Record], render: Callable[[], T]) -> T:
-    """Return what `render` makes of spans; of many in a thread, while the server does the rest."""
+    """Return the result of `render`, called in a thread if there are many spans."""
     return render() if len(spans) <= _FEW else await call(render)
 
 
 def encode_summary(summary: TraceSummary) -> dict[str, Any]:
-    """Return a trace in short. Times are nanoseconds since 1970, and the duration in seconds."""
+    """Encode a trace summary. Times are nanoseconds since 1970, the duration is in seconds."""
     return {
         "trace_id": summary.trace_id,
         "name": summary.name,
@@ -49,5 +49,5 @@ def encode_summary(summary: TraceSummary) -> dict[str, Any]:
 
 
 def encode_stats(stats: "TraceStats") -> dict[str, Any]:
-    """Return statistics, with the times in seconds."""
+    """Encode statistics, with times in seconds."""
     return asdict(stats)

@@ -1,7 +1,7 @@
-"""`traces` below the URL of a runtime: for operators, whom `access.py` knows.
+"""The REST endpoint `traces` below the URL of a runtime, for operators (`access.py`).
 
-Everybody may ask whether they are one, and give feedback about the answers to what they asked.
-What draws and counts is imported when somebody asks for it, so that no server waits for it.
+Any caller may ask whether they are an operator, and rate the answers of their own runs. Drawing
+and statistics are imported on first use, so that they do not slow down the server's start.
 """
 
 import logging
@@ -36,14 +36,14 @@ from copilot_runtime.transports.transport import Services, Transport, check_meth
 logger = logging.getLogger(__name__)
 
 MOST_TRACES = 1_000
-"""Traces in one answer."""
+"""Maximum number of traces in a response."""
 _MOST_COUNTED = 1_000
-"""Traces that statistics are made of, unless more are asked for."""
+"""Default number of traces for statistics."""
 _PRIVATE = {"cache-control": "private, no-store", "x-content-type-options": "nosniff"}
 
 
 class TracesEndpoint(Transport):
-    """Answers `traces` and what is below it."""
+    """The transport for `traces` and the paths below it."""
 
     paths = ("traces", "traces/{rest:path}")
 
@@ -52,7 +52,7 @@ class TracesEndpoint(Transport):
         self._runs = services.runs
 
     def find_scope(self, request: Request) -> str:
-        """Return that of feedback; who may read traces is decided below."""
+        """Return the scope of feedback; reading traces is authorized by `TraceAccess`."""
         return "data:write" if request.path == "traces/feedback" else ""
 
     async def accepts(self, request: Request) -> bool:
@@ -108,7 +108,7 @@ async def _answer_operator(view: "_View", request: Request, below: Sequence[str]
 
 
 class _View:
-    """One request of an operator, and the answers to it."""
+    """The handlers for one authorized request."""
 
     def __init__(self, access: TraceAccess, runs: Conversations, request: Request) -> None:
         self._access = access
@@ -126,7 +126,7 @@ class _View:
         return self._access.find_store()
 
     async def list_traces(self) -> None:
-        """Answer with a page of traces in short, the newest first."""
+        """Respond with a page of trace summaries, the newest first."""
         limit = _read_limit(self._values.get("limit", ""), 50)
         found = await self._store.list_traces(
             parse_filter(self._values), limit=limit + 1, before=self._values.get("before", "")
@@ -136,7 +136,7 @@ class _View:
         await self._respond({"traces": [*map(encode_summary, page)], "next": more})
 
     async def show(self, trace_id: str) -> None:
-        """Answer with a trace: its spans as JSON, or as a picture in text."""
+        """Respond with a trace: its spans as JSON, or a waterfall or diagram as text."""
         spans = await self._store.get_trace(trace_id)
         summary = await render_spans(spans, lambda: summarize_trace(spans))
         if summary is None:
@@ -162,7 +162,7 @@ class _View:
                 raise BadRequest(f"format is {other[:40]!r}; it is json, otlp, mermaid or text.")
 
     async def show_stats(self) -> None:
-        """Answer how often, how long and at what cost, by agent, model and tool."""
+        """Respond with statistics by agent, model and tool."""
         from copilot_runtime.extensions.tracing.stats import compute_stats
 
         limit = _read_limit(self._values.get("limit", ""), _MOST_COUNTED, most=10 * _MOST_COUNTED)
@@ -170,7 +170,7 @@ class _View:
         await self._send_json(spans, lambda: dumps(encode_stats(compute_stats(spans))))
 
     async def query(self) -> None:
-        """Answer with the traces that a JMESPath matches, whole, the newest first."""
+        """Respond with the whole traces that a JMESPath matches, the newest first."""
         body = await _read_object(self._request)
         query = body.get("query", "")
         if not isinstance(query, str):
@@ -189,7 +189,7 @@ class _View:
         await self._respond({"trace_id": trace_id, "deleted": True})
 
     async def import_spans(self) -> None:
-        """Keep the spans of an export of OTLP as JSON."""
+        """Store the spans of an OTLP JSON request."""
         from copilot_runtime.extensions.tracing.otlp.codec import OtlpError, decode_spans
 
         telemetry, store = self._access.telemetry, self._store
@@ -204,18 +204,18 @@ class _View:
         await self._respond(answer, 201)
 
     async def show_access(self) -> None:
-        """Answer whether whoever asks may read traces, so that a page offers what there is."""
+        """Respond with the caller's permission to read traces, for pages that offer links."""
         await self._respond({"may_read": self._is_operator})
 
     async def take_feedback(self) -> None:
-        """Note what somebody says about an answer: whoever asked for it, or an operator."""
+        """Record feedback on an answer, from the user of the run or an operator."""
         feedback = parse_feedback(await _read_object(self._request))
         readers = Readers(self._request.caller.user, is_everybody=self._is_operator)
         trace_id = await store_feedback(self._access.telemetry, self._store, feedback, readers)
         await self._respond({"trace_id": trace_id, "rating": feedback.rating}, 201)
 
     async def stream(self) -> None:
-        """Write spans as they begin and end, until the reader leaves or does not keep up."""
+        """Stream span starts and ends until the reader disconnects or falls behind."""
         if not self._access.telemetry.is_recording:
             self._access.find_store()  # says that nothing is traced here
         reader = LiveReader(
@@ -256,7 +256,7 @@ class _View:
 
 
 def group_traces(spans: Sequence[Record]) -> list[list[Record]]:
-    """Return spans by their traces, the newest trace first."""
+    """Group spans by trace, the newest trace first."""
     traces: dict[str, list[Record]] = {}
     for span in spans:
         traces.setdefault(span["trace_id"], []).append(span)
@@ -280,7 +280,7 @@ async def _read_object(request: Request) -> Mapping[str, Any]:
 
 
 def _write(value: Any) -> str:
-    """Return a value of JSON as a query of a URL has it."""
+    """Return a JSON value as text for a URL's query string."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None or isinstance(value, str | int | float):

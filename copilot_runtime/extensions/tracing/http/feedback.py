@@ -1,4 +1,4 @@
-"""Thumbs up and down: what somebody says about an answer, noted at its trace."""
+"""User feedback on answers (thumbs up or down), recorded on the trace of the run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from copilot_runtime.transports.body import BadRequest
 _LONGEST = 10_000
 _LONGEST_ID = 1_000
 _EVALUATION = "feedback"
-"""What an evaluation of this kind is called."""
+"""The evaluation name of user feedback."""
 _MOST_CANDIDATES = 20
-"""Traces that are looked through for a run: its id is the client's, and may come again."""
+"""Maximum number of traces searched for a run: clients choose run ids and may reuse them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What is said about a run: its trace is named, or the run."""
+    """Feedback on a run, which is identified by its trace or its run id."""
 
     rating: str
     comment: str = ""
@@ -33,7 +33,7 @@ class Feedback:
 
 
 def parse_feedback(body: Mapping[str, Any]) -> Feedback:
-    """Return the feedback of a request. Raises `BadRequest`."""
+    """Parse the feedback of a request. Raises `BadRequest`."""
     texts = {name: body.get(name) or "" for name in ("rating", "comment", "trace_id", "run_id")}
     for name, text in texts.items():
         longest = _LONGEST if name == "comment" else _LONGEST_ID
@@ -49,10 +49,10 @@ def parse_feedback(body: Mapping[str, Any]) -> Feedback:
 async def store_feedback(
     telemetry: Telemetry, store: TraceStore, feedback: Feedback, readers: "Readers"
 ) -> str:
-    """Note feedback at the run it is about, count it, and return the id of the trace.
+    """Record feedback on its run, count it, and return the id of the trace.
 
-    The last one counts. A comment is content: it is kept where content is. Raises `NotFound` where
-    there is no such run, or none that `readers` allow to be rated.
+    New feedback replaces earlier one. A comment is content, stored only if content is. Raises
+    `NotFound` if there is no such run that `readers` may rate.
     """
     async with store.edits:
         return await _note_feedback(telemetry, store, feedback, readers)
@@ -90,22 +90,22 @@ async def _note_feedback(
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """Whose runs may be rated: those of one user, or of nobody in particular; or of everybody."""
+    """The runs that a caller may rate: those of one user or of anonymous users, or all runs."""
 
     user: str | None
     is_everybody: bool = False
 
     def allow(self, run: Record) -> bool:
-        """Return whether a run is of those."""
+        """Return True if the caller may rate a run."""
         return self.is_everybody or run["attributes"].get(semconv.USER_NAME) == self.user
 
 
 async def _find_run(
     store: TraceStore, feedback: Feedback, readers: Readers
 ) -> tuple[Span, str | None]:
-    """Return the span of the run that is rated, and the provider's id of its last answer.
+    """Return the span of the rated run, and the provider's id of its last response or None.
 
-    A client may have used the id of a run twice.
+    A client may have used a run id twice.
     """
     trace_ids = [feedback.trace_id]
     if feedback.run_id:
@@ -129,7 +129,7 @@ def _is_run(span: Record, run_id: str) -> bool:
 
 
 def _find_response_id(spans: Sequence[Record], run: Record) -> str | None:
-    """Return the id of the last answer that the run itself asked a model for, if it has one."""
+    """Return the id of the last model response of the run itself, or None."""
     ids = [
         span["attributes"].get(semconv.RESPONSE_ID)
         for span in spans
@@ -140,7 +140,7 @@ def _find_response_id(spans: Sequence[Record], run: Record) -> str | None:
 
 
 def _is_feedback(event: SpanEvent) -> bool:
-    """Return whether an event is earlier feedback: the last one counts."""
+    """Return True if an event is earlier feedback, which new feedback replaces."""
     return event.name == semconv.EVENT_FEEDBACK or (
         event.name == semconv.EVENT_EVALUATION_RESULT
         and event.attributes.get(semconv.EVALUATION_NAME) == _EVALUATION
@@ -148,7 +148,7 @@ def _is_feedback(event: SpanEvent) -> bool:
 
 
 def _read_feedback(span: Span) -> Mapping[str, Any]:
-    """Return the feedback that is noted at a span."""
+    """Return the attributes of the feedback recorded on a span."""
     names = (semconv.FEEDBACK_RATING, semconv.FEEDBACK_COMMENT)
     values = {**span.attributes, **span.content}
     return {name: values[name] for name in names if name in values}

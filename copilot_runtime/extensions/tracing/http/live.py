@@ -1,4 +1,4 @@
-"""Spans as they begin and end, for those who watch: each reader has a short queue of its own."""
+"""A live stream of span starts and ends: each reader has its own bounded queue."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -10,25 +10,25 @@ from copilot_runtime.telemetry.span import Span
 from copilot_runtime.telemetry.telemetry import Phase, Telemetry
 
 MOST_WAITING = 1_000
-"""Beginnings and ends that wait for one reader. Who is further behind is let go."""
+"""Queue size per reader. A reader that falls further behind is disconnected."""
 
 _WAKE_SECONDS = 1.0
-"""How often a reader looks whether the server ends: nothing else would tell it in a silence."""
+"""Interval in seconds in which an idle reader checks whether the server shuts down."""
 
 
 class LiveSpan(NamedTuple):
-    """A span that has begun or ended just now, as its record. It ends at 0 while it is open."""
+    """The start or end of a span, with its record. The end time of an open span is 0."""
 
     phase: Phase
     record: Record
 
 
 class ReaderBehind(Exception):
-    """A reader took so little that it is let go; it may begin anew."""
+    """The reader fell behind and is disconnected; it may reconnect."""
 
 
 class LiveReader:
-    """Collects spans for one reader, from the first moment on. Use it as a context."""
+    """A context manager that queues spans for one reader from entry on."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class LiveReader:
         self._loop = asyncio.get_running_loop()
         self._is_behind = False
         self._traces: set[str] = set()
-        """The traces of the thread: not each span says which thread it is of."""
+        """Trace ids of the thread: not every span has the thread id."""
 
     def __enter__(self) -> Self:
         self._end = self._telemetry.listen(self._take)
@@ -69,7 +69,7 @@ class LiveReader:
                 yield item
 
     def _take(self, span: Span, phase: Phase) -> None:
-        """Take a span from whatever thread it is in."""
+        """Queue a span from any thread."""
         if self._is_behind or not self._is_meant(span):
             return
         record = encode_span(span)  # its attributes go on changing until it ends

@@ -1,4 +1,4 @@
-"""`/metrics`: what Prometheus reads, for this machine or for whoever has the token."""
+"""The Prometheus endpoint `/metrics`, for this machine or for clients with the token."""
 
 from collections.abc import Mapping, Sequence
 from hmac import compare_digest
@@ -41,7 +41,7 @@ class MetricsEndpoint:
         self._place = 0
 
     def join(self, workers: WorkerMetrics) -> None:
-        """Answer with the metrics of all workers from now on, each with its number."""
+        """Serve the metrics of all workers from now on, labelled with the worker number."""
         self._workers, self._place = workers, workers.add(self._render_worker)
 
     def route(self, path: str) -> Route:
@@ -84,12 +84,12 @@ class MetricsEndpoint:
         return await call(render_metrics, families, resource, version=self._version, labels=labels)
 
     async def _render_worker(self) -> str:
-        """Return what this worker adds to the page: all but what describes the server."""
+        """Render the metrics of this worker, without `target_info`."""
         number = 0 if self._workers is None else self._workers.number
         return await self._render(self._metrics.collect(), {}, {"worker": number})
 
     async def _render_all(self, workers: WorkerMetrics) -> str:
-        """Return the page of all workers that answer, and which of them do."""
+        """Render the merged page of all responding workers, and which of them responded."""
         from copilot_runtime.extensions.tracing.prometheus import merge_pages
 
         pages = await workers.collect(self._place)
@@ -105,7 +105,7 @@ class MetricsEndpoint:
         )
 
     def _is_local(self, request: Request) -> bool:
-        """Return whether a program of this machine asks, by a name of this machine."""
+        """Return True if the request comes from this machine, to one of its own names."""
         client, headers = request.client, request.headers
         if client is None or not is_loopback(client.host):
             return False

@@ -1,8 +1,8 @@
-"""The metrics of all workers of one server, whichever of them Prometheus reaches.
+"""Exchange of metrics between workers, so that Prometheus may scrape any of them.
 
-Each worker listens at a Unix socket in a folder that their parent has made for them alone. A
-question is the place of a runtime in its process, in four bytes, big endian; the answer is a page
-behind its length in four bytes: without it, the page of a worker that dies could be cut off.
+Each worker listens on a Unix socket in a private folder that the parent process creates. A request
+is the index of a runtime in its process (four bytes, big endian); the response is a page with a
+length prefix of four bytes, so that a page cut off by a dying worker is detected.
 """
 
 import asyncio
@@ -15,18 +15,18 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 Render = Callable[[], Awaitable[str]]
-"""Returns the page of a runtime of this process, with the label of its worker."""
+"""Renders the page of a runtime in this process, with the label of its worker."""
 
 _PATIENCE = 1.0
-"""Seconds that a worker has for its page. Prometheus itself waits for 10."""
+"""Timeout in seconds for a worker's page. Prometheus' own default is 10."""
 
 _WORD = struct.Struct(">I")
 
 
 class WorkerMetrics:
-    """Asks all workers of a server for their pages, and answers them.
+    """Requests the metrics pages of all workers, and serves this worker's pages to them.
 
-    `number` is that of this worker, of `count` that there are from 1 on.
+    `number` identifies this worker, from 1 to `count`.
     """
 
     def __init__(self, folder: Path, number: int, count: int) -> None:
@@ -37,12 +37,12 @@ class WorkerMetrics:
         self._server: asyncio.Server | None = None
 
     def add(self, render: Render) -> int:
-        """Add a runtime of this process. Returns its place, the same in all workers."""
+        """Add a runtime of this process. Returns its index, the same in all workers."""
         self._pages.append(render)
         return len(self._pages) - 1
 
     async def open(self) -> None:
-        """Answer from now on, in place of an older worker with this number, if there is a page."""
+        """Start to serve pages, replacing an earlier worker with this number."""
         if not self._pages:
             return
         try:
@@ -53,18 +53,18 @@ class WorkerMetrics:
             logger.warning("The other workers cannot read the metrics of this one: %s", error)
 
     async def collect(self, place: int) -> Mapping[int, str | None]:
-        """Return the pages of a runtime by the numbers of workers; None if one has not answered."""
+        """Return the pages of a runtime by worker number; None for workers that did not respond."""
         numbers = range(1, self._count + 1)
         pages = await asyncio.gather(*(self._find_page(number, place) for number in numbers))
         return dict(zip(numbers, pages, strict=True))
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop serving pages."""
         if self._server is not None:
             self._server.close()
 
     async def _find_page(self, number: int, place: int) -> str | None:
-        # also that of this number is asked for: while this worker ends, another one may have it
+        # this number is requested as well: during a restart, a new worker may have it
         try:
             async with asyncio.timeout(_PATIENCE):
                 return await _read_page(self._folder / str(number), place)
@@ -86,11 +86,11 @@ class WorkerMetrics:
 
 
 WORKER_METRICS: ContextVar[WorkerMetrics | None] = ContextVar("WORKER_METRICS", default=None)
-"""What a runtime joins when it starts in a worker of `copilot-runtime serve --workers`."""
+"""The worker group that a runtime joins in a worker of `copilot-runtime serve --workers`."""
 
 
 async def _read_page(path: Path, place: int) -> str:
-    """Return the page of the worker at a socket. Raises `OSError` and `EOFError`."""
+    """Request the page of the worker at a socket. Raises `OSError` and `EOFError`."""
     reader, writer = await asyncio.open_unix_connection(path)
     try:
         writer.write(_WORD.pack(place))

@@ -1,4 +1,4 @@
-"""Read spans that others wrote: lines of Copilot-LD, of VS Code's file exporter, and our own.
+"""Decoding of span files: lines of Copilot-LD, of VS Code's file exporter, and our own.
 
 - ours: a record (`records`);
 - Copilot-LD: `{"id", "span": {…}}` with names of kinds and statuses; older ones are flat, their
@@ -27,7 +27,7 @@ def encode_line(record: Record) -> bytes:
 
 
 def decode_line(line: str | bytes) -> Iterator[Span]:
-    """Yield the spans of a line; none for an empty one. Raises `Misuse` for what is none."""
+    """Decode the spans of a line; none for an empty one. Raises `Misuse` for an invalid line."""
     if not line.strip():
         return
     try:
@@ -38,9 +38,9 @@ def decode_line(line: str | bytes) -> Iterator[Span]:
 
 
 def decode_record(line: bytes) -> Record | None:
-    """Return the record of a line; None for an empty one. Raises `Misuse` for what is none.
+    """Decode the record of a line; None for an empty one. Raises `Misuse` for an invalid line.
 
-    It is what `encode_span` makes of `decode_line`, in a third of the time for lines of ours.
+    The result equals `encode_span` of `decode_line`, in a third of the time for lines of ours.
     """
     try:
         value = orjson.loads(line)
@@ -52,7 +52,7 @@ def decode_record(line: bytes) -> Record | None:
 
 
 def decode_value(value: object) -> Span:
-    """Return the span that a value of JSON is, in any form. Raises `Misuse` for none."""
+    """Decode a span from a JSON value in any supported format. Raises `Misuse` if it is invalid."""
     if not isinstance(value, Mapping):
         raise Misuse("A span must be an object of JSON.")
     fields = cast("Mapping[str, Any]", value)

@@ -30,7 +30,7 @@ _Functions: Any = Functions
 
 
 def parse(expression: str) -> Node:
-    """Return the syntax tree of a JMESPath. Raises `Misuse` for what is none."""
+    """Parse a JMESPath expression. Raises `Misuse` if it is invalid."""
     try:
         return Parser().parse(expression).parsed
     except exceptions.LexerError as error:

@@ -73,7 +73,7 @@ class JsonLinesTraceStore(ThreadedTraceStore):
         self._index = LineIndex(self._decode)
 
     async def get_trace(self, trace_id: str) -> list[Record]:
-        """Return the spans of a trace by their start; an empty list if it is not known."""
+        """Return the spans of a trace sorted by start; an empty list for an unknown trace."""
         meant = TraceFilter(trace_id=clean_text(trace_id))
         await self.flush()
 
@@ -85,7 +85,7 @@ class JsonLinesTraceStore(ThreadedTraceStore):
     async def list_traces(
         self, filter: TraceFilter = EVERYTHING, *, limit: int = 100, before: str = ""
     ) -> Sequence[TraceSummary]:
-        """Return traces in short, the newest first; those that began before the one named."""
+        """Return trace summaries, the newest first; `before` is the id of the last known one."""
         own_before = clean_text(before)
         await self.flush()
 
@@ -106,7 +106,7 @@ class JsonLinesTraceStore(ThreadedTraceStore):
     async def query_spans(
         self, query: str = "", filter: TraceFilter = EVERYTHING, *, limit: int = 0
     ) -> list[Record]:
-        """Return the spans of all traces that a JMESPath matches, by their start."""
+        """Return the spans of all traces that a JMESPath matches, sorted by start."""
         compiled = TraceQuery(query)
         meant = compiled.narrow(filter)
         await self.flush()
@@ -119,11 +119,11 @@ class JsonLinesTraceStore(ThreadedTraceStore):
         return await compiled.run(lambda: self._attempt_read(find))
 
     async def delete_traces(self, before: int) -> int:
-        """Delete traces that ended before a time, in nanoseconds; return how many."""
+        """Delete traces that ended before a time in nanoseconds; return their number."""
         return await self._delete(lambda summary: summary.end < before)
 
     async def delete_trace(self, trace_id: str) -> bool:
-        """Delete a trace; return whether there was one."""
+        """Delete a trace; return True if it existed."""
         own_id = clean_text(trace_id)
         return await self._delete(lambda summary: summary.trace_id == own_id) > 0
 
@@ -138,7 +138,7 @@ class JsonLinesTraceStore(ThreadedTraceStore):
     def _find(
         self, filter: TraceFilter, before: str = ""
     ) -> Iterator[tuple[TraceSummary, Mapping[str, Place]]]:
-        """Yield the traces that are meant but for a text, the newest first."""
+        """Yield traces that match the filter, ignoring its text, the newest first."""
         with self._lock(is_required=False):
             self._index.refresh(self._list_files(), self._count_rewrites())
         return self._index.find(filter, before)
@@ -146,7 +146,7 @@ class JsonLinesTraceStore(ThreadedTraceStore):
     def _read_traces(
         self, filter: TraceFilter, before: str = ""
     ) -> Iterator[tuple[TraceSummary, Sequence[Record]]]:
-        """Yield the traces that are meant, the newest first; of each the spans as they came."""
+        """Yield matching traces, the newest first, with their spans in arrival order."""
         with LineReader(self._decode) as reader:
             for summary, places in self._find(filter, before):
                 records = reader.read_spans(summary.trace_id, places)

@@ -1,4 +1,4 @@
-"""Traces in memory: the last ones, for a page to look at."""
+"""A trace store in memory that keeps the latest traces."""
 
 import threading
 from collections import OrderedDict
@@ -23,10 +23,10 @@ from copilot_runtime.telemetry.span import Span
 
 @dataclass(slots=True)
 class _Trace:
-    """The spans of a trace as they came, and the trace in short, once somebody has asked for it."""
+    """The spans of a trace in arrival order, and its summary, computed on first use."""
 
     spans: dict[str, tuple[Span, int]] = field(default_factory=dict[str, tuple[Span, int]])
-    """With what each of them weighed when it came."""
+    """Spans by id, each with its size when it arrived."""
     weight: int = 0
     summary: TraceSummary | None = None
     changes: int = 0
@@ -77,10 +77,10 @@ class MemoryTraceStore(TraceStore):
                 self._forget(next(iter(self._traces)))
 
     async def flush(self) -> None:
-        """There is nothing to write."""
+        """Do nothing: spans are stored immediately."""
 
     async def get_trace(self, trace_id: str) -> list[Record]:
-        """Return the spans of a trace by their start; an empty list if it is not known."""
+        """Return the spans of a trace sorted by start; an empty list for an unknown trace."""
 
         def find() -> list[Record]:
             with self._lock:
@@ -93,7 +93,7 @@ class MemoryTraceStore(TraceStore):
     async def list_traces(
         self, filter: TraceFilter = EVERYTHING, *, limit: int = 100, before: str = ""
     ) -> Sequence[TraceSummary]:
-        """Return traces in short, the newest first; those that began before the one named."""
+        """Return trace summaries, the newest first; `before` is the id of the last known one."""
         search = TraceQuery("")
 
         def find() -> Sequence[TraceSummary]:
@@ -107,7 +107,7 @@ class MemoryTraceStore(TraceStore):
     async def query_spans(
         self, query: str = "", filter: TraceFilter = EVERYTHING, *, limit: int = 0
     ) -> list[Record]:
-        """Return the spans of all traces that a JMESPath matches, by their start."""
+        """Return the spans of all traces that a JMESPath matches, sorted by start."""
         compiled = TraceQuery(query)
         meant = compiled.narrow(filter)
 
@@ -119,7 +119,7 @@ class MemoryTraceStore(TraceStore):
         return await compiled.run(find)
 
     async def delete_traces(self, before: int) -> int:
-        """Delete traces that ended before a time, in nanoseconds; return how many."""
+        """Delete traces that ended before a time in nanoseconds; return their number."""
         with self._lock:
             old = [
                 trace_id
@@ -131,7 +131,7 @@ class MemoryTraceStore(TraceStore):
         return len(old)
 
     async def delete_trace(self, trace_id: str) -> bool:
-        """Delete a trace; return whether there was one."""
+        """Delete a trace; return True if it existed."""
         with self._lock:
             exists = trace_id in self._traces
             if exists:
@@ -141,7 +141,7 @@ class MemoryTraceStore(TraceStore):
     def _find(
         self, filter: TraceFilter, before: str = ""
     ) -> Iterator[tuple[TraceSummary, Sequence[Record]]]:
-        """Yield the traces that are meant, the newest first; of each the spans as they came."""
+        """Yield matching traces, the newest first, with their spans in arrival order."""
         first = next(map(_age, self._list(before)), None) if before else None
         for summary, trace in sorted(self._list(filter.trace_id), key=_age, reverse=True):
             if before and (first is None or _age((summary, trace)) >= first):

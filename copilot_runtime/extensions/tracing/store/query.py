@@ -197,7 +197,7 @@ def _find_conditions(tree: Mapping[str, Any] | None) -> Iterator[tuple[str, Any]
 Predicate = Callable[[Record], bool]
 
 _TEXT_FIELDS = frozenset({"trace_id", "span_id", "parent_span_id", "name"})
-"""What is a text in every span: for anything else, the functions of texts end in errors."""
+"""Fields that are text in every span: text functions raise an error for other types."""
 _TEXT_FUNCTIONS: Mapping[str, Callable[[str, str], bool]] = {
     "starts_with": str.startswith,
     "ends_with": str.endswith,
@@ -206,7 +206,7 @@ _TEXT_FUNCTIONS: Mapping[str, Callable[[str, str], bool]] = {
 
 
 def compile_filter(tree: Mapping[str, Any]) -> Predicate | None:
-    """Return which spans a query of the form `[?condition]` keeps; None for any other query."""
+    """Compile a query of the form `[?condition]` to a predicate; None for other queries."""
     if tree["type"] != "filter_projection":
         return None
     base, rest, condition = tree["children"]

@@ -1,4 +1,4 @@
-"""A span as JSON: what stores keep, what JMESPath queries see, what files and clients get.
+"""The JSON record of a span, as used by stores, JMESPath queries, files and clients.
 
     {"trace_id", "span_id", "parent_span_id", "name", "kind", "start_time_unix_nano",
      "end_time_unix_nano", "attributes": {}, "content": {}, "events": [{"name", "time_unix_nano",
@@ -79,9 +79,9 @@ def encode_span(span: Span) -> Record:
 
 
 def is_record(value: Any) -> TypeGuard[Record]:
-    """Return whether a value is what `encode_span` makes of a span without events or links.
+    """Return True if a value has the exact form of `encode_span` without events or links.
 
-    No for one that only means the same, with its fields in another order for example.
+    An equivalent value, for example with its fields in another order, returns False.
     """
     if not isinstance(value, dict):
         return False

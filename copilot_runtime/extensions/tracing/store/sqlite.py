@@ -255,7 +255,7 @@ class SqliteTraceStore(ThreadedTraceStore):
         self._lock = threading.Lock()
 
     async def get_trace(self, trace_id: str) -> list[Record]:
-        """Return the spans of a trace by their start; an empty list if it is not known."""
+        """Return the spans of a trace sorted by start; an empty list for an unknown trace."""
         await self.flush()
 
         def read() -> list[Record]:
@@ -269,7 +269,7 @@ class SqliteTraceStore(ThreadedTraceStore):
     async def list_traces(
         self, filter: TraceFilter = EVERYTHING, *, limit: int = 100, before: str = ""
     ) -> Sequence[TraceSummary]:
-        """Return traces in short, the newest first; those that began before the one named."""
+        """Return trace summaries, the newest first; `before` is the id of the last known one."""
         await self.flush()
         search = TraceQuery("")
 
@@ -288,7 +288,7 @@ class SqliteTraceStore(ThreadedTraceStore):
     async def query_spans(
         self, query: str = "", filter: TraceFilter = EVERYTHING, *, limit: int = 0
     ) -> list[Record]:
-        """Return the spans of all traces that a JMESPath matches, by their start."""
+        """Return the spans of all traces that a JMESPath matches, sorted by start."""
         compiled = TraceQuery(query)
         meant = compiled.narrow(filter)
         await self.flush()
@@ -302,15 +302,15 @@ class SqliteTraceStore(ThreadedTraceStore):
         return await compiled.run(read)
 
     async def delete_traces(self, before: int) -> int:
-        """Delete traces that ended before a time, in nanoseconds; return how many."""
+        """Delete traces that ended before a time in nanoseconds; return their number."""
         return await self._delete("end_time < ?", (before,))
 
     async def delete_trace(self, trace_id: str) -> bool:
-        """Delete a trace; return whether there was one."""
+        """Delete a trace; return True if it existed."""
         return await self._delete("trace_id = ?", (clean_text(trace_id),)) > 0
 
     async def aclose(self) -> None:
-        """Write what waits, and close the file."""
+        """Write the pending spans, and close the file."""
         await super().aclose()
 
         def close() -> None:
@@ -599,7 +599,7 @@ def _find_traces(
 def _read_traces(
     reader: sqlite3.Connection, filter: TraceFilter, before: str = ""
 ) -> Iterator[tuple[TraceSummary, Sequence[Record]]]:
-    """Yield the traces that are meant, the newest first, each with its spans as they came."""
+    """Yield matching traces, the newest first, with their spans in arrival order."""
     for traces in _split(_find_traces(reader, filter, before)):
         spans = _read_spans(reader, [trace.id for trace in traces])
         for number, summary in traces:

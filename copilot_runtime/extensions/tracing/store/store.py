@@ -1,4 +1,4 @@
-"""Keep spans: the interface of a store, and what writes in a thread of its own."""
+"""Trace stores: the interface, and the base class that writes batches in its own thread."""
 
 import asyncio
 import logging
@@ -23,9 +23,9 @@ logger = logging.getLogger(__name__)
 
 EVERYTHING = TraceFilter()
 MAX_PENDING = 100_000
-"""Most spans that wait to be written. More are left out, and counted."""
+"""Maximum number of spans pending to be written. Further spans are dropped and counted."""
 MAX_PENDING_SIZE = 256_000_000
-"""Most bytes, about, that the values of these spans take."""
+"""Approximate maximum size of the pending spans, in bytes."""
 _GATHER_SECONDS = 0.25
 _RETRY_SECONDS = 5.0
 _CLEAN_SECONDS = 60.0
@@ -34,40 +34,40 @@ _DEEPEST = 50
 
 
 class TraceStore(ABC):
-    """Keeps spans, and finds whole traces.
+    """A store of spans, read by whole traces.
 
-    `add` may be called from any thread, never waits and never raises. The other methods see all
-    that was added before them, and raise `CopilotError` where a store cannot be read.
+    `add` may be called from any thread, never blocks and never raises. The other methods see all
+    spans that were added before, and raise `CopilotError` if the store cannot be read.
     """
 
     dropped = 0
-    """How many spans were left out, because they came faster than they could be written."""
+    """Number of spans dropped because they arrived faster than they could be written."""
 
     is_failing = False
     """True while writes fail."""
 
     @cached_property
     def edits(self) -> asyncio.Lock:
-        """Held by who reads a span and adds it again with something more, so that none is lost."""
+        """The lock for read-modify-write of spans, so that no update is lost."""
         return asyncio.Lock()
 
     @abstractmethod
     def add(self, span: Span) -> None:
-        """Keep a span that has ended. One with the same ids takes its place."""
+        """Store an ended span. It replaces a span with the same ids."""
 
     @abstractmethod
     async def flush(self) -> None:
-        """Write what waits."""
+        """Write the pending spans."""
 
     @abstractmethod
     async def get_trace(self, trace_id: str) -> list[Record]:
-        """Return the spans of a trace by their start; an empty list if it is not known."""
+        """Return the spans of a trace sorted by start; an empty list for an unknown trace."""
 
     @abstractmethod
     async def list_traces(
         self, filter: TraceFilter = EVERYTHING, *, limit: int = 100, before: str = ""
     ) -> Sequence[TraceSummary]:
-        """Return traces in short, the newest first; those that began before the one named."""
+        """Return trace summaries, the newest first; `before` is the id of the last known one."""
 
     @abstractmethod
     async def query_spans(
@@ -82,26 +82,26 @@ class TraceStore(ABC):
 
     @abstractmethod
     async def delete_traces(self, before: int) -> int:
-        """Delete traces that ended before a time, in nanoseconds; return how many."""
+        """Delete traces that ended before a time in nanoseconds; return their number."""
 
     @abstractmethod
     async def delete_trace(self, trace_id: str) -> bool:
-        """Delete a trace; return whether there was one."""
+        """Delete a trace; return True if it existed."""
 
     async def aclose(self) -> None:
-        """Write what waits, and end."""
+        """Write the pending spans, and close the store."""
         await self.flush()
 
 
 class ThreadedTraceStore(TraceStore):
-    """Writes in a thread of its own, in batches: a subclass says how.
+    """A store that writes batches in its own thread; subclasses implement the write.
 
-    What cannot be written now, because the disk is full or another process holds the file, is tried
-    again, and waits so long with all that comes. `clock` returns nanoseconds since 1970.
+    A batch that fails, because the disk is full or another process locks the file, is retried, and
+    new spans stay pending. `clock` returns nanoseconds since 1970.
     """
 
     _passing_errors: tuple[type[Exception], ...] = (OSError, CopilotError)
-    """Errors after which the same spans are written once more."""
+    """Errors after which a batch is retried."""
 
     def __init__(self, *, clock: Callable[[], int] = time_ns) -> None:
         self._clock = clock
@@ -118,7 +118,7 @@ class ThreadedTraceStore(TraceStore):
         self._next_clean = 0
 
     def add(self, span: Span) -> None:
-        """Keep a span that has ended."""
+        """Store an ended span."""
         weight = weigh_span(span)
         with self._counting:
             if len(self._pending) >= MAX_PENDING or self._size + weight > MAX_PENDING_SIZE:
@@ -132,12 +132,12 @@ class ThreadedTraceStore(TraceStore):
             self._start_thread()
 
     async def flush(self) -> None:
-        """Write what waits. What cannot be written now waits on, and the log says why."""
+        """Write the pending spans. On failure they stay pending, and the error is logged."""
         if self._pending or self._unwritten:
             await call(self._write_pending)
 
     async def aclose(self) -> None:
-        """Write what waits, and end the thread. What cannot be written is lost, and counted."""
+        """Write the pending spans, and end the thread. Spans that cannot be written are dropped."""
         await self.flush()
         self._is_closed = True
         self._is_urgent.set()
@@ -152,11 +152,11 @@ class ThreadedTraceStore(TraceStore):
 
     @abstractmethod
     def _write(self, spans: Sequence[Span]) -> None:
-        """Write spans, all or none. Runs in a thread, one call at a time."""
+        """Write spans atomically. Called in a thread, one call at a time."""
 
     @abstractmethod
     def _clean(self, now: int) -> None:
-        """Delete what is too old or too much. Runs in a thread, once a minute."""
+        """Delete expired and excess traces. Called in a thread, once a minute."""
 
     def _start_thread(self) -> None:
         self._is_closed = False
@@ -192,7 +192,7 @@ class ThreadedTraceStore(TraceStore):
                 self._attempt(lambda: self._clean(now))
 
     def _attempt(self, work: Callable[[], None]) -> Exception | None:
-        """Do what writes; return what it raised."""
+        """Call a write function; return its exception, or None."""
         try:
             work()
         except Exception as error:  # telemetry must not end anything else
@@ -214,7 +214,7 @@ class ThreadedTraceStore(TraceStore):
 
 
 def encode_json(record: Record) -> tuple[Record, bytes]:
-    """Return a record and its JSON. What JSON cannot hold becomes text, in both of them."""
+    """Return a record and its JSON; values that JSON cannot represent become text in both."""
     try:
         return record, orjson.dumps(record)
     except (TypeError, ValueError):  # an object, half a character, a number that is too large
@@ -223,7 +223,7 @@ def encode_json(record: Record) -> tuple[Record, bytes]:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """Return a value that JSON can hold: what it cannot becomes a text."""
+    """Convert a value to JSON types; other values become text."""
     if depth > _DEEPEST:
         return "…"
     match value:
@@ -241,7 +241,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 def clean_text(value: Any) -> str:
-    """Return a value as text of whole characters."""
+    """Return a value as text without lone surrogates."""
     try:
         text = value if isinstance(value, str) else repr(value)
     except Exception:  # somebody else's object
@@ -252,11 +252,11 @@ def clean_text(value: Any) -> str:
 _SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
 _OF_A_CONTAINER = 64
 _MOST_STEPS = 100_000
-"""Most values that are looked at: a list may hold itself."""
+"""Maximum number of values that are measured: a list may contain itself."""
 
 
 def weigh_span(span: Span) -> int:
-    """Return about how many bytes the values of a span take."""
+    """Return the approximate memory size of a span's values, in bytes."""
     size = getsizeof(span.name) + len(span.message) + _weigh(span.attributes)
     if span.content:
         size += _weigh(span.content)

@@ -1,4 +1,4 @@
-"""A trace in short, and what may be asked of traces."""
+"""Trace summaries and trace filters."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,12 +13,12 @@ LabelKind = Literal["agent", "thread", "run", "resource", "user"]
 RATINGS = ("up", "down")
 
 _SERVER = KINDS["server"]
-"""The kind of a request of an MCP client, which has the call of the tool below it."""
+"""The span kind of an MCP client's request, whose tool call is a child span."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFilter:
-    """Which traces are meant; what is not set does not matter. Times are nanoseconds since 1970."""
+    """A filter of traces; unset fields match all. Times are nanoseconds since 1970."""
 
     trace_id: str = ""
     resource_id: str = ""
@@ -27,14 +27,14 @@ class TraceFilter:
     run_id: str = ""
     agent: str = ""
     user: str = ""
-    """Traces of runs that this person asked for."""
+    """Traces of runs of this user."""
     since: int = 0
     until: int = 0
     has_error: bool | None = None
     min_duration: float = 0.0
     """Seconds."""
     rating: str = ""
-    """`up` or `down`: traces that somebody has rated so."""
+    """`up` or `down`: traces with this rating."""
     text: str = ""
     """A part of the name of a span, of a model, an error, a thread or an answer, in any case; or
     the beginning of the id of a trace."""
@@ -42,7 +42,7 @@ class TraceFilter:
 
 @dataclass(slots=True, kw_only=True)
 class TraceSummary:
-    """A trace in a line. Tokens and dollars are those of requests to models alone."""
+    """A summary of a trace. Tokens and dollars are those of model requests alone."""
 
     trace_id: str
     name: str = ""
@@ -64,7 +64,7 @@ class TraceSummary:
     error_type: str = ""
     outcome: str = ""
     rating: str = ""
-    """`up` or `down`, if somebody has rated it; one thumb down among several is what counts."""
+    """`up` or `down` if the trace is rated; `down` if any of several ratings is."""
     has_root: bool = False
     labels: set[tuple[LabelKind, str]] = field(
         default_factory=set[tuple[LabelKind, str]], repr=False, compare=False
@@ -156,7 +156,7 @@ class TraceSummary:
 
 
 def count_spans(trace_id: str, records: Iterable[Record]) -> TraceSummary:
-    """Return a trace in short, from its spans in the order they came in."""
+    """Summarize a trace from its spans in arrival order."""
     summary = TraceSummary(trace_id=trace_id)
     for record in records:
         summary.add(record)
@@ -164,22 +164,22 @@ def count_spans(trace_id: str, records: Iterable[Record]) -> TraceSummary:
 
 
 def copy_summary(summary: TraceSummary) -> TraceSummary:
-    """Return the same, which stays as it is while spans are added to the other one."""
+    """Return an independent copy, unaffected by spans added to the original."""
     return replace(summary, models=[*summary.models], labels={*summary.labels})
 
 
 def summarize_trace(records: Sequence[Record]) -> TraceSummary | None:
-    """Return a trace in short; None for no spans."""
+    """Summarize a trace; return None if there are no spans."""
     return count_spans(records[0]["trace_id"], records) if records else None
 
 
 def sort_spans(records: Iterable[Record]) -> list[Record]:
-    """Return spans by their start; those that began at once in the order they came in."""
+    """Sort spans by start, keeping the arrival order of equal starts."""
     return sorted(records, key=lambda record: record["start_time_unix_nano"])
 
 
 def match_summary(summary: TraceSummary, filter: TraceFilter) -> bool:
-    """Return whether a trace is meant by a filter, as far as it does not ask for a text."""
+    """Return True if a trace matches a filter, ignoring the filter's text."""
     if filter.trace_id and summary.trace_id != filter.trace_id:
         return False
     if filter.since and summary.end < filter.since:
@@ -263,15 +263,15 @@ _SEARCHED = (
     semconv.TOOL_NAME,
 )
 _SEARCHED_CONTENT = (semconv.OUTPUT_MESSAGES, semconv.FEEDBACK_COMMENT)
-"""What people remember of a chat when they complain; prompts would find nearly every trace."""
+"""Searched content attributes: answers and comments; prompts would match nearly every trace."""
 _MARKUP = {"id", "role", "type", "finish_reason"}
-"""Fields of messages that nobody reads."""
+"""Technical fields of messages that the search ignores."""
 _SHORTEST_ID = 4
-"""Characters that begin an id: fewer are in nearly every one."""
+"""Minimum length of a trace id prefix: shorter ones match too many traces."""
 
 
 def read_count(value: Any) -> int | None:
-    """Return a number of tokens, which some programs write as text; None for what is none."""
+    """Parse a token count, which some programs write as text; None if it is not a number."""
     match value:
         case str() if value.isdecimal() and len(value) < _LONGEST_NUMBER:
             value = int(value)
@@ -283,7 +283,7 @@ def read_count(value: Any) -> int | None:
 
 
 def read_dollars(value: Any) -> float | None:
-    """Return a cost; None for what is none."""
+    """Parse a cost in dollars; None if it is not a number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if is_number and 0 <= value < _MOST_DOLLARS else None
 

@@ -135,7 +135,7 @@ class _Beginning:
         self._others: list[Event] = []
         """All other events, in order."""
         for event in events:
-            self._note(event)
+            self._index_event(event)
 
     def complete(self, whole: Iterable[Event]) -> Iterator[Event]:
         """Yield the events of a stored log that are new."""
@@ -155,7 +155,7 @@ class _Beginning:
             else:
                 yield event
 
-    def _note(self, event: Event) -> None:
+    def _index_event(self, event: Event) -> None:
         if (key := _get_once_key(event)) is not None:
             self._once.add(key)
         elif (piece := _get_piece(event)) is not None:

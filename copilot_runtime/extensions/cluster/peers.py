@@ -327,11 +327,11 @@ class Peers:
     def _receive(self, sender: str, data: bytes) -> None:
         self._silent_since.pop(sender, None)
         try:
-            self._take(sender, decode_message(data))
+            self._handle_message(sender, decode_message(data))
         except Exception:  # perhaps from a process of another version: ignore it
             logger.exception("A message of the server process %s cannot be read", sender)
 
-    def _take(self, sender: str, message: PeerMessage) -> None:
+    def _handle_message(self, sender: str, message: PeerMessage) -> None:
         match message.kind, message.fields:
             case "events", [list(heads)]:
                 self._add_events(sender, heads, message.payload)

@@ -45,7 +45,7 @@ class Subscription(AsyncIterator[ResourceEvent]):
 
     async def __anext__(self) -> ResourceEvent:
         while True:
-            event = await self._take()
+            event = await self._pop_event()
             try:
                 part = await self.filter.judge(event)
             except asyncio.CancelledError:
@@ -55,7 +55,7 @@ class Subscription(AsyncIterator[ResourceEvent]):
             if part is not None:
                 return part
 
-    async def _take(self) -> ResourceEvent:
+    async def _pop_event(self) -> ResourceEvent:
         while not self._events:
             if self._closed:
                 raise StopAsyncIteration

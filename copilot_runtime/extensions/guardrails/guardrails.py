@@ -76,7 +76,7 @@ def topics(
     allowed, denied = Phrases(allow), Phrases(deny)
 
     def stage(events: Events, run: RunInput) -> Events:
-        texts = _PersonTexts.of(run)
+        texts = _UserTexts.from_run(run)
         rules = [(allowed, denied)]
         if honour_client and run.rules is not None:
             rules.append(
@@ -102,7 +102,7 @@ def words(
     phrases = Phrases(forbidden)
 
     def stage(events: Events, run: RunInput) -> Events:
-        texts = _PersonTexts.of(run)
+        texts = _UserTexts.from_run(run)
         if output and phrases:
             events = _filter_answer(events, phrases, message)
         return _check_texts(
@@ -113,7 +113,7 @@ def words(
 
 
 @dataclass(frozen=True, slots=True)
-class _PersonTexts:
+class _UserTexts:
     """A user's messages, oldest first, and the page's context."""
 
     messages: Sequence[str]
@@ -122,7 +122,7 @@ class _PersonTexts:
     context: Sequence[str]
 
     @classmethod
-    def of(cls, run: RunInput) -> "_PersonTexts":
+    def from_run(cls, run: RunInput) -> "_UserTexts":
         messages = [
             message.content
             for message in run.messages

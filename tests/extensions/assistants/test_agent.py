@@ -204,7 +204,7 @@ def read_results(events: Sequence[Event]) -> list[str]:
     return [event.result for event in events if isinstance(event, ActionExecutionResult)]
 
 
-async def test_a_page_is_shown_who_works_and_what_it_costs(tmp_path: Path) -> None:
+async def test_the_page_gets_the_activity_and_usage_of_sub_agents(tmp_path: Path) -> None:
     folder = write_files(tmp_path, boss=BOSS, analyst=ANALYST)
     count = Usage(model="m", input_tokens=7, output_tokens=1)
     adapter = ScriptedAdapter(
@@ -245,7 +245,7 @@ async def test_a_sub_agent_that_fails_harms_its_own_call_only(tmp_path: Path) ->
     assert "The prompt is empty" in fourth
 
 
-async def test_what_a_page_asks_of_the_model_is_not_asked_of_a_sub_agent(tmp_path: Path) -> None:
+async def test_the_pages_parameters_do_not_apply_to_sub_agents(tmp_path: Path) -> None:
     folder = write_files(tmp_path, boss=BOSS, analyst=ANALYST)
     adapter = ScriptedAdapter(
         call("run_sub_agent", {"agent": "analyst", "prompt": "Count."}), say("42."), say("Done.")
@@ -292,7 +292,7 @@ async def test_assistants_that_hand_over_in_a_circle_are_stopped(tmp_path: Path)
         await ask(AssistantAgent("a", folder, adapter))
 
 
-async def test_a_hand_over_that_is_not_there_is_told_to_the_model(tmp_path: Path) -> None:
+async def test_an_unknown_handoff_is_an_error_for_the_model(tmp_path: Path) -> None:
     folder = write_files(tmp_path, writer=WRITER, analyst=ANALYST)
     adapter = ScriptedAdapter(call("run_handoff", {"label": "poems"}), say("Then not."))
     events = await ask(AssistantAgent("writer", folder, adapter))
@@ -436,7 +436,7 @@ async def test_a_budget_that_leaves_no_room_is_an_error_that_says_why(tmp_path: 
     assert "The budget of the assistant 'a' is 3 tokens." in str(caught.value)
 
 
-def test_names_are_taken_with_and_without_their_prefix(tmp_path: Path) -> None:
+def test_names_are_accepted_with_and_without_their_prefix(tmp_path: Path) -> None:
     boss = "---\nname: common.Agent.boss\nhandoffs: [{label: go, agent: common.Agent.b}]\n---\nHi"
     assert [*write_files(tmp_path, a=boss, b="Hi").definitions] == ["boss", "b"]
 

@@ -119,7 +119,7 @@ async def test_an_agent_with_other_tools_says_so_and_the_question_stays(
     assert text_of(again) == "Then: A is gone"
 
 
-async def test_an_approval_counts_after_the_server_that_asked_was_killed(tmp_path: Path) -> None:
+async def test_an_approval_counts_after_its_server_was_killed(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tests.extensions.cluster.launch_server", tmp_path]
     with running(words, cwd=ROOT) as asking, running(words, cwd=ROOT) as going_on:
         browsers = [

@@ -100,7 +100,7 @@ def find_sockets(folder: Path) -> list[str]:
     return [str(path) for path in folder.rglob("*") if path.is_socket()]
 
 
-async def test_what_was_read_is_not_taken_again_when_redis_could_not_be_reached(
+async def test_entries_are_not_delivered_twice_after_a_redis_outage(
     short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis, "_BLOCK", 50)
@@ -185,7 +185,7 @@ async def test_a_redis_that_is_full_cannot_be_reached_until_it_has_room(
     assert inbox.messages == [b"there"]
 
 
-async def test_nobody_waits_for_ever_to_send_what_redis_did_not_take(
+async def test_sending_does_not_block_forever_while_redis_is_down(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(redis, "_MAX_QUEUED", 0)
@@ -200,7 +200,7 @@ async def test_nobody_waits_for_ever_to_send_what_redis_did_not_take(
                 await second
 
 
-async def test_nobody_waits_for_ever_to_send_what_the_database_did_not_take(
+async def test_sending_does_not_block_forever_while_the_database_is_down(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "_MAX_QUEUED", 0)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("history", ["client", "server"])
-async def test_a_click_is_given_to_the_agent_once_by_all_servers(
+async def test_a_click_reaches_the_agent_once_across_all_servers(
     tmp_path: Path, history: Any
 ) -> None:
     models = (ScriptedAdapter(call("getWeather", id="w1")), ScriptedAdapter(say("Sunny")))

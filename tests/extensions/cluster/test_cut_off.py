@@ -147,7 +147,7 @@ async def test_a_run_that_another_server_has_ended_has_one_end_in_the_audit_log(
 @pytest.mark.parametrize(
     "build", [build_sub_agent, build_handoff, build_sdk_agent, build_pydantic_agent]
 )
-async def test_a_question_that_is_asked_again_at_another_server_has_its_effect_once(
+async def test_a_question_repeated_at_another_server_takes_effect_once(
     database: str, tmp_path: Path, build: Build
 ) -> None:
     payments: list[str] = []

@@ -87,7 +87,7 @@ async def test_a_question_is_answered_after_one_whose_server_is_never_reached(
     assert answers == ["one", "two"]
 
 
-async def test_an_answer_goes_on_when_the_question_that_was_to_end_it_is_taken_away(
+async def test_an_answer_continues_when_the_question_that_would_end_it_is_withdrawn(
     servers: CutServers, given_up: asyncio.Event
 ) -> None:
     gate = Gate()
@@ -111,7 +111,7 @@ async def test_an_answer_goes_on_when_the_question_that_was_to_end_it_is_taken_a
     assert (text_of(answer), answer[-1]["type"]) == ("one", "RUN_FINISHED")
 
 
-async def test_a_stop_that_was_said_to_have_failed_stops_nothing_later(servers: CutServers) -> None:
+async def test_a_stop_that_was_reported_as_failed_stops_nothing_later(servers: CutServers) -> None:
     gate = Gate()
     async with (
         servers.sharing(Parrot("one", gate=gate), Parrot()) as machines,
@@ -131,7 +131,7 @@ async def test_a_stop_that_was_said_to_have_failed_stops_nothing_later(servers: 
     assert (text_of(answer), answer[-1]["type"]) == ("one", "RUN_FINISHED")
 
 
-async def test_nobody_is_told_that_no_run_begins_at_a_server_that_cannot_be_reached(
+async def test_no_client_is_promised_that_an_unreachable_server_starts_no_run(
     servers: CutServers,
 ) -> None:
     begins, never = asyncio.Event(), asyncio.Event()
@@ -194,7 +194,7 @@ async def test_a_thread_is_renamed_whose_server_cannot_be_reached(servers: CutSe
     assert (renamed.status, thread["name"], text_of(answer)) == (200, "Oslo", "one")
 
 
-async def test_an_approval_counts_while_the_server_that_asked_cannot_be_reached(
+async def test_an_approval_counts_while_its_server_is_unreachable(
     servers: CutServers,
 ) -> None:
     launches: list[str] = []

@@ -81,7 +81,7 @@ async def test_what_one_server_takes_in_changes_and_removes_is_found_at_another(
         await wait_until_found(second, "")
 
 
-async def test_what_belongs_to_one_person_is_found_by_nobody_else_at_another_server(
+async def test_data_of_one_user_is_invisible_to_others_at_another_server(
     shared: Mapping[str, Any], tmp_path: Path
 ) -> None:
     note = Identifier("common.Document", "note", "common.User.ann")

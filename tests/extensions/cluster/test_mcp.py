@@ -25,7 +25,7 @@ CONNECTIONS = 6
 """Requests on connections of their own: the system spreads them over the workers."""
 
 
-async def test_a_call_is_given_up_by_way_of_another_server(shared: Mapping[str, Any]) -> None:
+async def test_a_call_is_cancelled_through_another_server(shared: Mapping[str, Any]) -> None:
     slow = Slow()
     settings = Settings(**shared, serve_mcp=True)
     async with (

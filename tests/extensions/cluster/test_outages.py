@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 SHORT = Options(servers=2, jobs=1, numbers=[0], is_short=True, seed=17)
 
 
-async def test_what_is_asked_while_a_backend_fails_has_an_outcome_and_is_done_once(
+async def test_a_request_during_a_backend_failure_has_one_outcome_and_one_effect(
     cluster: Cluster,
 ) -> None:
     with run_redis() as redis:

@@ -116,7 +116,7 @@ async def test_all_logs_of_a_server_that_died_end_after_one_look() -> None:
     assert store.looks == 1
 
 
-async def test_a_log_goes_on_for_a_reader_who_has_not_begun_to_read(
+async def test_a_log_continues_for_a_reader_that_has_not_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(peers, "_LOOK", 0)
@@ -192,7 +192,7 @@ async def test_a_log_is_followed_in_the_store_while_its_server_says_nothing_more
     assert [*beginning, *rest] == whole
 
 
-async def test_a_server_that_is_asked_what_is_missing_says_that_it_looked() -> None:
+async def test_a_server_confirms_a_check_for_missing_events() -> None:
     other = AskingServer()
     found = await open_peers(Store(), other)
     other.receive("other", encode_message("check", []))
@@ -243,7 +243,7 @@ async def test_a_log_goes_on_whose_server_seemed_dead_for_a_moment() -> None:
 
 
 @pytest.mark.parametrize("is_noticed", [True, False])
-async def test_nobody_waits_for_the_answer_of_a_server_that_died(
+async def test_a_request_to_a_server_that_died_fails_at_once(
     monkeypatch: pytest.MonkeyPatch, is_noticed: bool
 ) -> None:
     monkeypatch.setattr(peers, "_LOOK", 100 if is_noticed else 0)
@@ -292,7 +292,7 @@ class DeafServer(OtherServer):
             self.receive(to, encode_message("answer", number, "here"))
 
 
-async def test_a_question_is_asked_again_of_a_server_that_did_not_listen_yet(
+async def test_a_request_is_repeated_to_a_server_that_did_not_listen_yet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(peers, "_LOOK", 0)
@@ -337,7 +337,7 @@ async def test_a_question_that_comes_again_is_worked_on_once_and_has_the_same_an
     assert worked_on == [{"log_id": "log"}]
 
 
-async def test_a_question_that_nobody_waits_for_is_not_worked_on_until_somebody_does() -> None:
+async def test_a_request_without_a_waiting_sender_has_no_effect() -> None:
     worked_on: list[object] = []
     is_wanted = False
 

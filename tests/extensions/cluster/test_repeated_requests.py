@@ -104,7 +104,7 @@ async def test_another_question_with_the_id_of_a_run_is_another_run(
     assert text_of(other.events()) == "You said Other"
 
 
-async def test_a_question_that_was_stopped_while_it_waited_is_asked_by_no_repetition(
+async def test_a_question_that_was_stopped_while_waiting_is_not_restarted_by_a_retry(
     shared: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("copilot_runtime.transports.agui.endpoint._SOON", 0.01)
@@ -126,7 +126,7 @@ async def test_a_question_that_was_stopped_while_it_waited_is_asked_by_no_repeti
     assert models[1].requests == []
 
 
-async def test_a_question_of_a_conversation_that_was_deleted_is_not_asked_again(
+async def test_a_question_of_a_deleted_conversation_is_not_retried(
     shared: Mapping[str, Any],
 ) -> None:
     models = (Parrot(), Parrot())

@@ -46,7 +46,7 @@ async def sign_in(server: Entrance, user: str, tenant: str) -> Browser:
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)
-async def test_at_another_process_the_thread_of_somebody_does_not_exist_either(
+async def test_the_thread_of_another_user_does_not_exist_at_another_process_either(
     tmp_path: Path, stranger: str
 ) -> None:
     model = Parrot()
@@ -77,7 +77,7 @@ async def test_who_may_do_it_here_may_do_it_there(tmp_path: Path) -> None:
     assert events[-1]["type"] == "RUN_ERROR"
 
 
-async def test_no_id_that_somebody_writes_is_a_message_between_processes(tmp_path: Path) -> None:
+async def test_no_client_identifier_becomes_a_message_between_processes(tmp_path: Path) -> None:
     gate = Gate()
     async with two_servers(tmp_path, Parrot(gate=gate)) as (first, second):
         ada = await sign_in(first, "ada", "acme")

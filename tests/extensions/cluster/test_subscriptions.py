@@ -86,9 +86,7 @@ async def test_a_run_without_a_thread_goes_on_at_another_server_and_is_stopped_a
 
 
 @pytest.mark.parametrize("at", [0, 1], ids=["its own server", "another server"])
-async def test_a_stop_looks_alike_wherever_it_was_asked_for(
-    shared: Mapping[str, Any], at: int
-) -> None:
+async def test_a_stop_looks_alike_at_every_server(shared: Mapping[str, Any], at: int) -> None:
     gate = Gate()
     async with (
         sharing(shared, Parrot(*WORDS, gate=gate), Parrot()) as servers,
@@ -109,7 +107,7 @@ async def test_a_stop_looks_alike_wherever_it_was_asked_for(
     assert ends[0] == {"__typename": "FailedResponseStatus", "reason": "UNKNOWN_ERROR"}
 
 
-async def test_nobody_follows_or_stops_the_run_of_another_person_at_another_server(
+async def test_users_cannot_follow_or_stop_runs_of_others_at_another_server(
     shared: Mapping[str, Any],
 ) -> None:
     gate, options = Gate(), {"authenticate": by_token}

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 CHANGES = "/threads/changes"
 
 
-async def test_what_another_server_does_with_threads_is_told_here(
+async def test_thread_changes_at_another_server_are_announced_here(
     shared: Mapping[str, Any],
 ) -> None:
     gate = Gate()
@@ -82,7 +82,7 @@ async def test_a_server_that_starts_later_tells_those_who_look_already(
     assert created["threadId"] == "t"
 
 
-async def test_changes_are_told_while_nothing_carries_messages(database: str) -> None:
+async def test_changes_are_announced_without_a_message_broker(database: str) -> None:
     with redis_server() as redis:
         settings = Settings(threads=database, carrier=redis.url)
         async with AsyncExitStack() as stack:
@@ -114,7 +114,7 @@ async def test_without_a_carrier_the_store_tells_what_has_changed(tmp_path: Path
     assert seen == ["created t", "RUN_STARTED r1", "renamed t"]
 
 
-async def test_a_deletion_of_which_several_notices_come_is_told_once(tmp_path: Path) -> None:
+async def test_a_deletion_with_several_notices_is_announced_once(tmp_path: Path) -> None:
     store, key = SqliteThreads(tmp_path / "threads.db"), ThreadKey("ada", "t")
     changes, seen = ThreadChanges(store), list[str]()
 
@@ -135,7 +135,7 @@ async def test_a_deletion_of_which_several_notices_come_is_told_once(tmp_path: P
     assert seen == ["deleted t", "created other", "created t", "deleted t"]
 
 
-async def test_the_end_of_a_run_whose_server_was_killed_is_told(tmp_path: Path) -> None:
+async def test_the_end_of_a_run_whose_server_was_killed_is_announced(tmp_path: Path) -> None:
     file = tmp_path / "threads.db"
     async with (
         browsing(settings=Settings(threads=f"sqlite:{file}")) as browser,

@@ -205,7 +205,7 @@ async def test_a_run_that_starts_is_stopped_at_a_server_that_was_alone_a_moment_
 
 @pytest.mark.parametrize("at", [0, 1], ids=["there", "elsewhere"])
 @pytest.mark.parametrize("body", [None, {"runId": "r1"}], ids=["any", "one"])
-async def test_a_question_is_stopped_while_the_store_is_asked_whether_it_came_before(
+async def test_a_question_is_stopped_during_the_duplicate_check(
     shared: Mapping[str, Any], body: Any, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asks, goes_on = asyncio.Event(), asyncio.Event()
@@ -284,7 +284,7 @@ async def test_a_question_that_waits_for_another_server_hides_and_keeps_nothing_
     assert (ended[-1]["type"], text_of(answered)) == ("RUN_ERROR", "two")
 
 
-async def test_a_question_that_waits_at_another_server_is_taken_away(
+async def test_a_question_that_waits_at_another_server_is_withdrawn(
     shared: Mapping[str, Any],
 ) -> None:
     gate = Gate()
@@ -304,7 +304,7 @@ async def test_a_question_that_waits_at_another_server_is_taken_away(
     assert ([event["type"] for event in refused], text_of(answered)) == (["RUN_ERROR"], "one")
 
 
-async def test_a_question_that_waits_for_another_server_is_told_when_its_own_one_ends(
+async def test_a_waiting_question_is_refused_when_its_own_server_stops(
     shared: Mapping[str, Any],
 ) -> None:
     gate = Gate()

@@ -170,7 +170,7 @@ def test_the_log_says_where_a_worker_hung(tmp_path: Path) -> None:
         program.errors.until(r"Worker \d is process \d+ now")
 
 
-def test_a_worker_that_hangs_is_killed_though_nobody_reads_its_stacks(tmp_path: Path) -> None:
+def test_a_worker_that_hangs_is_killed_even_if_its_stacks_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log")
     reader = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
     with (

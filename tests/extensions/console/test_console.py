@@ -59,7 +59,7 @@ def test_a_page_behind_a_proxy_adds_the_path_the_proxy_took_away():
 @pytest.mark.parametrize(
     ("adapter", "offered"), [(DemoAdapter(), True), (ScriptedAdapter(), False)]
 )
-def test_only_the_demo_is_asked_for_what_only_the_demo_knows(adapter: Adapter, offered: bool):
+def test_only_the_demo_model_gets_the_demo_suggestions(adapter: Adapter, offered: bool):
     runtime = CopilotRuntime(adapter=adapter, settings=Settings(threads="memory"))
     page = TestClient(runtime.app()).get("/").text
 

@@ -92,7 +92,7 @@ class Hesitant(Access):
         return ["plan" not in uri for uri in self.questions[-1]]
 
 
-async def test_events_are_judged_when_they_are_taken_each_at_once() -> None:
+async def test_permissions_are_checked_when_an_event_is_consumed() -> None:
     events, access = ResourceEvents(), Hesitant()
     with events.subscribe(EventFilter(access=access)) as subscription:
         await events.publish(put(TASK))
@@ -117,7 +117,7 @@ async def test_who_stops_to_wait_for_an_event_loses_none() -> None:
         assert (await anext(subscription)).resources == (MESSAGE,)
 
 
-async def test_what_others_read_is_seen_by_the_system_alone() -> None:
+async def test_read_events_of_others_are_internal() -> None:
     events = ResourceEvents()
     read = ResourceEvent(detail_type="RESOURCE_GET", resources=(MESSAGE,))
     with events.subscribe(EventFilter(access=Hesitant())) as of_a_user:
@@ -183,7 +183,7 @@ async def test_puts_gets_and_deletes_are_published() -> None:
     ]
 
 
-async def test_gets_that_nobody_follows_cost_no_event() -> None:
+async def test_reads_without_a_subscriber_create_no_event() -> None:
     resources = ResourceIndex(MemoryStorage())
     await resources.put(Resource(MESSAGE, "hello"))
     with resources.events.subscribe(EventFilter(detail_types=["RESOURCE_PUT"])) as subscription:

@@ -228,7 +228,7 @@ async def test_events_of_more_resources_than_one_may_have_are_split(tmp_path: Pa
     assert names(page.events) == [*map(str, ids)]
 
 
-async def test_what_is_read_is_not_kept(log: EventLog) -> None:
+async def test_read_events_are_not_stored(log: EventLog) -> None:
     resources = ResourceIndex(MemoryStorage(), ResourceEvents(log), source="tests")
     await resources.put(Resource(A, "text"))
     with resources.events.subscribe() as subscription:
@@ -262,7 +262,7 @@ class Denied(Access):
         return "plan" not in uri
 
 
-async def test_nobody_gets_events_of_what_they_may_not_read(log: EventLog) -> None:
+async def test_users_get_no_events_of_resources_that_they_may_not_read(log: EventLog) -> None:
     events, access = ResourceEvents(log), Denied()
     detail = {"outcome": "finished"}
     await events.publish(
@@ -459,7 +459,7 @@ async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     assert str(path) not in error.value.public
 
 
-async def test_where_events_cannot_be_kept_a_put_is_done_all_the_same(
+async def test_a_put_succeeds_if_its_event_cannot_be_stored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = SqliteEventLog(tmp_path)  # a folder

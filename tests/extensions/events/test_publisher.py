@@ -55,7 +55,7 @@ async def test_an_event_that_is_none_takes_no_other_with_it(
     assert "An event is lost: The detail of an event has" in caplog.text
 
 
-async def test_what_cannot_be_kept_is_logged_and_later_events_are_kept(
+async def test_an_event_that_cannot_be_stored_is_logged_and_later_ones_are_stored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "events.db"
@@ -73,7 +73,7 @@ async def test_what_cannot_be_kept_is_logged_and_later_events_are_kept(
     await events.aclose()
 
 
-async def test_an_unexpected_error_is_logged_and_later_events_are_kept(
+async def test_an_unexpected_error_is_logged_and_later_events_are_stored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class FaultyLog(MemoryEventLog):

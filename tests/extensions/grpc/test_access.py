@@ -154,7 +154,7 @@ async def test_keys_rotate_while_both_are_accepted() -> None:
     assert [code for code, _ in results] == [grpc.StatusCode.OK] * 2
 
 
-async def test_a_service_without_the_scope_asks_for_nobody_else() -> None:
+async def test_a_service_without_the_scope_cannot_act_for_other_users() -> None:
     settings = build_settings("tool", roles=["user"])
     async with serve(settings) as served, served.connect(user="ann") as channel:
         with pytest.raises(AioRpcError) as caught:
@@ -170,7 +170,7 @@ async def test_a_service_without_the_scope_asks_for_nobody_else() -> None:
 @pytest.mark.parametrize(
     "user", ["service:shop", "tenant:acme/ann", "key:k1", "a" * 2000, "ann\ufffd"]
 )
-async def test_a_name_that_nobody_may_have_is_refused(user: str) -> None:
+async def test_a_reserved_user_name_is_refused(user: str) -> None:
     settings = build_settings("tool", roles=["operator"])
     async with serve(settings) as served, served.connect(user=user) as channel:
         with pytest.raises(AioRpcError) as caught:
@@ -207,7 +207,7 @@ async def test_the_hook_of_the_application_sees_metadata_as_headers() -> None:
     )
 
 
-async def test_calls_are_limited_and_told_when_to_come_again() -> None:
+async def test_limited_calls_get_a_retry_delay() -> None:
     settings = build_settings("tool", limits={"requests_per_user": "2/minute"})
     async with serve(settings) as served, served.connect() as channel:
         tool = ToolStub(channel)
@@ -222,7 +222,9 @@ async def test_calls_are_limited_and_told_when_to_come_again() -> None:
     assert 0 < int(str(trailer["retry-after"])) <= 60
 
 
-async def test_a_call_for_somebody_names_who_asked_in_the_audit_log(tmp_path: Path) -> None:
+async def test_a_call_on_behalf_of_a_user_records_the_service_in_the_audit_log(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "audit.jsonl"
     settings = build_settings("tool", roles=["operator"], audit={"file": str(file)})
     async with (
@@ -381,7 +383,7 @@ def test_settings_say_what_is_wrong() -> None:
             Settings(grpc=grpc_section)  # type: ignore[arg-type]
 
 
-async def test_a_port_that_is_taken_is_not_shared() -> None:
+async def test_an_occupied_port_is_not_shared() -> None:
     async with serve(build_settings("tool")) as served:
         address = f"127.0.0.1:{served.server.port}"
         other = CopilotRuntime(

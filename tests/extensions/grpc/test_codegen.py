@@ -57,7 +57,7 @@ def make(folder: Path, **more: Any) -> list[str]:
     return [line.replace(str(folder), "") for line in generate(wanted)]
 
 
-def test_stubs_are_made(folder: Path) -> None:
+def test_stubs_are_generated(folder: Path) -> None:
     assert make(folder) == [
         "wrote   /made/book_shop_pb2.py",
         "wrote   /made/book_shop_pb2.pyi",
@@ -75,7 +75,7 @@ def test_a_method_that_takes_a_stream_is_named_as_left_out(folder: Path, option:
     )
 
 
-async def test_a_service_can_be_served_as_it_was_made(folder: Path) -> None:
+async def test_a_generated_service_can_be_served(folder: Path) -> None:
     make(folder, service=True)
     from book_shop_pb2 import FindRequest  # type: ignore[import-not-found]
     from book_shop_pb2_grpc import BookShopStub  # type: ignore[import-not-found]
@@ -125,7 +125,7 @@ def test_a_service_is_found_in_the_folder_where_the_server_starts(
     assert done.stdout.decode().strip() == "shop.v1.BookShop"
 
 
-async def test_tools_can_be_loaded_as_they_were_made(folder: Path) -> None:
+async def test_generated_tools_can_be_loaded(folder: Path) -> None:
     make(folder, tools=True)
     catalog = ToolCatalog(folder / "made" / "tools.yml")
     catalog.load()
@@ -135,7 +135,7 @@ async def test_tools_can_be_loaded_as_they_were_made(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("has_token", "error"), [(False, "Sign in"), (True, "is not there yet")])
-async def test_a_tool_as_it_was_made_asks_a_service_as_it_was_made(
+async def test_a_generated_tool_calls_a_generated_service(
     folder: Path, monkeypatch: pytest.MonkeyPatch, error: str, *, has_token: bool
 ) -> None:
     make(folder, service=True, tools=True)
@@ -162,7 +162,7 @@ async def test_a_tool_as_it_was_made_asks_a_service_as_it_was_made(
     )
 
 
-def test_what_somebody_may_have_changed_is_kept(folder: Path) -> None:
+def test_files_that_users_may_have_changed_are_not_overwritten(folder: Path) -> None:
     make(folder, service=True)
     file = folder / "made" / "book_shop_service.py"
     file.write_text("mine")
@@ -173,7 +173,7 @@ def test_what_somebody_may_have_changed_is_kept(folder: Path) -> None:
     assert "class BookShopService" in file.read_text()
 
 
-def test_what_is_made_is_good_python(folder: Path) -> None:
+def test_generated_code_passes_the_checks(folder: Path) -> None:
     make(folder, service=True)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "compileall", "-q", "-f", str(folder / "made")]

@@ -108,7 +108,7 @@ async def test_a_memory_is_written_and_read_within_a_budget(served: Served) -> N
     assert window.tokens == 50 + window.conversation[0].tokens > 50
 
 
-async def test_nobody_writes_into_the_memory_of_somebody_else(served: Served) -> None:
+async def test_users_cannot_write_into_the_memory_of_others(served: Served) -> None:
     identifiers = [memory_pb2.Identifier(uri="common.Message.m1", tokens=1)]
     request = memory_pb2.AppendMemoryRequest(resource_id=CHAT, identifiers=identifiers)
     async with served.connect() as channel:
@@ -129,7 +129,7 @@ async def test_a_resource_of_unknown_size_is_refused(served: Served) -> None:
     assert "How many tokens has 'common.Message.none'?" in (caught.value.details() or "")
 
 
-async def test_a_context_window_is_made_smaller(served: Served) -> None:
+async def test_a_context_window_is_reduced_to_its_budget(served: Served) -> None:
     knowledge = served.runtime.knowledge
     assert isinstance(knowledge, Knowledge)
     for number in range(8):

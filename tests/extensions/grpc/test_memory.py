@@ -180,7 +180,7 @@ async def test_calls_that_have_ended_leave_nothing_to_the_collector() -> None:
     assert len(left) <= 1  # the last call is perhaps still ending
 
 
-async def test_whoever_holds_calls_open_keeps_nobody_from_asking_for_health() -> None:
+async def test_open_calls_do_not_block_health_checks() -> None:
     async with serving() as served, connect(served) as channel:
         open_call = channel.stream_unary("/grpc.health.v1.Health/Check")
         async with asyncio.TaskGroup() as tasks:

@@ -168,7 +168,7 @@ CREDENTIALS: Mapping[str, tuple[str, Callable[[World], Awaitable[Mapping[str, st
 
 
 @pytest.mark.parametrize("kind", CREDENTIALS)
-async def test_nobody_but_a_service_names_a_user_or_a_tenant_at_any_method(
+async def test_only_services_may_name_a_user_or_a_tenant_at_any_method(
     tmp_path: Path, kind: str
 ) -> None:
     _, credential = CREDENTIALS[kind]
@@ -191,7 +191,7 @@ async def test_nobody_but_a_service_names_a_user_or_a_tenant_at_any_method(
 
 
 @pytest.mark.parametrize("kind", CREDENTIALS)
-async def test_whoever_names_another_in_vain_is_in_the_audit_log_as_who_they_are(
+async def test_a_refused_call_for_another_user_is_audited_as_the_caller(
     tmp_path: Path, kind: str
 ) -> None:
     method, credential = CREDENTIALS[kind]
@@ -247,7 +247,7 @@ async def test_a_service_finds_what_is_of_the_user_whom_it_names_in_that_tenant_
     assert others == [[]] * 4
 
 
-async def test_a_service_without_the_role_names_nobody_at_any_method(tmp_path: Path) -> None:
+async def test_a_service_without_the_role_cannot_name_a_user_at_any_method(tmp_path: Path) -> None:
     answers: dict[str, str] = {}
     async with (
         build_world(tmp_path, role="user") as world,

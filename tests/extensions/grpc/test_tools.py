@@ -235,7 +235,7 @@ async def test_a_server_describes_itself(served: Served) -> None:
     assert "copilot.tool.v1.Tool" in await list_services(served)
 
 
-async def test_a_server_describes_itself_to_nobody_if_it_shall_not() -> None:
+async def test_reflection_can_be_disabled() -> None:
     async with serve(build_settings("tool", grpc={"reflection": False})) as served:
         with pytest.raises(AioRpcError) as caught:
             await list_services(served)

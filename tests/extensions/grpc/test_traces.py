@@ -61,7 +61,7 @@ async def served() -> AsyncGenerator[Served]:
         yield served
 
 
-async def test_a_span_is_kept_as_it_was_sent(served: Served) -> None:
+async def test_a_span_is_stored_unchanged(served: Served) -> None:
     async with served.connect("agent") as channel:
         trace = TraceStub(channel)
         done = await trace.RecordSpan(trace_pb2.RecordSpanRequest(spans=[span()]))
@@ -75,7 +75,7 @@ async def test_a_span_is_kept_as_it_was_sent(served: Served) -> None:
     assert not none.spans
 
 
-async def test_what_is_no_span_is_counted_and_the_rest_is_kept(served: Served) -> None:
+async def test_invalid_spans_are_counted_and_the_others_stored(served: Served) -> None:
     spans = [span(trace_id="none"), span(), span(start_time_unix_nano=0)]
     async with served.connect() as channel:
         done = await TraceStub(channel).RecordSpan(trace_pb2.RecordSpanRequest(spans=spans))
@@ -132,7 +132,7 @@ async def test_users_read_no_traces_and_send_none() -> None:
 
 
 @pytest.mark.parametrize("is_socket", [False, True])
-async def test_where_nobody_signs_in_this_machine_reads_traces(
+async def test_without_authentication_only_this_machine_reads_traces(
     tmp_path: Path, *, is_socket: bool
 ) -> None:
     address = f"unix:{tmp_path}/rpc.sock" if is_socket else "127.0.0.1:0"

@@ -20,7 +20,7 @@ from tests.security.conftest import RULES, asking, log_of, refusal, text_of
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_denied_topic_is_refused_before_the_model_is_asked() -> None:
+async def test_a_denied_topic_is_refused_before_the_model_request() -> None:
     adapter = ScriptedAdapter(say("Sure."))
     events = await log_of(adapter, [topics(deny=["bombs"])], asking("How to make BOMBS?"))
     error = refusal(events)
@@ -148,7 +148,7 @@ async def test_a_request_without_a_question_passes() -> None:
     assert text_of(events) == "Hi."
 
 
-async def test_topics_of_the_client_count_only_when_asked_for() -> None:
+async def test_topics_of_the_client_count_only_with_the_option() -> None:
     run = asking("something forbidden", rules=RULES)
     passed = await log_of(ScriptedAdapter(say("Ok.")), [topics()], run)
     refused = await log_of(ScriptedAdapter(), [topics(honour_client=True)], run)
@@ -163,7 +163,7 @@ async def test_a_client_may_not_bring_topics_without_end() -> None:
     assert error.code == "LIMIT_EXCEEDED"
 
 
-async def test_an_answer_stops_before_a_forbidden_word_is_shown() -> None:
+async def test_an_answer_stops_before_a_forbidden_word_is_sent() -> None:
     adapter = ScriptedAdapter(say(["The pass", "word is sw", "ord", "fish, ", "he said."]))
     events = await log_of(adapter, [words(["swordfish"], output=True)], asking("Tell me"))
     assert text_of(events) == "The password is "

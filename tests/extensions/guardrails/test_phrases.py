@@ -150,7 +150,7 @@ def _may_go_on(phrases: Phrases, shown: str) -> bool:
     return all(phrases.find(f"{shown}{letter}") is None for letter in "xyz")
 
 
-def test_what_may_begin_a_phrase_is_held_back_and_the_rest_flows() -> None:
+def test_a_possible_start_of_a_phrase_is_withheld_and_the_rest_flows() -> None:
     sieve = Sieve(Phrases(["credit card"]))
     assert [sieve.push(piece) for piece in ("My cre", "dit ", "rating ", "is fine")] == [
         "My ",
@@ -160,6 +160,6 @@ def test_what_may_begin_a_phrase_is_held_back_and_the_rest_flows() -> None:
     ]
 
 
-def test_a_held_beginning_does_not_grow_without_end() -> None:
+def test_the_withheld_text_is_bounded() -> None:
     sieve = Sieve(Phrases(["credit card"]))
     assert sieve.push("credit" + " " * 100_000) != ""

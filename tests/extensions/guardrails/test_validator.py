@@ -61,7 +61,7 @@ ALLOWED = {"status": "allowed"}
 DENIED = {"status": "denied", "reason": "That topic is not allowed."}
 
 
-async def test_an_allowed_question_is_answered_and_was_asked_in_the_words_of_the_cloud() -> None:
+async def test_an_allowed_question_is_validated_in_the_clouds_protocol_and_answered() -> None:
     history = TextMessage(id="a", role="assistant", content="Hello.")
     system = TextMessage(id="s", role="system", content="Be nice.")
     run = asking(system, "Hi", history, "Something fine", rules=RULES, headers=KEY)
@@ -116,7 +116,7 @@ async def test_the_model_works_while_the_verdict_is_out_and_a_denial_stops_it() 
     assert text_of(events) == ""
 
 
-async def test_a_verdict_shows_what_was_held_although_the_model_is_silent() -> None:
+async def test_a_verdict_releases_the_withheld_events_although_the_model_is_silent() -> None:
     gate, verdict = Gate(), asyncio.Event()
 
     async def late() -> web.Response:

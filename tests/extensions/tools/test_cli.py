@@ -67,7 +67,7 @@ def test_a_docstring_says_what_a_tool_is_for_where_the_file_does_not(
     assert found["purpose"] == "Greet somebody."
 
 
-def test_a_tool_is_shown_as_the_model_reads_it(run: Run) -> None:
+def test_show_prints_a_tool_as_the_model_reads_it(run: Run) -> None:
     shown = run("show", "greet").stdout
     assert shown.startswith("greet (idempotent)\n\nPURPOSE: Greet somebody.\nIn two lines.\n\n{")
 

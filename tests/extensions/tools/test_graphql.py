@@ -150,7 +150,7 @@ def test_others_neither_see_nor_call_tools(tmp_path: Path, headers: Any) -> None
         {"origin": "http://localhost:3000"},
     ],
 )
-def test_where_nobody_signs_in_only_this_machine_calls_tools(tmp_path: Path, headers: Any) -> None:
+def test_without_authentication_only_this_machine_calls_tools(tmp_path: Path, headers: Any) -> None:
     with serve(tmp_path) as client:
         assert call(client, "double", {"number": 1}, headers) == REFUSAL
 

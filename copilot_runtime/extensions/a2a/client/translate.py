@@ -104,7 +104,7 @@ class Translator:
         self._artifacts: dict[str, _Text] = {}
         self._messages: set[str] = set()
         """Identifiers of the messages already displayed."""
-        self._said: set[str] = set()
+        self._texts_displayed: set[str] = set()
         """All texts displayed: agents repeat a message as an artifact, or vice versa."""
         self._data: list[JsonObject] = []
         self._files = 0
@@ -119,18 +119,18 @@ class Translator:
         self.has_begun = True
         match response.WhichOneof("payload"):
             case "message":
-                self._note(response.message.task_id, response.message.context_id)
+                self._record_ids(response.message.task_id, response.message.context_id)
                 yield from self._show_message(response.message)
                 self.is_answered = True
             case "task":
                 yield from self._take_task(response.task)
             case "status_update":
                 update = response.status_update
-                self._note(update.task_id, update.context_id)
+                self._record_ids(update.task_id, update.context_id)
                 yield from self._take_status(update.status)
             case "artifact_update":
                 update = response.artifact_update
-                self._note(update.task_id, update.context_id)
+                self._record_ids(update.task_id, update.context_id)
                 yield from self._take_artifact(
                     update.artifact, append=update.append, last=update.last_chunk
                 )
@@ -142,19 +142,19 @@ class Translator:
         yield from self._context.surfaces.flush()
         yield from self._close_texts()
         yield from self._enter_step("")
-        if self._data and not self._said and not self._files and self.failure is None:
+        if self._data and not self._texts_displayed and not self._files and self.failure is None:
             for data in self._data:
-                yield from self._say(
+                yield from self._emit_text(
                     f"```json\n{dumps(data['data']).decode()[:_LONGEST_DATA]}\n```"
                 )
 
-    def _note(self, task_id: str, context_id: str) -> None:
+    def _record_ids(self, task_id: str, context_id: str) -> None:
         self.task_id = task_id or self.task_id
         self._context.id = context_id or self._context.id
 
     def _take_task(self, task: Task) -> Iterator[Event]:
         """Display the current state of a task; parts displayed before are skipped."""
-        self._note(task.id, task.context_id)
+        self._record_ids(task.id, task.context_id)
         for artifact in task.artifacts:
             yield from self._take_artifact(artifact, append=False, last=False)
         yield from self._take_status(task.status)
@@ -166,7 +166,7 @@ class Translator:
 
     @property
     def _has_content(self) -> bool:
-        return bool(self._said or self._data or self._files or self._artifacts)
+        return bool(self._texts_displayed or self._data or self._files or self._artifacts)
 
     def _take_status(self, status: TaskStatus) -> Iterator[Event]:
         if status.state not in _GOES_ON:
@@ -214,7 +214,7 @@ class Translator:
         self._messages.add(message.message_id)
         text = "\n\n".join(part.text for part in message.parts if part.text)
         if not self._has_said(text):
-            yield from self._say(text)
+            yield from self._emit_text(text)
         yield from self._show_parts(message.parts, "")
 
     def _take_artifact(self, artifact: Artifact, *, append: bool, last: bool) -> Iterator[Event]:
@@ -226,7 +226,7 @@ class Translator:
         text = self._artifacts.get(artifact.artifact_id)
         if text is None:
             text = self._artifacts[artifact.artifact_id] = _Text()
-            if new in self._said:
+            if new in self._texts_displayed:
                 text.pieces, new = [new], ""
         elif not append:
             whole = "".join(text.pieces)
@@ -247,7 +247,7 @@ class Translator:
 
     def _has_said(self, text: str) -> bool:
         artifacts = self._artifacts.values()
-        return text in self._said or any("".join(it.pieces) == text for it in artifacts)
+        return text in self._texts_displayed or any("".join(it.pieces) == text for it in artifacts)
 
     def _close_texts(self) -> Iterator[Event]:
         for text in self._artifacts.values():
@@ -255,14 +255,14 @@ class Translator:
 
     def _close(self, text: _Text) -> Iterator[Event]:
         if text.message_id:
-            self._said.add("".join(text.pieces))
+            self._texts_displayed.add("".join(text.pieces))
             yield TextMessageEnd(message_id=text.message_id)
             text.message_id = ""
 
-    def _say(self, text: str) -> Iterator[Event]:
+    def _emit_text(self, text: str) -> Iterator[Event]:
         if not text:
             return
-        self._said.add(text)
+        self._texts_displayed.add(text)
         id = new_id()
         yield TextMessageStart(message_id=id)
         yield TextMessageContent(message_id=id, content=text)
@@ -314,7 +314,7 @@ class Translator:
             yield image_activity(part.media_type, content["data"])
         else:
             yield Activity(message_id=new_id(), activity_type=FILE, content=content)
-        yield from self._say(text)
+        yield from self._emit_text(text)
 
 
 def _find_type(part: Part) -> str:

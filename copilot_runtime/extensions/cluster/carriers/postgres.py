@@ -113,7 +113,7 @@ class PostgresCarrier(Carrier):
             self._url, timeout=_PATIENCE, server_settings=_KEEP_ALIVE
         )
         try:
-            await connection.add_listener(_name_channel(self._address), self._take)
+            await connection.add_listener(_name_channel(self._address), self._handle_notification)
         except BaseException:
             connection.terminate()
             raise
@@ -175,7 +175,7 @@ class PostgresCarrier(Carrier):
             if isinstance(error, TimeoutError):  # the old connection may be half open
                 connection.terminate()
 
-    def _take(self, connection: Any, process: int, channel: str, text: str) -> None:
+    def _handle_notification(self, connection: Any, process: int, channel: str, text: str) -> None:
         """Store one part from a notification; deliver the message once all its parts are here."""
         del connection, process, channel
         try:

@@ -163,7 +163,7 @@ class RedisCarrier(Carrier):
                 self._outage.end()
             for _, entries in found:
                 for _, fields in entries:
-                    self._take(fields)
+                    self._handle_entry(fields)
                 last = entries[-1][0]
             if monotonic() > next_trim:
                 next_trim = monotonic() + _TRIM
@@ -185,7 +185,7 @@ class RedisCarrier(Carrier):
         entry = {"from": self._address, "data": b""}
         await self._redis.xadd(_name_inbox(self._address), entry, maxlen=_MOST_ENTRIES)
 
-    def _take(self, fields: dict[bytes, bytes]) -> None:
+    def _handle_entry(self, fields: dict[bytes, bytes]) -> None:
         sender = fields.get(b"from", b"").decode(errors="replace")
         for message in _split(fields.get(b"data", b"")):
             if self._receive is not None:

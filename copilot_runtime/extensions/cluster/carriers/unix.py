@@ -122,7 +122,7 @@ class UnixCarrier(Carrier):
         self._incoming.add(connection)
         return connection
 
-    def take(self, connection: "_Connection", message: bytes) -> None:
+    def handle_frame(self, connection: "_Connection", message: bytes) -> None:
         """Handle a frame of a connection; the first frame names the sender."""
         if connection.peer is None:
             connection.peer = message.decode(errors="replace")
@@ -207,7 +207,7 @@ class _Connection(asyncio.Protocol):
             end = at + _HEAD.size + size
             if len(buffer) < end:
                 break
-            self._carrier.take(self, bytes(buffer[at + _HEAD.size : end]))
+            self._carrier.handle_frame(self, bytes(buffer[at + _HEAD.size : end]))
             at = end
         del buffer[:at]
 

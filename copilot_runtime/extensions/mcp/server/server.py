@@ -197,7 +197,7 @@ class _Tool:
     async def _ask(self, agent: str, progress: Callable[..., Any]) -> "CallToolResult":
         """Run an agent and report its text as progress. Cancelling the call stops the run."""
         run = _build_question(self._program_runs, self._caller, agent, self._arguments)
-        answer = Answer()
+        answer = AgentAnswer()
         async with aclosing(self._program_runs.events(run)) as events:
             async for event in events:
                 if piece := answer.add(event):
@@ -252,7 +252,7 @@ def build_result(result: str) -> "CallToolResult":
     return build_text_result(result if failure is None else failure, is_error=failure is not None)
 
 
-class Answer:
+class AgentAnswer:
     """Collects the texts and interrupts of an agent's answer."""
 
     def __init__(self) -> None:

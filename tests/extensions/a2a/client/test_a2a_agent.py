@@ -70,7 +70,7 @@ async def test_an_agent_may_answer_with_a_message_alone(streaming: bool) -> None
         assert text_of(await hear(A2aAgent(remote.url))) == "Yes."
 
 
-async def test_the_agent_gets_what_a_person_said_last_in_the_context_of_the_thread() -> None:
+async def test_the_agent_gets_the_last_user_message_in_the_context_of_the_thread() -> None:
     messages = [
         TextMessage(id="1", role="user", content="Before"),
         TextMessage(id="2", role="assistant", content="Yes?"),
@@ -114,7 +114,7 @@ async def test_files_of_a_message_reach_the_agent() -> None:
     assert (picture.raw, picture.media_type) == (b"PNG", "image/png")
 
 
-async def test_nobody_is_asked_before_anybody_has_said_something() -> None:
+async def test_no_request_is_sent_without_a_user_message() -> None:
     async with serve_remote() as remote:
         assert await hear(A2aAgent(remote.url), asked(messages=[])) == []
     assert remote.asked == []
@@ -161,7 +161,7 @@ async def test_data_are_a_text_as_well_if_the_agent_says_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-async def test_what_an_agent_said_is_not_repeated_as_its_artifact(streaming: bool) -> None:
+async def test_a_message_is_not_repeated_as_an_artifact(streaming: bool) -> None:
     async def script(remote: Remote, task: TaskUpdater, context: RequestContext) -> None:
         await task.start_work(task.new_agent_message([Part(text="It rains.")]))
         await task.add_artifact([Part(text="It rains.")], "a", last_chunk=True)
@@ -181,7 +181,7 @@ async def test_an_artifact_that_is_sent_as_a_whole_again_and_again_grows() -> No
         assert text_of(await hear(A2aAgent(remote.url))) == "One, two, three"
 
 
-async def test_what_is_new_in_an_artifact_that_is_sent_again_is_shown_once() -> None:
+async def test_new_content_of_a_repeated_artifact_is_displayed_once() -> None:
     async def script(remote: Remote, task: TaskUpdater, context: RequestContext) -> None:
         for count in (1, 2, 2):
             await task.add_artifact([data_part({"n": n}) for n in range(count)], "a")
@@ -227,7 +227,7 @@ async def test_a_task_still_waits_after_a_restart_of_this_server(binding: str) -
     assert answer == "Sunny in Bonn."
 
 
-async def test_a_task_that_the_agent_has_forgotten_is_begun_anew() -> None:
+async def test_a_task_that_the_agent_does_not_know_is_restarted() -> None:
     async with serve_remote(ask_for_a_city) as remote:
         agent = A2aAgent(remote.url)
         await hear(agent, asked("Weather?"))

@@ -122,7 +122,7 @@ async def test_a_card_that_leads_to_another_server_is_refused(url: str) -> None:
     assert remote.requests == ["/.well-known/agent-card.json"]
 
 
-async def test_an_origin_that_the_operator_names_may_be_asked() -> None:
+async def test_an_origin_that_the_operator_allows_is_contacted() -> None:
     async with serve_remote() as other, serve_remote(card_url=f"{other.url}/rpc") as remote:
         agent = A2aAgent(remote.url, origins=[other.url])
         assert text_of(await hear(agent)) == "Hello there"
@@ -141,7 +141,7 @@ def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
         A2aAgent(url)
 
 
-async def test_a_server_that_is_not_there_is_said_so(provider: Provider) -> None:
+async def test_an_unreachable_server_is_an_error(provider: Provider) -> None:
     _, error = await hear_failure(A2aAgent("http://127.0.0.1:9"))
     assert error.message.startswith("The agent 'remote' did not answer")
     assert "127.0.0.1" not in error.message

@@ -53,7 +53,7 @@ async def test_a_page_of_a_browser_may_not_ask(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["echo", f"echo/{CARD}", CARD, "echo/tasks/x"])
-async def test_whoever_is_not_signed_in_learns_nothing(path: str) -> None:
+async def test_unauthenticated_clients_learn_nothing(path: str) -> None:
     async with at_work(settings={"serve_a2a": True}, authenticate=by_token) as browser:
         assert (await get(url_of(browser, path))).status_code == 401
         assert (await post(url_of(browser, path), {})).status_code == 401
@@ -73,13 +73,13 @@ async def test_whoever_is_not_signed_in_learns_nothing(path: str) -> None:
         ("POST", "echo/tenant/message:send", 404),
     ],
 )
-async def test_what_is_not_there_is_said_so(method: str, path: str, status: int) -> None:
+async def test_missing_agents_and_tasks_are_errors(method: str, path: str, status: int) -> None:
     async with at_work(settings={"serve_a2a": True}) as browser:
         answer = await browser.ask(method, f"/a2a/{path}", {} if method == "POST" else None)
     assert answer.status == status
 
 
-async def test_a_card_has_the_address_by_which_it_was_asked_for_or_that_of_the_settings() -> None:
+async def test_a_card_has_the_url_of_the_request_or_of_the_settings() -> None:
     async with at_work(settings={"serve_a2a": True}) as browser:
         card = (await get(url_of(browser, f"echo/{CARD}"))).json()
         older = (await get(url_of(browser, "echo/.well-known/agent.json"))).json()
@@ -140,7 +140,7 @@ async def test_a_body_that_is_no_message_is_a_mistake_of_the_caller(
     assert "Traceback" not in caplog.text
 
 
-async def test_clients_of_0_3_are_told_that_half_a_character_names_no_task(
+async def test_clients_of_0_3_get_an_error_for_a_lone_surrogate_in_a_task_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": "\ud800"}}

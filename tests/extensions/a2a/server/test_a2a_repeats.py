@@ -176,7 +176,7 @@ async def test_the_same_message_to_another_agent_is_another_task() -> None:
 
 
 @each_way
-async def test_an_answer_that_comes_again_is_given_once(way: dict[str, Any]) -> None:
+async def test_a_repeated_answer_is_processed_once(way: dict[str, Any]) -> None:
     agent = Asking()
     async with at_a2a("agent", agents={"agent": agent}, way=way) as asker:
         question = write(context_id="c")

@@ -183,7 +183,7 @@ class Approver:
         ({"interruptId": "i-1", "payload": {"approved": True}}, "{'approved': True}"),
     ],
 )
-async def test_an_approval_is_given_in_words_or_as_data(part: Any, payload: str) -> None:
+async def test_an_approval_is_a_text_or_a_data_part(part: Any, payload: str) -> None:
     if isinstance(part, dict):
         part = ParseDict({"data": part}, Part())
     async with at_a2a("approver", agents={"approver": Approver()}) as asker:
@@ -216,7 +216,7 @@ async def test_an_agent_that_fails_fails_its_task() -> None:
     assert task.status.message.parts[0].text == "The model is down."
 
 
-async def test_what_nobody_expected_fails_the_task_without_its_details() -> None:
+async def test_an_unexpected_error_fails_the_task_without_its_details() -> None:
     async def explode(run: RunInput) -> str:
         raise ValueError("secret")
 

@@ -186,7 +186,7 @@ async def publish(client: Client, resource: Identifier, **detail: Any) -> httpx.
     )
 
 
-async def test_who_publishes_without_end_is_told_to_wait_and_pushes_nobody_out() -> None:
+async def test_a_busy_publisher_is_limited_and_displaces_no_events_of_others() -> None:
     runtime = make_runtime(max_events=300)
     assert runtime.events is not None
     await runtime.events.publish(put(OF_ANN, total=1))
@@ -258,7 +258,7 @@ async def test_a_cursor_is_valid_on_the_next_server(tmp_path: Path) -> None:
     assert [event["detail"] for event in page["events"]] == [{"number": 1}]
 
 
-async def test_runs_are_told_to_whom_their_conversation_belongs() -> None:
+async def test_run_events_go_to_the_owner_of_the_conversation() -> None:
     runtime = make_runtime()
     async with Client(runtime, "ann") as ann, Client(runtime, "bob") as bob:
         await ann.post("/agent/default/run", json=RUN)
@@ -275,7 +275,7 @@ async def test_runs_are_told_to_whom_their_conversation_belongs() -> None:
     assert of_bob["events"] == []
 
 
-async def test_a_run_that_fails_is_told_with_its_code() -> None:
+async def test_the_event_of_a_failed_run_has_its_error_code() -> None:
     class Failing(DemoAdapter):
         async def stream(self, request: ChatRequest) -> Events:
             for event in say("One moment", id=request.message_id):
@@ -297,7 +297,7 @@ async def test_a_run_that_fails_is_told_with_its_code() -> None:
 @pytest.mark.parametrize(
     ("code", "type"), [("CANCELLED", "RUN_STOPPED"), ("RUN_INTERRUPTED", "RUN_FAILED")]
 )
-def test_a_run_that_somebody_stops_has_not_failed(code: str, type: str) -> None:
+def test_a_stopped_run_has_not_failed(code: str, type: str) -> None:
     run = RunInput(thread_id="t1", run_id="r1", messages=[], user="ann")
     event = build_run_event(run, RunFailed(error=ErrorReport(code=code, message="It ended.")))
     assert event is not None
@@ -305,7 +305,7 @@ def test_a_run_that_somebody_stops_has_not_failed(code: str, type: str) -> None:
     assert event.detail.get("code") == (code if type == "RUN_FAILED" else None)
 
 
-async def test_a_run_in_no_conversation_is_told_to_nobody() -> None:
+async def test_a_run_without_a_conversation_has_no_public_event() -> None:
     events = ResourceEvents(MemoryEventLog())
     publisher = EventPublisher(events)
     RunEvents(publisher)(RunInput(thread_id="", run_id="r1", messages=[]), RunFinished())
@@ -313,7 +313,7 @@ async def test_a_run_in_no_conversation_is_told_to_nobody() -> None:
     assert (await events.read()).events == []
 
 
-async def test_a_conversation_of_nobody_is_there_for_who_knows_its_name() -> None:
+async def test_a_conversation_without_an_owner_is_visible_to_callers_who_know_its_name() -> None:
     runtime = make_runtime(has_users=False)
     async with Client(runtime) as client:
         await client.post("/agent/default/run", json=RUN)

@@ -127,9 +127,7 @@ async def test_a_list_that_is_none_costs_its_server_and_no_other(
     assert "mcpEcho" in await ask(broken, McpServer(served.url)).actions()
 
 
-async def test_a_schema_of_results_that_would_take_hours_to_check_is_not_asked(
-    ask: Ask, pipes: Pipes
-) -> None:
+async def test_a_result_schema_that_would_take_hours_is_not_checked(ask: Ask, pipes: Pipes) -> None:
     pattern = {"type": "string", "pattern": "^(a+)+$"}
     schema = {"type": "object", "properties": {"x": pattern}}
     result = {"content": [], "structuredContent": {"x": "a" * 60 + "!"}}

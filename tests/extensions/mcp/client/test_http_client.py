@@ -36,7 +36,7 @@ async def open_client(library: ModuleType) -> AsyncGenerator[Any, None]:
 
 
 @pytest.mark.parametrize("sse", [False, True], ids=["http", "sse"])
-async def test_every_request_goes_out_by_the_given_client_which_stays_open(
+async def test_every_request_uses_the_applications_client_which_stays_open(
     ask: Ask, client: Any, sse: bool
 ) -> None:
     async with serve(sse=sse) as served:

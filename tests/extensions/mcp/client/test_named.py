@@ -162,7 +162,7 @@ async def asked(anyio_backend: str) -> AsyncGenerator[Asked, None]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "0.0.0.0"])
-async def test_a_private_address_is_not_asked(
+async def test_a_private_address_is_not_contacted(
     host: str, asked: Asked, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serve() as served:
@@ -193,7 +193,7 @@ def test_an_address_of_his_own_network_the_operator_may_list(
 
 
 @pytest.mark.anyio
-async def test_a_listed_server_on_this_machine_is_asked() -> None:
+async def test_an_allowed_server_on_this_machine_is_contacted() -> None:
     async with serve() as served:
         source = McpActions(McpAllowlist([f"http://127.0.0.1:{served.port}"]))
 
@@ -202,7 +202,7 @@ async def test_a_listed_server_on_this_machine_is_asked() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_address_that_was_looked_at_is_the_one_that_is_asked(
+async def test_the_validated_address_is_the_one_that_is_contacted(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[tuple[str, int]] = []

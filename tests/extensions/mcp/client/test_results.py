@@ -54,7 +54,7 @@ def test_content_becomes_a_value(content: Any, structured: Any, value: Any) -> N
     ("content", "words"),
     [([text("No."), IMAGE, text("Never.")], "No.\nNever."), ([], "did not say why")],
 )
-def test_a_failure_says_what_the_tool_said(content: Any, words: str) -> None:
+def test_a_failure_has_the_text_of_the_tool(content: Any, words: str) -> None:
     result = CallToolResult.model_validate({"content": content, "isError": True})
 
     with pytest.raises(CopilotError, match=words):

@@ -119,7 +119,7 @@ async def test_a_v1_page_may_name_one_too(served: Served) -> None:
     assert results_in(await asked_by_v1(runtime, named)) == ["echo hey"]
 
 
-async def test_a_page_that_names_another_is_refused_before_anybody_is_asked(
+async def test_a_page_that_names_another_server_is_refused_before_any_request(
     served: Served,
 ) -> None:
     named = {"mcpServers": [{"endpoint": served.url, "apiKey": "mine"}]}

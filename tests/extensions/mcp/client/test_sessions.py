@@ -26,7 +26,7 @@ async def end_session(served: Served) -> None:
         await client.delete(served.url, headers={"mcp-session-id": id})
 
 
-async def test_a_server_behind_pipes_is_started_asked_and_stops_its_work_when_told(
+async def test_a_stdio_server_is_started_and_stops_cancelled_calls(
     ask: Ask,
 ) -> None:
     asked = ask(McpServer(command=COMMAND, env={"GREETING": "Ahoy"}))
@@ -49,7 +49,7 @@ async def test_a_process_gets_no_variables_but_its_own(
 
 
 @pytest.mark.parametrize("sse", [False, True])
-async def test_over_http_a_given_up_call_is_cancelled_on_the_server(sse: bool, ask: Ask) -> None:
+async def test_over_http_a_cancelled_call_is_cancelled_on_the_server(sse: bool, ask: Ask) -> None:
     async with serve(sse=sse) as served:
         asked = ask(McpServer(served.url))
         call = asyncio.create_task(asked.do("forever"))
@@ -180,7 +180,7 @@ async def test_a_program_that_is_not_there_is_left_out(
     assert "'no-such-program' is left out of this run" in caplog.text
 
 
-async def test_a_dead_server_is_left_out_and_asked_again(
+async def test_a_dead_server_is_skipped_and_tried_again(
     served: Served, ask: Ask, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slow_servers, "QUICK", 600.0)  # on a machine that is busy nothing is
@@ -246,7 +246,7 @@ async def test_silence_ends_a_call_and_progress_does_not(served: Served, ask: As
     await served.cancelled.wait()
 
 
-async def test_a_session_that_nobody_needs_is_closed(served: Served) -> None:
+async def test_an_unused_session_is_closed(served: Served) -> None:
     pool = SessionPool(idle=0.01)
     async with pool.session(McpServer(served.url), {}) as session:
         await session.tools()
@@ -283,7 +283,7 @@ async def test_the_session_unused_for_longest_makes_place(served: Served) -> Non
     await pool.aclose()
 
 
-async def test_a_process_that_neither_begins_nor_goes_keeps_nobody_waiting_and_is_killed(
+async def test_a_process_that_neither_starts_nor_ends_blocks_no_run_and_is_killed(
     pipes: Pipes, tmp_path: Path
 ) -> None:
     pool = SessionPool()
@@ -326,7 +326,7 @@ async def test_a_new_tool_is_there_as_soon_as_the_server_tells(served: Served, a
     assert await asked.do("juggle") == "I am juggle"
 
 
-async def test_tools_are_asked_for_once(served: Served, ask: Ask) -> None:
+async def test_tools_are_listed_once(served: Served, ask: Ask) -> None:
     asked = ask(McpServer(served.url))
 
     await asyncio.gather(*(asked.actions() for _ in range(5)))
@@ -334,7 +334,7 @@ async def test_tools_are_asked_for_once(served: Served, ask: Ask) -> None:
     assert served.methods.count("tools/list") == 1
 
 
-async def test_a_server_that_tells_of_no_change_is_asked_again_after_a_while(
+async def test_tools_are_listed_again_without_a_change_notification(
     served: Served, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("copilot_runtime.extensions.mcp.client.session.TOOLS_TTL", -1)
@@ -347,7 +347,7 @@ async def test_a_server_that_tells_of_no_change_is_asked_again_after_a_while(
         await asyncio.sleep(0.01)
 
 
-async def test_a_server_that_hangs_delays_one_run_and_is_asked_in_the_background(
+async def test_a_server_that_hangs_delays_one_run_and_is_queried_in_the_background(
     served: Served, ask: Ask, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     served.answers.clear()

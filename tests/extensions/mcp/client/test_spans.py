@@ -104,7 +104,7 @@ async def test_what_a_server_refuses_has_its_code(spans: Spans, telemetry: Local
         ("box_get_prompt", {"name": "greet", "arguments": {"who": "Ann"}}, "prompts/get"),
     ],
 )
-async def test_resources_and_prompts_are_told_by_their_methods(
+async def test_resources_and_prompts_are_distinguished_by_their_methods(
     spans: Spans, telemetry: LocalTelemetry, tool: str, arguments: dict[str, Any], method: str
 ) -> None:
     async with serve() as server:

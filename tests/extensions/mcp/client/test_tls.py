@@ -44,7 +44,7 @@ def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path
     return files
 
 
-async def test_a_certificate_is_held_against_the_name_and_not_the_address(
+async def test_a_certificate_is_checked_against_the_name_and_not_the_address(
     certified: dict[str, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def resolve_public_addresses(host: str, port: int) -> Sequence[str]:

@@ -52,7 +52,7 @@ async def test_a_program_that_starts_it_may_use_actions_and_agents(folder: Path)
 
 
 @pytest.mark.anyio
-async def test_nothing_is_kept_on_disk(folder: Path) -> None:
+async def test_nothing_is_stored_on_disk(folder: Path) -> None:
     async with over_pipes(program(folder)) as session:
         await session.call_tool("ask_echo", {"message": "Hi"})
     assert files(folder) == {"main.py"}

@@ -77,7 +77,7 @@ async def test_an_agent_answers_with_all_that_it_says(modern: bool) -> None:
 
 
 @both
-async def test_an_agent_is_heard_while_it_speaks(modern: bool) -> None:
+async def test_an_agents_text_is_reported_as_progress(modern: bool) -> None:
     slow, heard = Slow(), asyncio.Queue[tuple[float, str | None]]()
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
@@ -97,7 +97,7 @@ async def test_an_agent_is_heard_while_it_speaks(modern: bool) -> None:
 
 
 @both
-async def test_whoever_cancels_a_call_stops_the_agent(modern: bool) -> None:
+async def test_cancelling_a_call_stops_the_agent(modern: bool) -> None:
     slow = Slow()
     async with (
         at_work(agents={"slow": slow}) as browser,
@@ -129,7 +129,7 @@ async def test_an_action_knows_who_asks() -> None:
         assert '"user":"ann"' in text_of(await session.call_tool("who"))
 
 
-async def test_whoever_does_not_sign_in_gets_nothing() -> None:
+async def test_unauthenticated_clients_get_nothing() -> None:
     async with at_work(authenticate=by_token) as browser:
         answer = await browser.ask("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "ping"})
     assert answer.status == 401
@@ -149,7 +149,7 @@ LISTING = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
 ACCEPT = {"accept": "application/json, text/event-stream"}
 
 
-async def test_a_session_is_kept_nowhere() -> None:
+async def test_the_server_is_stateless() -> None:
     async with at_work() as browser:
         url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
         async with httpx2.AsyncClient(headers=ACCEPT) as http:
@@ -177,7 +177,7 @@ CANCELLING = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
     ("user", "session", "request_id"),
     [("bob", "s", 3), ("ann", "t", 3), ("ann", "s", "3"), ("ann", "s", None)],
 )
-async def test_nobody_cancels_the_call_of_somebody_else(
+async def test_users_cannot_cancel_calls_of_others(
     user: str, session: str, request_id: int | str | None
 ) -> None:
     slow = Slow()
@@ -197,7 +197,7 @@ async def test_nobody_cancels_the_call_of_somebody_else(
     assert "tick tock" in answer.text
 
 
-async def test_whoever_ends_a_session_stops_its_calls() -> None:
+async def test_ending_a_session_stops_its_calls() -> None:
     slow = Slow()
     async with at_work(agents={"slow": slow}) as browser:
         url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
@@ -210,7 +210,7 @@ async def test_whoever_ends_a_session_stops_its_calls() -> None:
     assert "Request cancelled" in answer.text
 
 
-async def test_whoever_leaves_stops_the_agent() -> None:
+async def test_a_disconnect_stops_the_agent() -> None:
     slow = Slow()
     async with at_work(agents={"slow": slow}) as browser:
         url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
@@ -245,7 +245,7 @@ async def test_a_page_may_not_ask_unless_its_origin_is_named() -> None:
     assert named.headers["access-control-allow-origin"] == "https://evil.example"
 
 
-async def test_there_is_no_server_unless_it_is_asked_for() -> None:
+async def test_there_is_no_server_unless_the_settings_enable_it() -> None:
     async with at_work(settings={"serve_mcp": False}) as browser:
         answer = await browser.ask("POST", "/mcp", {})
     assert answer.status == 404
@@ -299,7 +299,9 @@ async def test_a_name_that_the_protocol_has_no_place_for_is_left_out(
     assert "'ask_größe' is no name for a tool of MCP; it is left out." in caplog.messages
 
 
-def test_without_the_package_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_an_error_with_the_command_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     with pytest.raises(MissingPackage, match=r"copilot-runtime\[mcp\]"):
         runtime_of()

@@ -150,7 +150,7 @@ async def test_a_tool_that_is_none_is_named_other(
     assert spans.named("tools/call ask_echo").status == "error"
 
 
-async def test_a_tool_is_named_other_where_nobody_can_say_which_there_are(
+async def test_a_tool_is_named_other_if_the_tools_cannot_be_listed(
     spans: Spans, telemetry: LocalTelemetry
 ) -> None:
     def list_agents(caller: Caller) -> Any:

@@ -204,7 +204,7 @@ async def test_a_function_may_stand_beside_the_file(write: Write, tmp_path: Path
     )
 
 
-async def test_wrong_arguments_are_told_to_the_model(write: Write) -> None:
+async def test_wrong_arguments_are_an_error_for_the_model(write: Write) -> None:
     error = (await call_tool(write(_tool("greet")), nam="Ann")).error
     assert error is not None
     assert "nam: there is no such argument" in error
@@ -399,7 +399,7 @@ async def test_each_mistake_of_a_broken_file_is_a_line_and_so_is_its_repair(
     caplog.clear()
     _edit(catalog, _tool("greet"))
     await catalog.actions(RUN)
-    _edit(catalog, f"{_tool('greet')[:-1]}, {_tool('greet').replace('tool', 'two')[1:]}")
+    _edit(catalog, f"{_tool('greet')[:-1]}, {_tool('greet').replace('tool', 'two', 1)[1:]}")
     await catalog.actions(RUN)
 
     start = f"The tools stay as they were: {catalog.path}:"

@@ -86,7 +86,7 @@ async def test_errors_are_errors_of_the_call(
     assert (await call_tool(write(_tool({"url": server.url, "query": "{ a }"})))).error == message
 
 
-async def test_a_service_is_asked_for_nothing(write: Write, server: Provider) -> None:
+async def test_check_sends_a_query_without_side_effects(write: Write, server: Provider) -> None:
     server.answer([whole({"data": {"__typename": "Query"}})])
     catalog = write(_tool({"url": server.url, "query": "mutation { pay }"}))
 

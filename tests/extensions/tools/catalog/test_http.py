@@ -375,9 +375,7 @@ async def test_a_check_names_parameters_and_placeholders_without_each_other(
     assert seen.detail.split("; ")[1:] == doubts
 
 
-async def test_a_path_that_finds_nothing_is_said_to_the_model(
-    write: Write, server: Provider
-) -> None:
+async def test_an_empty_selection_is_reported_to_the_model(write: Write, server: Provider) -> None:
     server.answer([whole({"now": {"degrees": 21}, "days": []})], [whole(b"[1]")])
     catalog = write(_tool({"url": server.url, "result": "now.nothing"}))
 

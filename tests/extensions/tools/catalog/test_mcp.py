@@ -132,7 +132,7 @@ async def test_a_server_that_hangs_cannot_be_called(
     assert seen.detail == "It did not answer within 0.05 s."
 
 
-async def test_a_server_is_asked_for_the_tool(write: Write, served: Served) -> None:
+async def test_the_server_describes_the_tool(write: Write, served: Served) -> None:
     (seen,) = await write(_tool({"server": served.url, "tool": "find"})).check(RUN)
     assert (seen.is_reachable, seen.detail) == (True, "127.0.0.1 has find")
 

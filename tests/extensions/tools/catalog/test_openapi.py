@@ -133,7 +133,7 @@ async def test_an_argument_stays_in_its_place(
     assert server.requests == []
 
 
-async def test_an_answer_may_be_held_to_the_document(
+async def test_responses_can_be_validated_against_the_document(
     write: Write, document: Path, server: Provider
 ) -> None:
     server.answer([whole({"name": 1})])

@@ -52,7 +52,7 @@ def test_where_people_sign_in_and_nobody_is_named_nobody_reads_traces() -> None:
 
 
 @pytest.mark.parametrize("url", [LOCAL, "http://[::1]:8000"])
-def test_where_nobody_signs_in_this_machine_reads_traces(url: str) -> None:
+def test_without_authentication_only_this_machine_reads_traces(url: str) -> None:
     with serve(store_of(trip()), base_url=url) as client:
         assert client.get(TRACE).status_code == 200
         assert client.get(TRACE, headers={"host": "localhost:8000"}).status_code == 200

@@ -301,7 +301,7 @@ async def test_a_thread_is_unknown_to_an_agent_that_keeps_none() -> None:
     assert answer.json()["threadExists"] is False
 
 
-async def test_whoever_does_not_sign_in_gets_nothing() -> None:
+async def test_unauthenticated_clients_get_nothing() -> None:
     async with at_work(authenticate=by_token) as browser:
         answers = [
             await browser.ask("POST", path, {"name": "add"})

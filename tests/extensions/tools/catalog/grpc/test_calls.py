@@ -193,7 +193,7 @@ async def test_a_stream_of_answers_is_a_list(make_tool: MakeTool) -> None:
         ({"items": 5}, "items"),
     ],
 )
-async def test_wrong_arguments_are_told_to_the_model(
+async def test_wrong_arguments_are_an_error_for_the_model(
     make_tool: MakeTool, values: dict[str, Any], words: str
 ) -> None:
     order = make_tool(ORDER % "127.0.0.1:1")

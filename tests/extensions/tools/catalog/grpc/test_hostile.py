@@ -21,7 +21,7 @@ async def find(request: dict[str, Any], context: Context) -> Any:
     return {"content": "Still there."}
 
 
-async def test_a_server_that_hangs_is_left_and_told(make_tool: MakeTool) -> None:
+async def test_a_server_that_hangs_is_skipped_with_a_warning(make_tool: MakeTool) -> None:
     ended = asyncio.Event()
 
     async def hang(request: Any, context: Context) -> Any:
@@ -58,7 +58,7 @@ async def test_a_call_that_is_cancelled_is_cancelled_there(make_tool: MakeTool) 
         await ended.wait()
 
 
-async def test_fifty_megabytes_are_not_taken_in(make_tool: MakeTool) -> None:
+async def test_fifty_megabytes_are_refused(make_tool: MakeTool) -> None:
     async def flood(request: Any, context: Context) -> Any:
         return {"number": "x" * 50_000_000}
 

@@ -147,7 +147,7 @@ async def test_a_descriptor_set_describes_a_service(make_tool: MakeTool, tmp_pat
         await make_tool(TOOL % f"method: shop.Shop.Order, descriptors: '{output}'").load()
 
 
-async def test_check_says_that_nobody_is_there(
+async def test_check_reports_an_unreachable_server(
     make_tool: MakeTool, run: RunInput, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint, "_CONNECT_TIMEOUT", 0.01)

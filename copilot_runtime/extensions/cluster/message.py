@@ -1,4 +1,4 @@
-"""What one server process says to another: a head as a JSON list, a line break, and bytes.
+"""The format of messages between processes: a head as a JSON list, a line break, and a payload.
 
 | head | means | bytes |
 |---|---|---|

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.tools.catalog.definition import ToolDefinition
 
 IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE"})
-"""Methods of which two requests have the effect of one: RFC 9110, 9.2.2."""
+"""Idempotent methods: RFC 9110, 9.2.2."""
 
 _WITHOUT_BODY = {"GET", "HEAD", "DELETE"}
 _MOST_NAMES = 20

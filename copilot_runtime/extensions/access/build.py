@@ -1,4 +1,4 @@
-"""Builds what decides who comes in, how much they may do, and what writes it down."""
+"""Builds authentication, limits and the audit log from settings."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def build_audit_log(settings: Settings) -> "AuditLog | None":
-    """Return the audit log of the settings, if they name a file; it is not opened yet."""
+    """Return the unopened audit log, or `None` if the settings name no file."""
     section = settings.audit
     if not section.file:
         return None
@@ -32,19 +32,19 @@ def build_audit_log(settings: Settings) -> "AuditLog | None":
 
 
 def build_run_audit(settings: Settings, log: "AuditLog | None") -> RunAudit | None:
-    """Return what writes down runs, if there is an audit log."""
+    """Return the audit of runs, or `None` without an audit log."""
     return None if log is None else RunAudit(log, content=settings.audit.content)
 
 
 def build_request_audit(settings: Settings, log: "AuditLog | None") -> RequestAudit | None:
-    """Return what writes down requests, if there is an audit log."""
+    """Return the audit of requests, or `None` without an audit log."""
     if log is None:
         return None
     return RequestAudit(log, reads=settings.audit.reads, proxies=settings.proxy.forwarders)
 
 
 def build_counters(settings: Settings) -> "RedisCounters | None":
-    """Return where all processes count together, if the settings name it; else each by itself.
+    """Return the counters in Redis, or `None` if each process counts in its memory.
 
     Raises `MissingPackage`.
     """
@@ -56,10 +56,7 @@ def build_counters(settings: Settings) -> "RedisCounters | None":
 
 
 def build_limiter(settings: Settings, counters: "Counters | None") -> "Limiter | None":
-    """Return what counts by the limits of the settings, if there are any.
-
-    Raises `MissingPackage`.
-    """
+    """Return the limiter, or `None` if the settings have no limits. Raises `MissingPackage`."""
     from copilot_runtime.adapters.pricing import find_price
     from copilot_runtime.extensions.access.limits.limiter import Limiter
 
@@ -70,7 +67,7 @@ def build_limiter(settings: Settings, counters: "Counters | None") -> "Limiter |
 
 
 def build_schemes(settings: Settings, counters: "RedisCounters | None") -> "SchemeChain | None":
-    """Return how people and programs sign in by the settings, if they say so.
+    """Return the authentication schemes, or `None` if the settings name none.
 
     Raises `ConfigurationFailed`.
     """

@@ -1,4 +1,4 @@
-"""The public keys of an identity provider (JWKS): from a file or a URL, remembered, and rotated."""
+"""The public keys of an identity provider (JWKS), cached from a file or a URL."""
 
 import asyncio
 import logging
@@ -19,36 +19,35 @@ logger = logging.getLogger(__name__)
 _LARGEST = 1024 * 1024
 _MOST_KEYS = 1_000
 _REFETCH_SECONDS = 60.0
-"""How often an unknown key may have the keys read again: whoever invents ids must not do it."""
+"""Minimum seconds between refreshes for unknown key ids, as clients may invent ids."""
 _RETRY_SECONDS = 5.0
-"""How often is tried again after a failure."""
+"""Seconds between attempts after a failure."""
 _STALE_SECONDS = 60.0
-"""How long keys are used beyond their time while they are read again."""
+"""Seconds for which expired keys are used during a refresh (stale-while-revalidate)."""
 _TIMEOUT = 10.0
 _DISCOVERY = "/.well-known/openid-configuration"
 _FAILURES = (OSError, ValueError, TimeoutError, CopilotError)
-"""What reading keys may raise."""
+"""Exceptions of `KeySource.read`."""
 
 Jwk = Mapping[str, Any]
 
 
 class KeySource(Protocol):
-    """Where keys are."""
+    """A source of a JWKS."""
 
     async def read(self) -> bytes:
-        """Return the JSON of the keys as it is now. Raises `OSError`, `ValueError`, or ours."""
+        """Return the current JSON. Raises `OSError`, `ValueError` or `CopilotError`."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 class KeySet:
-    """The keys of one source by their ids.
+    """The cached keys of one source, by key id.
 
-    They are read when they are first needed, and again after `ttl` seconds, and when a token names
-    one that is not among them, though not more than once a minute. Nobody waits for keys to be read
-    again, unless they are older than `ttl` and a minute: then one attempt is awaited. Keys that
-    were read stay good while the source fails.
+    They are read on first use, after `ttl` seconds, and for an unknown key id, at most once a
+    minute. Refreshes run in the background, unless the keys are older than `ttl` and a minute: then
+    one attempt is awaited. Cached keys stay valid while the source fails.
     """
 
     def __init__(
@@ -61,12 +60,11 @@ class KeySet:
         self._read_at = self._tried_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
         self.reads = 0
-        """How often the source was asked."""
+        """Number of reads of the source."""
 
     async def find(self, kid: str | None) -> Sequence[Jwk]:
-        """Return the keys of an id, or all of them without one.
-
-        Raises `AuthenticationUnavailable`.
+        """Return the keys with an id, or all keys for `None`. Raises
+        `AuthenticationUnavailable`.
         """
         found = _select(kid, await self._current())
         if not found and kid is not None:
@@ -111,9 +109,9 @@ class KeySet:
         return self._tried_at > self._read_at
 
     async def _read(self, pause: float, *, waits: bool = True) -> None:
-        """Read the keys, unless that was tried a moment ago.
+        """Read the keys, unless the last attempt is more recent than `pause`.
 
-        One task does it for all who wait: whoever leaves meanwhile ends it for nobody else.
+        All callers share one task; cancelling one of them does not cancel it.
         """
         if self._reading is None:
             if self._clock() < self._tried_at + pause:
@@ -124,7 +122,7 @@ class KeySet:
             await asyncio.shield(self._reading)
 
     async def _try(self) -> None:
-        """Read the keys once. What fails is logged."""
+        """Read the keys once; an error is logged."""
         try:
             self._keys = await self._fetch()
             self._read_at = self._tried_at = self._clock()
@@ -142,13 +140,13 @@ class KeySet:
 
 
 class FileKeys:
-    """Keys in a file, which is read again as those of a URL are."""
+    """A JWKS in a file."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
 
     async def read(self) -> bytes:
-        """Return what the file has."""
+        """Return the content of the file."""
         return await asyncio.to_thread(self._read)
 
     async def aclose(self) -> None:
@@ -160,7 +158,7 @@ class FileKeys:
 
 
 class UrlKeys:
-    """Keys at a URL; without one, at the URL that the issuer names (OpenID Connect Discovery)."""
+    """A JWKS at a URL, or at the `jwks_uri` of the issuer (OpenID Connect Discovery)."""
 
     def __init__(self, url: str = "", *, issuer: str = "") -> None:
         self._url = url
@@ -170,7 +168,7 @@ class UrlKeys:
             _check_url(address)
 
     async def read(self) -> bytes:
-        """Return what the URL has."""
+        """Return the content of the URL."""
         return await self._get(self._url or await self._discover())
 
     async def aclose(self) -> None:
@@ -224,7 +222,7 @@ def _select(kid: str | None, keys: Sequence[Jwk]) -> Sequence[Jwk]:
 
 
 def _check_url(url: str) -> None:
-    """Raise `ConfigurationFailed` for what is no URL of HTTP."""
+    """Raise `ConfigurationFailed` if the URL is not an HTTP URL."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationFailed(

@@ -1,8 +1,8 @@
-"""Tokens by which one service knows another: signed with a secret that both have, and short-lived.
+"""Short-lived tokens with which services authenticate to each other, signed with a shared secret.
 
-The form of Copilot-LD is `base64(service:milliseconds:hex HMAC-SHA256)`. Whoever sees such a token
-can use it for a minute for anything. So, by default, a token is also for one method and one body,
-and is good once: `base64(service:milliseconds:nonce:hex SHA-256 of the body:hex HMAC-SHA256)`.
+The form of Copilot-LD is `base64(service:milliseconds:hex HMAC-SHA256)`. An intercepted token can be
+used for a minute for any call. So, by default, a token is bound to one method and one body, and can
+be used once: `base64(service:milliseconds:nonce:hex SHA-256 of the body:hex HMAC-SHA256)`.
 """
 
 import binascii
@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, Protocol
 from copilot_runtime.base.errors import AuthenticationFailed, ConfigurationFailed
 
 TokenForm = Literal["bound", "simple"]
-"""Whether a token is for one method and one body, or for all: the form of Copilot-LD."""
+"""`bound` to one method and body, or `simple`, for all calls, as in Copilot-LD."""
 
 SHORTEST_SECRET = 32
 """Characters."""
@@ -27,24 +27,24 @@ LIFETIME = 60.0
 """Seconds, as in Copilot-LD."""
 
 _AHEAD = 5.0
-"""Seconds by which the clock of another machine may be ahead."""
+"""Maximum seconds by which another machine's clock may be ahead."""
 _LONGEST = 2_000
 """Characters of a token."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
 _PURPOSE = b"copilot-runtime service token 1\n"
-"""Begins what is signed in a bound token: no signature of another form can be one of this form."""
+"""Prefix of the signed text of bound tokens, so that signatures of other forms are not valid."""
 
 
 FORGOTTEN = "Token may have been used before: used tokens were forgotten. Sign a new one"
-"""Of a token that was signed before the memory of used ones began."""
+"""The error for a token that was signed before the store of nonces was started."""
 
 
 class ServiceTokenInvalid(AuthenticationFailed):
-    """A service token is wrong, late, or was used before."""
+    """A service token is invalid, expired or was used before."""
 
 
 class ServiceClaims(NamedTuple):
-    """What a token says once its signature is known to be right."""
+    """The content of a token with a valid signature."""
 
     service: str
     milliseconds: int
@@ -53,30 +53,30 @@ class ServiceClaims(NamedTuple):
 
     @property
     def is_bound(self) -> bool:
-        """Whether it is for one method and one body."""
+        """`True` if the token is bound to one method and one body."""
         return bool(self.nonce)
 
     def check_body(self, body: bytes) -> None:
-        """Raise `ServiceTokenInvalid` for another body than the one that was signed."""
+        """Raise `ServiceTokenInvalid` if the body is not the signed one."""
         if self.is_bound and not hmac.compare_digest(self.digest, sha256(body).hexdigest()):
             raise ServiceTokenInvalid("Token is for another body")
 
 
 class ReplayStore(Protocol):
-    """Remembers which tokens were used."""
+    """A store of the nonces of used tokens."""
 
     async def add(self, nonce: str, signed_at: float, expires_at: float) -> bool:
-        """Remember a nonce until a time, in seconds since 1970. Returns whether it is new.
+        """Store a nonce until a time in seconds since 1970; return `True` if it is new.
 
-        Raises `ServiceTokenInvalid` for one that was signed before what is remembered begins.
+        Raises `ServiceTokenInvalid` if the token was signed before the store was started.
         """
         ...
 
 
 class MemoryReplays:
-    """Nonces of this process. One that is full refuses: it must not forget what may come again.
+    """Nonces in memory. A full store refuses tokens, as it must not drop nonces.
 
-    Which tokens an earlier process has seen is not known: those that were signed then are refused.
+    Tokens signed before the process started are refused, as an earlier process may have used them.
     """
 
     def __init__(self, most: int = 200_000, clock: Callable[[], float] = time.time) -> None:
@@ -86,7 +86,7 @@ class MemoryReplays:
         self._ends: dict[str, float] = {}
 
     async def add(self, nonce: str, signed_at: float, expires_at: float) -> bool:
-        """Remember a nonce. Raises `ServiceTokenInvalid` if there is no room for it, too."""
+        """Store a nonce; return `True` if it is new. Raises `ServiceTokenInvalid`, also if full."""
         if signed_at < self._began_at:
             raise ServiceTokenInvalid(FORGOTTEN)
         now = self._clock()
@@ -101,7 +101,7 @@ class MemoryReplays:
 
 
 class ServiceTokenSigner:
-    """Makes tokens of one service. Of several `secrets`, it signs with the first."""
+    """Signs tokens of one service, with the first of its `secrets`."""
 
     def __init__(
         self,
@@ -160,7 +160,9 @@ class ServiceTokenVerifier:
         return claims.service
 
     def read(self, token: str, method: str = "") -> ServiceClaims:
-        """Return what a token says, before the body is known. Raises `ServiceTokenInvalid`."""
+        """Verify a token except for its body, and return its claims. Raises
+        `ServiceTokenInvalid`.
+        """
         parts = _split(token)
         if len(parts) != (3 if self._form == "simple" else 5) or not all(map(str.strip, parts)):
             raise ServiceTokenInvalid("Invalid token format")
@@ -182,7 +184,7 @@ class ServiceTokenVerifier:
         return claims
 
     async def use(self, claims: ServiceClaims) -> None:
-        """Note that a token was used. Raises `ServiceTokenInvalid` if it was used before."""
+        """Mark a token as used. Raises `ServiceTokenInvalid` if it was used before."""
         if not claims.is_bound:
             return
         signed_at = claims.milliseconds / 1000
@@ -193,7 +195,7 @@ class ServiceTokenVerifier:
 
 
 def is_service_token(token: str) -> bool:
-    """Return whether a text looks like a service token, right or wrong."""
+    """Return `True` if a text has the format of a service token, valid or not."""
     try:
         return len(_split(token)) in (3, 5)
     except ServiceTokenInvalid:

@@ -1,4 +1,4 @@
-"""The sections of the settings for who may come in, what they may do, and how much of it."""
+"""The settings sections of authentication, authorization, limits and the audit log."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ ROLES: Mapping[str, Sequence[str]] = {
     "user": ("runs:start", "threads:read", "threads:write", "data:read", "data:write"),
     "reader": ("threads:read", "data:read"),
 }
-"""The roles that are there without a setting; `*` is every scope."""
+"""The built-in roles; `*` is every scope."""
 
 _STORE = r"(sqlite:.|postgres(ql)?://.)"
 _ALGORITHMS = (
@@ -34,7 +34,7 @@ _ALGORITHMS = (
 
 
 def _check_roles(roles: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return roles with their scopes as lists. Raises `ValueError` for a scope that is none."""
+    """Return roles with their scopes as lists. Raises `ValueError` for an unknown scope."""
     found: dict[str, Sequence[str]] = {}
     for name, value in roles.items():
         scopes = value.split(",") if isinstance(value, str) else value
@@ -45,7 +45,7 @@ def _check_roles(roles: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_scopes(scopes: Sequence[str]) -> Sequence[str]:
-    """Return scopes. Raises `ValueError` for one that is none."""
+    """Return the scopes. Raises `ValueError` for an unknown one."""
     for scope in scopes:
         if scope != "*" and scope not in SCOPES:
             raise ValueError(f"{scope!r} is no scope: there are {', '.join(SCOPES)}, and *")
@@ -79,7 +79,7 @@ Header = Annotated[str, AfterValidator(_lower)]
 
 
 class AccessSettings(Section):
-    """Who may come in by the settings alone, and what they may do."""
+    """Authentication schemes, and the scopes of roles."""
 
     authenticate: Words = Field(
         default=(),
@@ -111,18 +111,18 @@ class AccessSettings(Section):
         return names
 
     def find_scopes(self, roles: Sequence[str]) -> frozenset[str]:
-        """Return what roles allow; one that is not known allows nothing."""
+        """Return the scopes of roles; an unknown role has none."""
         every = {**ROLES, **self.roles}
         scopes = {scope for role in roles for scope in every.get(role, ())}
         return frozenset(SCOPES) if "*" in scopes else frozenset(scopes)
 
     def list_unknown(self, roles: Sequence[str]) -> Sequence[str]:
-        """Return the roles that neither this program nor the settings know."""
+        """Return the roles that are neither built in nor in the settings."""
         return [role for role in roles if role not in ROLES and role not in self.roles]
 
 
 class ApiKeySettings(Section):
-    """Keys for programs, made by `copilot-runtime keys create`."""
+    """API keys for programs, created by `copilot-runtime keys create`."""
 
     store: Annotated[
         str,
@@ -190,7 +190,7 @@ class JwtSettings(Section):
 
 
 class ProxySettings(Section):
-    """Proxies before this server, and those among them that sign people in by headers."""
+    """Reverse proxies, and those of them that authenticate users by headers."""
 
     addresses: Annotated[Words, AfterValidator(_check_networks)] = Field(
         default=(),
@@ -212,12 +212,12 @@ class ProxySettings(Section):
 
     @property
     def forwarders(self) -> tuple[str, ...]:
-        """The addresses of all proxies that say for whom they ask."""
+        """The addresses of all proxies that are trusted about the client's address."""
         return (*self.addresses, *self.sign_in_addresses)
 
 
 class ServiceTokenSettings(Section):
-    """Tokens by which services of one operator know each other."""
+    """Tokens with which the operator's services authenticate to each other."""
 
     secrets: Annotated[Words, AfterValidator(check_secrets)] = Field(
         default=(),
@@ -236,7 +236,7 @@ class ServiceTokenSettings(Section):
 
 
 class AuditSettings(Section):
-    """What is written down of who did what."""
+    """The audit log."""
 
     file: str = Field(
         default="",
@@ -277,7 +277,10 @@ _SECONDS = {
 
 
 def parse_rate(text: str) -> tuple[float, int]:
-    """Return an amount and its seconds of `100/minute` or `5 per 2 hours`. Raises `ValueError`."""
+    """Parse a rate such as `100/minute` or `5 per 2 hours` into an amount and seconds.
+
+    Raises `ValueError`.
+    """
     found = _RATE.fullmatch(text.strip().lower())
     amount = float(found["amount"]) if found else 0.0
     seconds = int(found["count"] or 1) * _SECONDS[found["unit"]] if found else 0
@@ -308,7 +311,7 @@ AtOnce = Annotated[int, Field(ge=0)]
 
 
 class LimitSettings(Section):
-    """How much somebody may do. Whoever has not signed in is counted by their address."""
+    """Limits of users, tenants and keys. Anonymous callers are counted by their address."""
 
     store: Annotated[
         str,
@@ -357,6 +360,6 @@ class LimitSettings(Section):
     dollars_per_key: Rates = Field(default=(), description="US dollars with one API key.")
 
     def find_longest(self) -> int:
-        """Return the seconds of the limit that counts for the longest time; 0 without any."""
+        """Return the longest window of all limits in seconds, or 0 without limits."""
         rates = [value for _, value in self if isinstance(value, tuple)]
         return max((parse_rate(text)[1] for texts in rates for text in texts), default=0)

@@ -1,8 +1,7 @@
-"""One API key: what a program sends, and what is kept of it.
+"""API keys, and the interface of their stores.
 
-A key is `cpk_`, its id, and 32 random bytes. Only a hash of these is kept. Nobody can guess them
-from it, however fast hashes are made: there are too many. So the hash may be a fast one, and an
-attacker who sends wrong keys costs no time.
+A key consists of `cpk_`, its id, and 32 random bytes, of which only a hash is stored. The secret has
+enough entropy that brute force is infeasible with a fast hash, so wrong keys cost little time.
 """
 
 import hmac
@@ -26,10 +25,9 @@ _KEY = re.compile(r"cpk_(?P<id>[0-9a-f]{16})_(?P<secret>[A-Za-z0-9_-]{43})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """What is kept of a key. Times are seconds since 1970; None is never.
+    """A stored key. Times are seconds since 1970; `None` means never.
 
-    `scopes` of None limit it in nothing. `user` is whose the key is: to them belongs what is made
-    with it.
+    `scopes` of `None` do not restrict it. `user` is the owner of everything created with the key.
     """
 
     id: str
@@ -47,11 +45,11 @@ class ApiKey:
 
     @property
     def prefix(self) -> str:
-        """The part of the key that may be shown."""
+        """The public part of the key."""
         return f"{PREFIX}{self.id}"
 
     def describe_state(self, now: float) -> str:
-        """Return in a word whether it can be used."""
+        """Return `active`, `revoked` or `expired`."""
         if self.revoked_at is not None:
             return "revoked"
         if self.expires_at is not None and self.expires_at <= now:
@@ -59,13 +57,13 @@ class ApiKey:
         return "active"
 
     def matches(self, secret: str) -> bool:
-        """Return whether a secret is that of this key."""
+        """Return `True` if a secret belongs to this key."""
         return hmac.compare_digest(hash_secret(secret, self.salt), self.hash)
 
 
 @dataclass(frozen=True, slots=True)
 class SecretKey:
-    """The secret half of a new key, with what is kept of it: it is shown once."""
+    """A new key with its secret, which is shown once."""
 
     id: str
     secret: str = field(repr=False)
@@ -73,43 +71,43 @@ class SecretKey:
 
     @property
     def text(self) -> str:
-        """What a program sends."""
+        """The complete key."""
         return f"{PREFIX}{self.id}_{self.secret}"
 
     @property
     def hash(self) -> bytes:
-        """What is kept of the secret."""
+        """The hash of the secret."""
         return hash_secret(self.secret, self.salt)
 
 
 class KeyStore:
-    """Keeps keys for all processes: what one revokes, none accepts two seconds later.
+    """A store of keys shared by all processes: a revocation takes effect within two seconds.
 
     All methods raise `StoreFailed`.
     """
 
     async def find(self, id: str) -> ApiKey | None:
-        """Return a key by its id, as it is now or was at most two seconds ago."""
+        """Return a key by its id, at most two seconds out of date, or `None`."""
         raise NotImplementedError
 
     async def list_keys(self) -> Sequence[ApiKey]:
-        """Return all keys, the oldest first."""
+        """Return all keys, oldest first."""
         raise NotImplementedError
 
     async def add(self, key: ApiKey) -> None:
-        """Keep a new key."""
+        """Add a new key."""
         raise NotImplementedError
 
     async def revoke(self, id: str, now: float) -> ApiKey | None:
-        """Revoke a key, and return it; None if there is none. Revoked twice is revoked once."""
+        """Revoke a key if it is not revoked yet; return it, or `None` if it does not exist."""
         raise NotImplementedError
 
     async def touch(self, id: str, now: float) -> None:
-        """Note that a key was used."""
+        """Set the time of a key's last use."""
         raise NotImplementedError
 
     async def add_nonce(self, nonce: str, expires_at: float, now: float) -> bool:
-        """Remember a nonce of a service token until a time. Returns whether it is new."""
+        """Store a nonce of a service token until it expires; return `True` if it is new."""
         raise NotImplementedError
 
     async def aclose(self) -> None:
@@ -122,13 +120,13 @@ def generate_key() -> SecretKey:
 
 
 def split_key(text: str) -> tuple[str, str] | None:
-    """Return the id and the secret of a key, or None for what cannot be one."""
+    """Return the id and the secret of a key, or `None` if the text is not a key."""
     found = _KEY.fullmatch(text)
     return None if found is None else (found["id"], found["secret"])
 
 
 def hash_secret(secret: str, salt: bytes) -> bytes:
-    """Return what is kept of a secret."""
+    """Return the hash of a secret."""
     return blake2b(secret.encode(), key=salt, digest_size=32, person=b"copilot-key-1").digest()
 
 

@@ -50,28 +50,28 @@ INSERT INTO copilot_nonces VALUES ($1, $2) ON CONFLICT DO NOTHING
 """
 _VERSIONS = "copilot_api_key_schema"
 SCHEMA_VERSION = 1
-"""The version that this program reads and writes."""
+"""The schema version that this program reads and writes."""
 
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM {_TABLE}"  # noqa: S608 - our own names
 _MARKS = ", ".join(f"${number}" for number in range(1, len(COLUMNS) + 1))
 _INSERT = f"INSERT INTO {_TABLE} VALUES ({_MARKS}) ON CONFLICT DO NOTHING"  # noqa: S608
-"""An id is random: one that is there was added by an attempt whose answer was lost."""
+"""Ids are random: an existing one was added by an attempt whose response was lost."""
 _LOCK = 0x436F704B
-"""Of an advisory lock: two servers that start make the table one after the other."""
+"""Key of the advisory lock under which servers create the table one at a time."""
 
 _FRESH = 2.0
-"""Seconds for which a key is good without another look."""
+"""Seconds for which a key is cached."""
 _MOST_CACHED = 10_000
 _TIMEOUT = 10.0
-"""Seconds for which a request waits for a database that restarts or hangs."""
+"""Maximum seconds that a request waits for a database that restarts or hangs."""
 
 _CONNECTIONS = 4
 
 
 class PostgresKeys(KeyStore):
-    """Keys in a table, which is made when it is first needed.
+    """Keys in a table, which is created when it is first needed.
 
-    While the database restarts, whoever asks waits for it, for ten seconds.
+    While the database restarts, calls wait for it for up to ten seconds.
     """
 
     def __init__(self, address: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -96,13 +96,13 @@ class PostgresKeys(KeyStore):
         return key
 
     async def list_keys(self) -> Sequence[ApiKey]:
-        """Return all keys, the oldest first."""
+        """Return all keys, oldest first."""
         query = f"{_SELECT} ORDER BY created_at, id"
         rows: Sequence[Any] = await self._do(lambda db: db.fetch(query))
         return [decode_key([*row.values()]) for row in rows]
 
     async def add(self, key: ApiKey) -> None:
-        """Keep a new key."""
+        """Add a new key."""
         await self._do(lambda db: db.execute(_INSERT, *encode_key(key)))
         self._cache.pop(key.id, None)
 
@@ -114,12 +114,12 @@ class PostgresKeys(KeyStore):
         return await self.find(id)
 
     async def touch(self, id: str, now: float) -> None:
-        """Note that a key was used."""
+        """Set the time of a key's last use."""
         update = f"UPDATE {_TABLE} SET used_at = $1 WHERE id = $2"  # noqa: S608
         await self._do(lambda db: db.execute(update, now, id))
 
     async def add_nonce(self, nonce: str, expires_at: float, now: float) -> bool:
-        """Remember a nonce. Raises `StoreFailed`, too, if an answer that was lost may have."""
+        """Store a nonce. Raises `StoreFailed` also if a lost response leaves its state unknown."""
         attempts = count()
 
         async def add(db: Any) -> bool:
@@ -138,7 +138,7 @@ class PostgresKeys(KeyStore):
             pool.close()
 
     async def _do(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        """Do work, again if the database went away: it must bear a second time."""
+        """Execute work, and again after a lost connection, so it must be idempotent."""
         if self._pool is None:
             self._pool = Pool(self._address, _CONNECTIONS, content="API keys", timeout=_TIMEOUT)
         pool = self._pool
@@ -165,7 +165,7 @@ def _build_failure(reason: str) -> StoreFailed:
 
 
 async def prepare(connection: Any) -> None:
-    """Make the table if it is not there; one server at a time. Raises `ConfigurationFailed`."""
+    """Create the table if it is missing, one server at a time. Raises `ConfigurationFailed`."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
         await connection.execute(f"CREATE TABLE IF NOT EXISTS {_VERSIONS} (version integer)")

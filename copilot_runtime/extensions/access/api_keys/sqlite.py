@@ -1,4 +1,4 @@
-"""API keys in a file of SQLite, for all servers of one machine."""
+"""API keys in a SQLite file, for all servers of one machine."""
 
 import asyncio
 import sqlite3
@@ -44,17 +44,17 @@ _NONCES_BY_END = "CREATE INDEX IF NOT EXISTS nonces_by_end ON nonces (expires_at
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM api_keys"  # noqa: S608 - our own names
 _INSERT = f"INSERT INTO api_keys VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608
 _PATIENCE = 5.0
-"""Seconds to wait for another process that writes."""
+"""Seconds to wait for another process that locks the file."""
 
 _MOST_CACHED = 10_000
-"""Keys, also those that are not there: somebody may try any number."""
+"""Maximum cached keys, including unknown ids, of which clients may send any number."""
 
 
 class SqliteKeys(KeyStore):
-    """Keys in one file, which is made when it is first written, with its folder.
+    """Keys in one file, which is created with its folder on the first write.
 
-    What is found is remembered until the file changes, which SQLite says without reading it. So a
-    key that another process revokes is refused at once.
+    Keys are cached until `PRAGMA data_version` reports a change of the file. So a key that another
+    process revokes is refused at once.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -69,14 +69,14 @@ class SqliteKeys(KeyStore):
         return None if self._is_missing() else await self._do(lambda db: self._find(db, id))
 
     async def list_keys(self) -> Sequence[ApiKey]:
-        """Return all keys, the oldest first."""
+        """Return all keys, oldest first."""
         if self._is_missing():
             return []
         query = f"{_SELECT} ORDER BY created_at, id"
         return await self._do(lambda db: [decode_key(row) for row in db.execute(query)])
 
     async def add(self, key: ApiKey) -> None:
-        """Keep a new key."""
+        """Add a new key."""
         await self._write(lambda db: db.execute(_INSERT, encode_key(key)))
 
     async def revoke(self, id: str, now: float) -> ApiKey | None:
@@ -86,12 +86,12 @@ class SqliteKeys(KeyStore):
         return await self.find(id)
 
     async def touch(self, id: str, now: float) -> None:
-        """Note that a key was used."""
+        """Set the time of a key's last use."""
         update = "UPDATE api_keys SET used_at = ? WHERE id = ?"
         await self._write(lambda db: db.execute(update, (now, id)))
 
     async def add_nonce(self, nonce: str, expires_at: float, now: float) -> bool:
-        """Remember a nonce."""
+        """Store a nonce; return `True` if it is new."""
 
         def add(db: sqlite3.Connection) -> bool:
             # a request waits for it, and a loss of power outlives hardly any nonce
@@ -108,11 +108,11 @@ class SqliteKeys(KeyStore):
         return await self._do(add)
 
     async def aclose(self) -> None:
-        """Close the file. What is asked for later opens it again."""
+        """Close the file; a later call opens it again."""
         await asyncio.to_thread(self._close)
 
     def _is_missing(self) -> bool:
-        """Return whether there is no file yet: reading makes none."""
+        """Return `True` if the file does not exist, as reads do not create it."""
         if self._connection is not None:
             return False
         try:
@@ -120,7 +120,7 @@ class SqliteKeys(KeyStore):
         except FileNotFoundError:
             return True
         except OSError:
-            pass  # who opens it says what is wrong
+            pass  # opening it reports the error
         return False
 
     def _find(self, db: sqlite3.Connection, id: str) -> ApiKey | None:
@@ -137,7 +137,7 @@ class SqliteKeys(KeyStore):
         def write(db: sqlite3.Connection) -> None:
             with db:
                 work(db)
-            self._cache.clear()  # SQLite tells only of the writes of others
+            self._cache.clear()  # SQLite reports only writes of other connections
 
         await self._do(write)
 
@@ -166,7 +166,7 @@ class SqliteKeys(KeyStore):
 
 
 def open_key_file(path: Path) -> sqlite3.Connection:
-    """Open a file for writing, made if need be. Raises `sqlite3.Error` and `OSError`."""
+    """Open a file for writing; create it if missing. Raises `sqlite3.Error` and `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     create_private_file(path)
     db = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)

@@ -1,4 +1,4 @@
-"""Where API keys, and nonces of service tokens, are kept: a file of SQLite, or PostgreSQL."""
+"""Chooses and builds the store of API keys and nonces: a SQLite file or PostgreSQL."""
 
 from pathlib import PurePath
 
@@ -10,7 +10,7 @@ DEFAULT = "sqlite:.copilot/access.db"
 
 
 def choose_address(settings: Settings) -> str:
-    """Return where the keys of a server are."""
+    """Return the address of the key store, by default beside the threads."""
     if settings.api_keys.store:
         return settings.api_keys.store
     kind, _, path = settings.threads.partition(":")

@@ -1,4 +1,4 @@
-"""One line of the audit log, and the chain of hashes that lines are in."""
+"""A line of the audit log, and the hash chain of lines."""
 
 import hmac
 from collections.abc import Mapping
@@ -11,18 +11,18 @@ from copilot_runtime.api.identity import Identity
 from copilot_runtime.base.jsontext import dumps, dumps_line, loads
 
 Outcome = Literal["allowed", "refused", "failed", "finished", "stopped"]
-"""Of a request, and of a run that has ended."""
+"""The outcome of a request, or of a run that has ended."""
 
 _LONGEST = 2_000
-"""Bytes of a text: ids and addresses come from clients."""
+"""Maximum bytes of a text, as ids and addresses come from clients."""
 _LONGEST_QUESTION = 8_000
 _LONGEST_ESCAPE = 6
-"""Bytes of one in JSON, such as those of a control character."""
+"""Bytes of an escape sequence in JSON, such as that of a control character."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """What happened. `text` is there only if the operator allows content."""
+    """One audited operation. `text` is set only if the operator allows content."""
 
     action: str
     outcome: Outcome
@@ -40,9 +40,9 @@ class AuditRecord:
     time: float = 0.0
 
     def clip(self) -> "AuditRecord":
-        """Return it with what is too long cut off, also to wait in memory.
+        """Return the record with long texts shortened, which also bounds the memory of the queue.
 
-        Half a character, which JSON may have, becomes a question mark: it has no bytes to hash.
+        A lone surrogate, which JSON may contain, becomes a question mark, as it has no UTF-8 bytes.
         """
         return replace(
             self,
@@ -55,7 +55,7 @@ class AuditRecord:
         )
 
     def encode(self) -> dict[str, Any]:
-        """Return it as JSON, without what is empty."""
+        """Return the record as JSON, without empty fields."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         fields["time"] = format_time(self.time)
         order = ("time", *(name for name in fields if name != "time"))
@@ -63,13 +63,13 @@ class AuditRecord:
 
 
 def format_time(seconds: float) -> str:
-    """Return a time as lines have it: in UTC, so that the order of the texts is that of times."""
+    """Return a time in UTC as ISO 8601, whose text order is the order of times."""
     moment = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     return moment.replace("+00:00", "Z")
 
 
 def describe_identity(identity: Identity, owner: str | None) -> Mapping[str, Any]:
-    """Return the fields of a record that say who somebody is."""
+    """Return the fields of a record that identify the caller."""
     return {
         "user": identity.owner if owner is None else owner,
         "actor": identity.actor,
@@ -80,9 +80,9 @@ def describe_identity(identity: Identity, owner: str | None) -> Mapping[str, Any
 
 
 def seal(fields: Mapping[str, Any], number: int, previous: str, key: bytes) -> tuple[bytes, str]:
-    """Return the line of a record, and its hash, which covers the hash of the line before.
+    """Return the line of a record, and its hash, which covers the hash of the previous line.
 
-    A hash is that of the values, however the line has them escaped.
+    The hash is computed from the values, independently of their escaping in the line.
     """
     body = {"number": number, **fields, "previous": previous}
     digest = compute_hash(body, key)
@@ -90,13 +90,13 @@ def seal(fields: Mapping[str, Any], number: int, previous: str, key: bytes) -> t
 
 
 def compute_hash(body: Mapping[str, Any], key: bytes) -> str:
-    """Return the hash of a line without its own; with a key, only who has it can make one."""
+    """Return the hash of a line's other fields: an HMAC if there is a key, else SHA-256."""
     data = dumps(body)
     return hmac.digest(key, data, "sha256").hex() if key else sha256(data).hexdigest()
 
 
 def parse_line(line: bytes) -> dict[str, Any]:
-    """Return what a line has. Raises `ValueError`."""
+    """Return the fields of a line. Raises `ValueError` if it is not a JSON object."""
     value: Any = loads(line)
     if not isinstance(value, dict):
         raise ValueError("it is no JSON object")

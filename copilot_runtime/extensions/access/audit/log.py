@@ -1,4 +1,4 @@
-"""The file of the audit log: appended by any number of processes of a machine, and rotated."""
+"""The audit log file: several processes of a machine append to it, and it is rotated."""
 
 import asyncio
 import fcntl
@@ -22,26 +22,26 @@ from copilot_runtime.security.addresses import find_network
 logger = logging.getLogger(__name__)
 
 _MOST_WAITING = 100_000
-"""Records that wait for a disk that does not take them; more are counted and lost."""
+"""Maximum pending records while the disk fails; further ones are counted and dropped."""
 _BATCH = 1_000
-"""Records that are written at once."""
+"""Maximum records of one write."""
 _RETRY_SECONDS = 5.0
 _TAIL = 64 * 1024
-"""More than any line has."""
+"""Bytes read from the end of a file; no line is longer."""
 
 
 class Tail(NamedTuple):
-    """The end of a log: the number of its last line, and its hash."""
+    """The number and the hash of a log's last line."""
 
     number: int = 0
     hash: str = ""
 
 
 class AuditLog:
-    """Writes records soon, in the order in which they came, and loses none while the disk works.
+    """Writes records asynchronously and in order; none is lost while the disk works.
 
-    `record` never waits. A line is written once; a file that is full is renamed and never touched
-    again, until it is the oldest of more than `max_files`.
+    `record` never blocks. A full file is renamed and never changed again, until it is deleted as the
+    oldest of more than `max_files`.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class AuditLog:
         self._refusals = RefusalCounter()
 
     def record(self, record: AuditRecord) -> None:
-        """Take a record, which is written soon; of refusals only some in a minute."""
+        """Queue a record; refusals are limited to some per minute and subject."""
         skipped = self._refusals.count(record) if is_refusal(record) else 0
         if skipped < 0:
             return
@@ -80,12 +80,12 @@ class AuditLog:
             self._task = asyncio.get_running_loop().create_task(self._drain(), name="audit log")
 
     async def flush(self) -> None:
-        """Wait until all that was recorded is written, or cannot be."""
+        """Wait until all queued records are written; return at once while the disk fails."""
         if self._task is not None and not self._is_failing:
             await asyncio.shield(self._task)
 
     async def aclose(self) -> None:
-        """Write what waits. If the disk does not take it, it is lost, and that is logged."""
+        """Write queued records. If the disk fails, they are lost, which is logged."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
@@ -98,7 +98,7 @@ class AuditLog:
             self._waiting.clear()
 
     def check(self) -> None:
-        """Raise `ConfigurationFailed` for a file that cannot be written."""
+        """Raise `ConfigurationFailed` if the file cannot be written or is not an audit log."""
         try:
             self._append([])
         except ValueError as error:
@@ -113,16 +113,16 @@ class AuditLog:
             ) from error
 
     def write(self, records: Sequence[AuditRecord]) -> None:
-        """Append records at once, for commands. Raises what `_append` does."""
+        """Append records synchronously, for commands. Raises `OSError` or `ValueError`."""
         rest = [record.clip() for record in records]
         while rest:
             del rest[: self._append(rest)]
 
     def _append(self, records: Sequence[AuditRecord]) -> int:
-        """Append the first of some records, as many as the file takes, and return how many.
+        """Append records until the file is full, and return their number.
 
-        A file that is full then is renamed. Raises `OSError`, and `ValueError` for
-        one whose last line is none.
+        A full file is rotated. Raises `OSError`, or `ValueError` if the last line of the file is not a
+        line of an audit log.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._lock(), _open_private(self.path) as file:
@@ -158,20 +158,20 @@ class AuditLog:
             self._is_failing = False
 
     def _write_waiting(self) -> None:
-        """Write what waits, in a thread; none of it waits any more once it is written."""
+        """Write queued records, in a thread, and remove each batch once it is written."""
         while batch := [*islice(self._waiting, _BATCH)]:
             for _ in range(self._append(batch)):
                 self._waiting.popleft()
 
     @contextmanager
     def _lock(self) -> Generator[None]:
-        """Write alone, whatever other processes do."""
+        """Hold the lock against other processes for the length of a block."""
         with _open_private(self.path.with_name(f"{self.path.name}.lock")) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def _try_rotate(self, tail: Tail) -> None:
-        """Rotate, or go on with a file that grows: what is written must not be written again."""
+        """Rotate; if that fails, the file grows, as its records must not be written twice."""
         try:
             self._rotate(tail)
         except OSError as error:
@@ -186,7 +186,7 @@ class AuditLog:
             self._is_stuck = False
 
     def _rotate(self, tail: Tail) -> None:
-        """Begin a new file, which goes on with the chain, and delete the oldest."""
+        """Start a new file, which continues the hash chain, and delete the oldest ones."""
         full = self.path.with_name(f"{self.path.stem}-{tail.number:012d}{self.path.suffix}")
         self.path.rename(full)
         line, _ = seal(
@@ -202,15 +202,15 @@ class AuditLog:
 
 
 def _open_private(path: Path) -> BinaryIO:
-    """Open a file to append to; if there is none, one is made that only its owner may read."""
+    """Open a file for appending; if it is missing, create it, readable by its owner only."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     return os.fdopen(descriptor, "r+b", buffering=0)
 
 
 def _write(file: BinaryIO, data: bytes, size: int) -> None:
-    """Append all of some data to a file of a size, or nothing of it. Raises `OSError`.
+    """Append data completely, or truncate the file to `size` again. Raises `OSError`.
 
-    Half of it would be written again, and again with each further attempt.
+    A partial write would be repeated with each retry.
     """
     rest = memoryview(data)
     try:
@@ -224,7 +224,7 @@ def _write(file: BinaryIO, data: bytes, size: int) -> None:
 
 
 def list_files(path: Path) -> list[Path]:
-    """Return the files of a log, the oldest first."""
+    """Return the files of a log, oldest first."""
     pattern = re.compile(rf"{re.escape(path.stem)}-\d{{12}}{re.escape(path.suffix)}")
     folder = path.parent
     full = sorted(one for one in folder.iterdir() if pattern.fullmatch(one.name))
@@ -232,9 +232,9 @@ def list_files(path: Path) -> list[Path]:
 
 
 def read_tail(file: BinaryIO, path: Path) -> Tail:
-    """Return the end of a log. What was written half, by a process that died, is cut off.
+    """Return the tail of a log; cut off a partial line, which a killed process has left.
 
-    Raises `ValueError` for a last line that is none.
+    Raises `ValueError` if the last line is not a line of an audit log.
     """
     size = file.seek(0, os.SEEK_END)
     if not size:
@@ -252,7 +252,7 @@ def read_tail(file: BinaryIO, path: Path) -> Tail:
 
 
 def _find_tail_before(path: Path) -> Tail:
-    """Return the end of the file before an empty one."""
+    """Return the tail of the file before an empty one."""
     before = [one for one in list_files(path) if one != path]
     if not before:
         return Tail()
@@ -274,20 +274,20 @@ def _parse_tail(line: bytes) -> Tail:
 
 
 _PER_MINUTE = 20
-"""Lines about refusals of one user, or of one address where nobody has signed in."""
+"""Maximum lines per minute about refusals of one user, or of one address if anonymous."""
 _LIMITS_PER_MINUTE = 1
-"""Those about requests that were too many: they say nothing that the first does not."""
+"""Maximum lines per minute about exceeded limits: further ones have no new information."""
 _MOST_SUBJECTS = 10_000
-"""Users and addresses of one minute; all further ones share their lines."""
+"""Maximum users and addresses that are counted in a minute; all others share one count."""
 
 
 def is_refusal(record: AuditRecord) -> bool:
-    """Return whether a request was refused, or has failed: what anybody may cause at any rate."""
+    """Return `True` for a refused or failed request, which a client may cause at any rate."""
     return record.outcome == "refused" or (record.outcome == "failed" and record.status is not None)
 
 
 class RefusalCounter:
-    """Counts refusals by who was refused."""
+    """Counts refusals per subject, so that they cannot push other records out of the log."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -296,7 +296,7 @@ class RefusalCounter:
         self._skipped: dict[str, int] = {}
 
     def count(self, record: AuditRecord) -> int:
-        """Return how many refusals were left out before this one; -1 to leave it out as well."""
+        """Return the number of refusals omitted before this one, or -1 to omit it as well."""
         if (minute := int(self._clock() // 60)) != self._minute:
             self._minute, self._counts = minute, {}
         is_limit = record.status == 429 or record.reason.startswith(LimitExceeded.code)

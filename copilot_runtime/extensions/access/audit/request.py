@@ -1,4 +1,4 @@
-"""Writes into the audit log what requests ask for that start no run, and who is not let in."""
+"""Audits requests that start no run, and refused requests."""
 
 from collections.abc import Collection
 
@@ -14,9 +14,9 @@ _READ_METHODS = ("GET", "HEAD", "")
 
 
 class RequestAudit:
-    """Takes each request when it has been answered; with `reads`, also those that only read.
+    """Records answered requests; with `reads`, including those that only read.
 
-    `proxies` are believed about who is behind them.
+    `proxies` are trusted about the client's address.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class RequestAudit:
         self._proxies = TrustedProxies(proxies)
 
     def record(self, request: Request, error: BaseException | None) -> None:
-        """Write down a request, and why it was refused or has failed."""
+        """Record a request, and the reason if it was refused or has failed."""
         status = request.status or _find_status(error)
         outcome = _find_outcome(status, error)
         if outcome == "allowed" and (request.starts_run or self._is_read(request)):
@@ -56,7 +56,7 @@ class RequestAudit:
 
 
 def _name_request(request: Request) -> str:
-    """Return the method and the path below the URL; at the URL itself, the method alone."""
+    """Return the method and the path below the runtime's URL, without the path if it is empty."""
     return f"{request.method or 'CONNECT'} {request.path[:200]}".rstrip()
 
 

@@ -1,4 +1,4 @@
-"""Writes into the audit log that runs begin, are refused, and end."""
+"""Audits the start, refusal and end of runs."""
 
 from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted
 from copilot_runtime.api.messages import TextMessage
@@ -11,14 +11,14 @@ from copilot_runtime.threads.store import DeadRun
 
 
 class RunAudit:
-    """Follows runs; with `content`, the question is written down with its text."""
+    """Records runs in the audit log; with `content`, including the text of the question."""
 
     def __init__(self, log: AuditLog, *, content: bool = False) -> None:
         self._log = log
         self._content = content
 
     def feed(self, run: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
-        """Take the beginning or the end of a run."""
+        """Record the start or the end of a run."""
         match event:
             case RunStarted():
                 text = _find_question(run) if self._content else ""
@@ -31,11 +31,11 @@ class RunAudit:
                 self._record(run, "run.end", "stopped" if is_stopped else "failed", reason)
 
     def feed_dead_run(self, run: DeadRun) -> None:
-        """Take a run that this process has ended for one that died."""
+        """Record the end of a run that this process has ended for a dead one."""
         self._log.record(build_dead_run_record(run))
 
     def refuse(self, run: RunInput, error: BaseException) -> None:
-        """Take a run that did not begin, and why."""
+        """Record a run that was not started, and the reason."""
         if isinstance(error, CopilotError):
             is_failure = error.status_code >= 500
             reason = f"{error.code}: {error.public}"
@@ -61,7 +61,7 @@ class RunAudit:
 
 
 def build_dead_run_record(run: DeadRun) -> AuditRecord:
-    """Return the end of a run that was ended for a process that died."""
+    """Return the record of a run that was ended for a dead process."""
     error = INTERRUPTED.error
     return AuditRecord(
         action="run.end",

@@ -1,4 +1,4 @@
-"""Reads an audit log, and finds out whether it is as it was written."""
+"""Verifies the hash chain of an audit log."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ NO_KEY = (
     "There is no audit.key: whoever may write the file could compute all hashes anew, and nothing "
     "would show it."
 )
-"""What a log does not prove without a key."""
+"""The limitation of a log without a key."""
 
 _MOST_PROBLEMS = 100
 
 
 class Line(NamedTuple):
-    """A line of a log, and where it stands. `fields` is None for what is no line."""
+    """A line of a log with its position. `fields` is `None` if it is malformed."""
 
     file: Path
     place: int
@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
 @dataclass(slots=True)
 class Verification:
-    """What was found. `head` is the last line: kept elsewhere, it shows what was cut off later."""
+    """The result. `head` is the last line; stored elsewhere, it reveals a later truncation."""
 
     lines: int = 0
     first: int = 0
@@ -44,7 +44,7 @@ class Verification:
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """Yield the lines of all files of a log, the oldest first."""
+    """Yield the lines of all files of a log, oldest first."""
     for file in list_files(path):
         with file.open("rb") as lines:
             for place, data in enumerate(lines, 1):
@@ -55,7 +55,7 @@ def read_lines(path: Path) -> Iterator[Line]:
 
 
 def verify(path: Path, key: str = "", head: Tail | None = None) -> Verification:
-    """Compute all hashes again. With a `head`, that line has to be there as it was."""
+    """Recompute all hashes. With a `head`, the log must contain that line unchanged."""
     found = Verification()
     secret, before = key.encode(), Tail()
     saw_head = head is None

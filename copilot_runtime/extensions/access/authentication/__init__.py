@@ -1,4 +1,4 @@
-"""Ways to sign in that need no code: each knows one kind of credential."""
+"""The built-in authentication schemes, one for each kind of credential."""
 
 SCHEMES = {
     "api_keys": "copilot_runtime.extensions.access.authentication.api_keys:ApiKeyScheme",

@@ -1,4 +1,4 @@
-"""Programs that sign in with a key of this server."""
+"""Authentication by an API key of this server."""
 
 import asyncio
 import logging
@@ -23,17 +23,17 @@ from copilot_runtime.extensions.access.authentication.scheme import (
 logger = logging.getLogger(__name__)
 
 _TOUCH_SECONDS = 60.0
-"""How exactly is known when a key was last used."""
+"""Resolution of a key's last use in seconds."""
 
 _FAREWELL = 1.0
-"""Seconds that the end of a server waits until it is noted that keys were used."""
+"""Maximum seconds to wait at shutdown for updates of the last use."""
 
 _WRONG = "The API key is not valid."
-"""For whoever sends it. Only the log says whether it is wrong, expired or revoked."""
+"""The message for clients. Only the log distinguishes wrong, expired and revoked keys."""
 
 
 class ApiKeyScheme(Scheme):
-    """Takes keys in `Authorization: Bearer`, and in the header of the setting `api_keys.header`."""
+    """Accepts keys in `Authorization: Bearer` and in the header of `api_keys.header`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ApiKeyScheme(Scheme):
         ]
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        """Return whose key a request has."""
+        """Return the identity of a request's key, or `None` if it has no key."""
         text = credentials.headers.get(self._header, "").strip() if self._header else ""
         if not text:
             bearer = credentials.find_bearer() or ""
@@ -72,7 +72,7 @@ class ApiKeyScheme(Scheme):
         )
 
     async def aclose(self) -> None:
-        """Finish writing, which may fail, and close the store."""
+        """Wait for pending updates, which may fail, and close the store."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=_FAREWELL)
             for task in late:
@@ -102,7 +102,7 @@ class ApiKeyScheme(Scheme):
         return key
 
     def _note_use(self, key: ApiKey) -> None:
-        """Note once a minute that a key is used; no request waits for it."""
+        """Update the last use of a key once a minute, in the background."""
         now = self._clock()
         if now - max(self._used.get(key.id, 0.0), key.used_at or 0.0) < _TOUCH_SECONDS:
             return

@@ -1,4 +1,4 @@
-"""Several ways to sign in, one after the other."""
+"""A chain of authentication schemes."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -17,33 +17,33 @@ from copilot_runtime.extensions.access.authentication.scheme import (
 
 KEY_PREFIX, SERVICE_PREFIX = "key:", "service:"
 _RESERVED = (TENANT_PREFIX, KEY_PREFIX, SERVICE_PREFIX)
-"""How the ids of users may not begin that are not made here."""
+"""Prefixes that user ids of other issuers must not have."""
 
 _OWN_METHODS = ("api_key", SERVICE_METHOD)
-"""Their users are named by the operator of this server, or by us, unless they have an actor."""
+"""Methods whose user ids are assigned by the operator or by us, unless they have an actor."""
 
 
 class Recognition(NamedTuple):
-    """Who sent a request, and the headers that nobody behind the sign-in may see."""
+    """The identity of a request, and the headers to remove after authentication."""
 
     identity: Identity | None
     removed: frozenset[str] = frozenset()
 
 
 class SchemeChain:
-    """Asks its schemes in their order; the first that recognises its credential decides."""
+    """Tries schemes in order; the first that recognises a credential decides."""
 
     def __init__(self, schemes: Mapping[str, Scheme]) -> None:
         self._schemes = [*schemes.values()]
         self.names = tuple(schemes)
         self.headers = frozenset(name for scheme in self._schemes for name in scheme.headers)
-        """Those that say who somebody is: none of them may come twice."""
+        """Headers with credentials, which must not be repeated in a request."""
 
     async def recognise(self, credentials: Credentials) -> Recognition:
-        """Return who sent a request; nobody if no scheme knows what it has.
+        """Return the identity of a request, or `None` in it if no scheme recognises a credential.
 
-        Raises `AuthenticationFailed` for a credential that is wrong, and for a token that is of no
-        kind which is accepted here.
+        Raises `AuthenticationFailed` for an invalid credential, and for a token that no scheme
+        accepts.
         """
         removed: set[str] = set()
         for scheme in self._schemes:
@@ -74,12 +74,12 @@ class SchemeChain:
             await scheme.aclose()
 
     def find_scheme(self, kind: type[Scheme]) -> Scheme | None:
-        """Return the scheme of a class, if it is one of these."""
+        """Return the scheme of a class, or `None` if the chain has none."""
         return next((scheme for scheme in self._schemes if isinstance(scheme, kind)), None)
 
 
 def build_chain(settings: Settings) -> SchemeChain | None:
-    """Return the schemes of the settings, if they name any. Raises `ConfigurationFailed`."""
+    """Return the chain of the settings' schemes, or `None`. Raises `ConfigurationFailed`."""
     names = [*dict.fromkeys(settings.access.authenticate)]
     if not names:
         return None
@@ -98,7 +98,7 @@ def _build(table: Registry, name: str, settings: Settings) -> Scheme:
 
 
 def check_identity(identity: Identity) -> None:
-    """Raise `CredentialInvalid` for a user or a tenant that could be taken for somebody else."""
+    """Raise `CredentialInvalid` for a user or tenant that could impersonate another one."""
     if identity.tenant and not is_tenant(identity.tenant):
         raise CredentialInvalid("The tenant of this credential has characters that none may have.")
     own = identity.method in _OWN_METHODS and not identity.actor

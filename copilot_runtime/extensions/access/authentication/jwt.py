@@ -1,4 +1,4 @@
-"""People who sign in with a token that an identity provider has signed (JWT)."""
+"""Authentication by a JWT of an identity provider."""
 
 import logging
 import time
@@ -28,23 +28,23 @@ from copilot_runtime.extensions.access.settings import JwtSettings
 logger = logging.getLogger(__name__)
 
 _ISSUED_AHEAD = 300.0
-"""Seconds by which a token may seem to be issued in the future, as in Copilot-LD."""
+"""Maximum seconds of `iat` in the future, as in Copilot-LD."""
 
 _KINDS = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-"""The kind of key of an algorithm, by how its name begins: no other kind may verify it."""
+"""The key type (`kty`) of algorithms, by the prefix of their names."""
 _CURVES = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "EdDSA": "Ed25519"}
 
 _LEAST_RSA_BITS = 2048
 _MOST_ROLES = 200
 _LATEST = 2**53
-"""No time is later, and any number up to it is exact."""
+"""The latest time accepted; floats are exact integers up to it."""
 
 
 class JwtScheme(Scheme):
-    """Takes tokens of one issuer, with the algorithms and keys of the settings alone.
+    """Accepts tokens of one issuer, with only the algorithms and keys of the settings.
 
-    What a token says of its own algorithm and key only chooses among those. An algorithm takes no
-    key of another kind, and `none` is none.
+    A token's header can only select among those. An algorithm accepts only keys of its type, and
+    `none` is not an algorithm.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class JwtScheme(Scheme):
         self._verifier = _SignatureVerifier(section.algorithms)
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        """Return whose token a request has. Raises what `verify` does."""
+        """Return the identity of a request's token, or `None`. Raises as `verify` does."""
         token = credentials.find_bearer()
         if not token or token.count(".") != 2:
             return None
@@ -87,7 +87,7 @@ class JwtScheme(Scheme):
         return parts.claims
 
     def _find_subject(self, claims: Mapping[str, Any]) -> Identity | None:
-        """Return whose token it is that was signed, and is refused."""
+        """Return the owner of a correctly signed but refused token, or `None`."""
         user = _find_claim(claims, self._section.user_claim)
         tenant = _find_claim(claims, self._section.tenant_claim)
         if not isinstance(user, str):
@@ -95,7 +95,7 @@ class JwtScheme(Scheme):
         return Identity(user=user, tenant=tenant if isinstance(tenant, str) else "")
 
     def identify(self, claims: Mapping[str, Any]) -> Identity:
-        """Return who somebody is by their claims. Raises `CredentialInvalid`."""
+        """Return the identity in the claims. Raises `CredentialInvalid`."""
         section = self._section
         user = _find_claim(claims, section.user_claim)
         if not isinstance(user, str) or not user:
@@ -124,7 +124,7 @@ class JwtScheme(Scheme):
         )
 
     async def open(self) -> None:
-        """Read the keys of a file, without which nobody could sign in; those of a URL may wait.
+        """Read the keys of a file; those of a URL are read on first use.
 
         Raises `ConfigurationFailed`.
         """
@@ -164,7 +164,7 @@ class JwtScheme(Scheme):
 
     @property
     def place(self) -> str:
-        """Where the keys are."""
+        """The path or URL of the keys, or the issuer."""
         return str(self._file or self._section.jwks or self._section.issuer)
 
     async def aclose(self) -> None:
@@ -189,7 +189,7 @@ class JwtScheme(Scheme):
                 "The key of the token is not known.",
                 reason=f"no key with the id {str(kid)[:100]!r} for {algorithm}",
             )
-        if len(found) > 1:  # which one is meant cannot be known, and all of them is an invitation
+        if len(found) > 1:  # ambiguous, and trying all keys would invite attacks
             raise CredentialInvalid(
                 "The key of the token is not known.", reason="several keys, and no id (kid)"
             )
@@ -237,7 +237,7 @@ class _Parts(NamedTuple):
 
 
 class _SignatureVerifier:
-    """Verifies signatures by PyJWT, which is imported when somebody needs it."""
+    """Verifies signatures by PyJWT, which is imported on first use."""
 
     def __init__(self, algorithms: Sequence[str]) -> None:
         try:
@@ -250,14 +250,14 @@ class _SignatureVerifier:
         if missing:
             raise MissingPackage(f"The algorithm {missing[0]}", "cryptography", "auth")
         self._known: dict[tuple[str, str], Any] = {}
-        """The last keys by their JSON: to read one takes as long as to verify with it."""
+        """Recent keys by their JSON, as parsing one takes as long as a verification."""
 
     def verify_shared(self, token: str, algorithm: str, secret: bytes) -> bool:
-        """Return whether a secret has signed a token."""
+        """Return `True` if the token's HMAC is valid."""
         return self._verify(token, algorithm, secret)
 
     def verify_public(self, token: str, algorithm: str, key: Jwk) -> bool:
-        """Return whether the other half of a key has signed a token."""
+        """Return `True` if the token's signature is valid for a public key."""
         public = self._find_key(key, algorithm)
         return public is not None and self._verify(token, algorithm, public)
 
@@ -274,7 +274,7 @@ class _SignatureVerifier:
         return self._known[place]
 
     def _read_key(self, key: Jwk, algorithm: str) -> Any:
-        """Return a key, or None for one that cannot be used, which is logged."""
+        """Return a parsed key, or `None` if it cannot be used, which is logged."""
         public = {name: value for name, value in key.items() if name not in _PRIVATE_FIELDS}
         try:
             found = self._jwt.PyJWK(public, algorithm).key
@@ -301,7 +301,7 @@ _PRIVATE_FIELDS = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 
 
 def _find_file(section: JwtSettings) -> Path | None:
-    """Return the whole path of a file of keys, whatever becomes the working directory later."""
+    """Return the absolute path of the key file, or `None` if keys come from a URL."""
     has_file = section.jwks and "://" not in section.jwks
     return Path(section.jwks).absolute() if has_file else None
 
@@ -319,7 +319,7 @@ def _build_keys(section: JwtSettings, file: Path | None) -> KeySet:
 
 
 def _split(token: str) -> _Parts:
-    """Return header and claims, which nobody has verified yet. Raises `CredentialInvalid`."""
+    """Return the unverified header and claims. Raises `CredentialInvalid`."""
     values: list[Any] = []
     try:
         for part in token.split(".")[:2]:
@@ -342,7 +342,7 @@ def _read_time(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def _find_claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return a claim by its name, or by the path that its dots lead."""
+    """Return a claim by its name or its dotted path, or `None`."""
     if not name or name in claims:
         return claims.get(name)
     value: Any = claims
@@ -352,9 +352,9 @@ def _find_claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def _list_words(claims: Mapping[str, Any], name: str) -> Sequence[str]:
-    """Return a list of texts, or the words of one text; nothing for a claim that is not there.
+    """Return a claim as a list of strings; a string is split into words, a missing one is empty.
 
-    Raises `CredentialInvalid` for any other value: without roles, somebody has the default ones.
+    Raises `CredentialInvalid` for any other value, as an empty list would mean the default roles.
     """
     value = _find_claim(claims, name)
     if value is None:

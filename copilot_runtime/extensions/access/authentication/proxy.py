@@ -1,4 +1,4 @@
-"""Users whom a proxy has signed in, who are in a header that it sets."""
+"""Authentication by a reverse proxy, which sets a header with the user."""
 
 from collections.abc import Collection
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -10,10 +10,10 @@ from copilot_runtime.extensions.access.authentication.scheme import Credentials,
 
 
 class ProxyScheme(Scheme):
-    """Believes headers of the proxies in `proxy.sign_in_addresses`, and of nobody else.
+    """Trusts the headers of the proxies in `proxy.sign_in_addresses` only.
 
-    A balancer in `proxy.addresses` passes on what clients write, so it is not among them. From
-    others, these headers are taken away, so that no hook and no agent believes them either.
+    A load balancer in `proxy.addresses` forwards headers of clients, so it is not trusted. From all
+    other senders, these headers are removed, so that no hook or agent trusts them either.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -31,7 +31,7 @@ class ProxyScheme(Scheme):
         self.headers = [name for name in (self._user, self._tenant, self._roles) if name]
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        """Return the user whom a proxy names, if it does."""
+        """Return the user in the proxy's header, or `None`."""
         if not self._proxies.includes(credentials.peer):
             return None
         user = credentials.headers.get(self._user, "").strip()
@@ -46,7 +46,7 @@ class ProxyScheme(Scheme):
         )
 
     def find_forged_headers(self, credentials: Credentials) -> Collection[str]:
-        """Return the headers of this scheme, if they come from elsewhere."""
+        """Return the headers of this scheme, if the sender is not a trusted proxy."""
         return () if self._proxies.includes(credentials.peer) else self.headers
 
 
@@ -60,7 +60,7 @@ class TrustedProxies:
         ]
 
     def includes(self, peer: str) -> bool:
-        """Return whether an address is one of them."""
+        """Return `True` if an address belongs to a trusted proxy."""
         if peer == "unix":
             return self._takes_sockets
         if not self._networks:  # as nearly everywhere, and with each request
@@ -73,9 +73,9 @@ class TrustedProxies:
         return any((mapped or address) in network for network in self._networks)
 
     def find_client(self, peer: str, forwarded: str) -> str:
-        """Return who is behind a proxy: the last address of `X-Forwarded-For` that is none of them.
+        """Return the client's address: the last in `X-Forwarded-For` that is not a trusted proxy.
 
-        What stands before it was written by the client, and may say anything.
+        The addresses before it were set by the client and cannot be trusted.
         """
         client = peer
         for text in reversed(forwarded.split(",")):

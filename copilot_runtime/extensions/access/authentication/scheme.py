@@ -1,4 +1,4 @@
-"""What a way to sign in is, and what it sees of a request."""
+"""The interface of authentication schemes, and the credentials of a request."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -9,14 +9,13 @@ from copilot_runtime.base.errors import AuthenticationFailed, CopilotError
 AUTHORIZATION = "authorization"
 
 _LONGEST_BEARER = 16_384
-"""Characters of a token; nobody else's server takes longer headers."""
+"""Maximum characters of a token; common servers refuse longer headers."""
 
 
 class CredentialInvalid(AuthenticationFailed):
-    """A credential is there, and is wrong. `reason` is for the operator alone.
+    """A credential is present and invalid. `reason` and `identity` are for the operator only.
 
-    So is `identity`: whose it is, if that is proven by a signature or a secret, such as that of a
-    token that has expired.
+    `identity` is the owner if a signature or secret proves it, such as that of an expired token.
     """
 
     def __init__(self, message: str, *, reason: str = "", identity: Identity | None = None) -> None:
@@ -26,7 +25,7 @@ class CredentialInvalid(AuthenticationFailed):
 
 
 class AuthenticationUnavailable(CopilotError):
-    """Nobody can be let in at the moment: keys cannot be read."""
+    """Authentication is not available, for example because keys cannot be read."""
 
     code = "AUTHENTICATION_UNAVAILABLE"
     status_code = 503
@@ -35,7 +34,7 @@ class AuthenticationUnavailable(CopilotError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """A request, as far as it says who sends it.
+    """The parts of a request that identify its sender.
 
     `peer` is the address that the connection comes from, `unix` for a socket of this machine;
     `method` names the operation, as in `POST agent/default/run`, below the URL of the runtime.
@@ -47,9 +46,9 @@ class Credentials:
     read_body: Callable[[], Awaitable[bytes]]
 
     def find_bearer(self) -> str | None:
-        """Return the token of `Authorization: Bearer`, if there is one. It may be empty.
+        """Return the token of `Authorization: Bearer`, which may be empty, or `None`.
 
-        Raises `CredentialInvalid` for one that is too long.
+        Raises `CredentialInvalid` if it is too long.
         """
         scheme, _, token = self.headers.get(AUTHORIZATION, "").strip().partition(" ")
         if scheme.lower() != "bearer":
@@ -60,28 +59,28 @@ class Credentials:
 
 
 class Scheme:
-    """A way to sign in. Subclass it; a plugin's is made of the `Settings`.
+    """An authentication scheme, to be subclassed; that of a plugin is constructed with `Settings`.
 
-    `headers` are those that it reads. `secret_headers` are those of them that nothing behind the
-    sign-in may see once this scheme has recognised its credential: a key is no business of agents.
+    `headers` are the headers that it reads. `secret_headers` are removed from a request after this
+    scheme has recognised its credential, so that agents do not see keys.
     """
 
     headers: Collection[str] = (AUTHORIZATION,)
     secret_headers: Collection[str] = ()
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        """Return whose credential a request has, or None if it has none of this kind.
+        """Return the identity of a request, or `None` if it has no credential of this kind.
 
-        Raises `AuthenticationFailed` for one that is wrong: nobody else is asked then.
+        Raises `AuthenticationFailed` for an invalid credential; no other scheme is tried then.
         """
         raise NotImplementedError
 
     def find_forged_headers(self, credentials: Credentials) -> Collection[str]:  # noqa: ARG002
-        """Return headers that this request may not have: they are taken away, whoever sent it."""
+        """Return headers that this sender must not set; they are removed."""
         return ()
 
     async def open(self) -> None:
-        """Get ready when the application starts."""
+        """Prepare the scheme at startup."""
 
     async def aclose(self) -> None:
-        """Release what the scheme holds, when the server ends."""
+        """Release resources at shutdown."""

@@ -1,4 +1,4 @@
-"""Services of one operator that call each other."""
+"""Authentication of the operator's services to each other, by signed tokens."""
 
 import logging
 import time
@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 
 
 class ServiceTokenScheme(Scheme):
-    """Takes the tokens that `ServiceTokenSigner` makes, for the method and the body of a request.
+    """Accepts tokens of `ServiceTokenSigner` for the method and body of a request.
 
-    The body is read only once the signature is known to be right.
+    The body is read only after the signature was verified.
     """
 
     secret_headers = (AUTHORIZATION,)
@@ -50,7 +50,7 @@ class ServiceTokenScheme(Scheme):
         self._roles = section.roles
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        """Return the service that has signed a request."""
+        """Return the identity of the service that signed a request, or `None`."""
         token = credentials.find_bearer()
         if not token or not is_service_token(token):
             return None
@@ -69,7 +69,7 @@ class ServiceTokenScheme(Scheme):
 
 
 class StoredReplays:
-    """Nonces beside API keys: a token is good once in all processes that share these."""
+    """Nonces in the store of API keys: a token can be used once in all processes that share it."""
 
     def __init__(self, store: KeyStore) -> None:
         self._store = store
@@ -90,7 +90,7 @@ class StoredReplays:
 
 
 def build_replays(settings: Settings) -> ReplayStore:
-    """Return what remembers nonces for all processes that share the threads."""
+    """Return the store of nonces for all processes that share the threads."""
     if settings.threads == "memory" and not settings.api_keys.store:
         return MemoryReplays()
     return StoredReplays(build_key_store(choose_address(settings)))

@@ -1,4 +1,4 @@
-"""`copilot-runtime audit`: read the audit log, hand it on, and find out whether it was changed."""
+"""The commands `copilot-runtime audit`: list, export and verify the audit log."""
 
 import getpass
 import sys
@@ -158,7 +158,7 @@ def verify(
 
 
 def record_command(settings: "Settings", action: str, subject: str) -> None:
-    """Write down what somebody did by a command, if there is an audit log."""
+    """Record a command in the audit log, if there is one."""
     from copilot_runtime.extensions.access.audit.entry import AuditRecord
 
     record = AuditRecord(
@@ -168,7 +168,7 @@ def record_command(settings: "Settings", action: str, subject: str) -> None:
 
 
 def write_record(settings: "Settings", record: "AuditRecord") -> None:
-    """Write a record down now, if there is an audit log."""
+    """Write a record synchronously, if there is an audit log."""
     if not settings.audit.file:
         return
     from copilot_runtime.extensions.access.audit.log import AuditLog
@@ -192,7 +192,7 @@ def _find_name() -> str:
 
 
 def _find(file: Path | None, program: str | None, config: Path | None) -> "tuple[Settings, Path]":
-    """Return the settings, and where the log is. Raises `ConfigurationFailed`, `NotFound`."""
+    """Return the settings and the path of the log. Raises `ConfigurationFailed`, `NotFound`."""
     from copilot_runtime.extensions.access.audit.log import list_files
 
     settings = load_command_settings(program, config, has_notice=file is None)
@@ -215,7 +215,7 @@ def _select(
     thread: str | None,
     since: str | None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the lines that fit. Raises `ConfigurationFailed` for what none can be."""
+    """Yield matching lines. Raises `ConfigurationFailed` for an unknown outcome."""
     from copilot_runtime.extensions.access.audit.entry import Outcome
     from copilot_runtime.extensions.access.audit.verify import read_lines
 
@@ -238,7 +238,7 @@ def _select(
 
 
 def _read_time(text: str) -> str:
-    """Return a time as lines have it. Raises `ConfigurationFailed`."""
+    """Return a time in the format of the log. Raises `ConfigurationFailed`."""
     from copilot_runtime.extensions.access.audit.entry import format_time
 
     try:
@@ -252,7 +252,7 @@ def _read_time(text: str) -> str:
 
 
 def _read_head(text: str) -> "Tail":
-    """Return the head that somebody has kept. Raises `ConfigurationFailed`."""
+    """Parse the head of an earlier verification. Raises `ConfigurationFailed`."""
     from copilot_runtime.extensions.access.audit.log import Tail
 
     number, separator, digest = text.removeprefix("head ").partition(":")

@@ -1,4 +1,4 @@
-"""`copilot-runtime keys`: make, list and revoke the keys by which programs sign in."""
+"""The commands `copilot-runtime keys`: create, list and revoke API keys."""
 
 import asyncio
 import re
@@ -33,7 +33,7 @@ _SPAN = re.compile(r"(?P<count>[1-9]\d{0,4})(?P<unit>[hdwy])")
 _UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0, "y": 31_536_000.0}
 _LONGEST_NAME = 100
 _LATEST = datetime.max.replace(tzinfo=UTC).timestamp() - 1
-"""No date is later: `list` could show none of the keys."""
+"""The latest date that `list` can show."""
 
 
 @keys.callback()
@@ -204,7 +204,7 @@ def _run(settings: "Settings", store: str | None, work: "Callable[[KeyStore], Aw
 
 
 def _describe_place(settings: "Settings", store: str | None) -> str:
-    """Return where keys are: a path, or whose database. Addresses may have a password."""
+    """Return the location of the keys without its address, which may have a password."""
     from copilot_runtime.extensions.access.api_keys.store import choose_address
 
     kind, _, path = (store or choose_address(settings)).partition(":")
@@ -216,7 +216,7 @@ def _describe_place(settings: "Settings", store: str | None) -> str:
 
 
 def _describe_rights(key: "ApiKey") -> str:
-    """Return whose a key is, and what it may do, in a line for the audit log."""
+    """Return the owner, roles and scopes of a key in a line for the audit log."""
     tenant = f", tenant {key.tenant}" if key.tenant else ""
     scopes = "all" if key.scopes is None else ",".join(key.scopes)
     return (
@@ -226,7 +226,7 @@ def _describe_rights(key: "ApiKey") -> str:
 
 
 def _find(keys: "Any", text: str) -> "ApiKey":
-    """Return the key that a text means. Raises `NotFound`, and for a name that several have."""
+    """Return the key with a prefix or name. Raises `NotFound`, also if a name is ambiguous."""
     prefix = "_".join(text.split("_")[:2])  # somebody may have the whole key at hand
     found = [key for key in keys if prefix in (key.prefix, key.id)]
     found = found or [key for key in keys if key.name == text and key.revoked_at is None]
@@ -251,7 +251,7 @@ def _check(
     scopes: list[str],
     settings: "Settings",
 ) -> None:
-    """Raise `ConfigurationFailed` for a key that could not be used."""
+    """Raise `ConfigurationFailed` for values of a key that could not be used."""
     from copilot_runtime.api.identity import TENANT_PREFIX, Identity, is_tenant
     from copilot_runtime.base.errors import Misuse
     from copilot_runtime.extensions.access.settings import ROLES, check_scopes
@@ -284,7 +284,7 @@ def _check(
 
 
 def _read_end(text: str, now: float) -> float:
-    """Return when something ends, in seconds since 1970. Raises `ConfigurationFailed`."""
+    """Parse an expiry into seconds since 1970. Raises `ConfigurationFailed`."""
     if found := _SPAN.fullmatch(text):
         end = now + int(found["count"]) * _UNITS[found["unit"]]
     else:
@@ -306,7 +306,7 @@ def _read_end(text: str, now: float) -> float:
 
 
 def _encode(key: "ApiKey", now: float) -> dict[str, Any]:
-    """Return what may be shown of a key."""
+    """Return the JSON of a key, without its hash."""
     return {
         "prefix": key.prefix,
         "name": key.name,

@@ -1,4 +1,4 @@
-"""`access` below the URL of a runtime: who may do what, for operators, and `access/whoami`."""
+"""The REST endpoint `access` below the runtime's URL, for operators, and `access/whoami`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _PRIVATE = {"cache-control": "private, no-store", "x-content-type-options": "nos
 
 
 class AccessEndpoint(Transport):
-    """Answers `access` and `access/whoami`."""
+    """Handles `access` and `access/whoami`."""
 
     paths = ("access", "access/{rest:path}")
 
@@ -25,11 +25,11 @@ class AccessEndpoint(Transport):
         self._traces = services.traces
 
     async def accepts(self, request: Request) -> bool:
-        """Take requests of a runtime that knows who may do what."""
+        """Accept requests if the runtime has an access report."""
         return not request.is_websocket and self._report is not None
 
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:
-        """Return the routes as `/docs` describes them."""
+        """Return the routes for the OpenAPI document."""
         from copilot_runtime.extensions.access.http.rest import rest_routes  # brings FastAPI along
 
         return rest_routes(path, router)

@@ -1,4 +1,4 @@
-"""What there is to know of access: of whoever asks, and, for operators, of everybody."""
+"""The access report: of the caller, and, for operators, of the whole server."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _MOST_KEYS = 1_000
 
 
 class AccessReport:
-    """Describes the ways to sign in, roles, keys and limits of a server. No secret is in it."""
+    """Reports the authentication schemes, roles, keys and limits of a server, without secrets."""
 
     def __init__(
         self,
@@ -34,12 +34,12 @@ class AccessReport:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has to sign in."""
+        """`True` if anonymous requests are accepted."""
         has_login = self._schemes is not None or self._has_hook
         return not has_login or (self._schemes is not None and self._settings.access.anonymous)
 
     async def describe_caller(self, caller: Caller, *, is_operator: bool) -> Mapping[str, Any]:
-        """Return who somebody is, what they may do, and how much of their limits is used."""
+        """Return the identity, the scopes and the limit usage of a caller."""
         identity = caller.identity
         statuses = await self._limiter.list_statuses(identity, caller.user) if self._limiter else ()
         return {
@@ -56,7 +56,7 @@ class AccessReport:
         }
 
     async def describe_server(self) -> Mapping[str, Any]:
-        """Return what an operator may know. Raises `StoreFailed`."""
+        """Return the report for operators. Raises `StoreFailed`."""
         access = self._settings.access
         roles = {**ROLES, **access.roles}
         keys = await self._list_keys()
@@ -94,12 +94,12 @@ class AccessReport:
 
 
 def describe_status(status: LimitStatus) -> Mapping[str, Any]:
-    """Return a limit and how much of it is used."""
+    """Return the JSON of a limit's usage."""
     return {**status._asdict(), "seconds_left": round(status.seconds_left)}
 
 
 def describe_key(key: ApiKey, now: float) -> Mapping[str, Any]:
-    """Return what may be seen of a key: neither its secret nor the hash of it."""
+    """Return the JSON of a key, without its hash."""
     fields = asdict(key)
     for name in ("salt", "hash", "id"):
         del fields[name]

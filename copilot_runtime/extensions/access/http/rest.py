@@ -1,4 +1,4 @@
-"""The routes of access as `/docs` describes them; the endpoint answers the requests."""
+"""OpenAPI declarations of the access routes, for `/docs`; `endpoint.py` handles the requests."""
 
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Where is counted: in the memory of a process, or in Redis for all processes together."""
+"""Counters of limits: their interface, and the implementation in the memory of a process."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -6,60 +6,60 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 MOST_COUNTED = 100_000
-"""Windows in memory at one time: then those that are over are looked for."""
+"""Maximum windows in memory; beyond that, expired ones are deleted."""
 
 
 class Count(NamedTuple):
-    """What was counted in a window, and how many seconds are left of it."""
+    """The amount in a window, and the seconds until it ends."""
 
     amount: int
     seconds_left: float
 
 
 class Place(NamedTuple):
-    """One of so many that there are of a name, and who has it."""
+    """One of a limited number of concurrency slots with a name, and its holder."""
 
     name: str
     holder: str
 
 
 class Counters:
-    """Counts in windows that begin with what is counted first, and end after a time."""
+    """Counts amounts in fixed windows, which start with their first amount, and leases slots."""
 
     async def open(self) -> None:
-        """See whether anything can be counted. It is logged if not, and is no error."""
+        """Check the store; a failure is only logged."""
 
     async def add(self, name: str, amount: int, seconds: int) -> Count:
-        """Add to a window, and return what it has then. Raises `CountersFailed`."""
+        """Add an amount to a window, and return its new count. Raises `CountersFailed`."""
         raise NotImplementedError
 
     async def read(self, name: str) -> Count:
-        """Return what a window has; nothing of one that is over. Raises `CountersFailed`."""
+        """Return the count of a window, 0 if it has ended. Raises `CountersFailed`."""
         raise NotImplementedError
 
     async def enter(self, name: str, holder: str, most: int, seconds: float) -> bool:
-        """Take one of `most` places for a time at most, and return whether there was one.
+        """Lease one of `most` slots, and return `False` if all are taken. Raises
+        `CountersFailed`.
+        """
+        raise NotImplementedError
+
+    async def count_places(self, name: str) -> int:
+        """Return the number of taken slots with a name. Raises `CountersFailed`."""
+        raise NotImplementedError
+
+    async def renew(self, places: Sequence[Place], seconds: float) -> None:
+        """Renew the leases of slots; missing ones are added even beyond the limit.
 
         Raises `CountersFailed`.
         """
         raise NotImplementedError
 
-    async def count_places(self, name: str) -> int:
-        """Return how many places of a name are taken. Raises `CountersFailed`."""
-        raise NotImplementedError
-
-    async def renew(self, places: Sequence[Place], seconds: float) -> None:
-        """Let places last for so long from now; those that are not there are taken, of whatever
-        number. Raises `CountersFailed`.
-        """
-        raise NotImplementedError
-
     async def leave(self, places: Sequence[Place]) -> None:
-        """Give places back. Raises `CountersFailed`."""
+        """Release slots. Raises `CountersFailed`."""
         raise NotImplementedError
 
     def find_problems(self) -> Sequence[str]:
-        """Return `limits` while nothing can be counted: `/health/ready` has it."""
+        """Return `limits` while the store fails, for `/health/ready`."""
         return ()
 
     async def aclose(self) -> None:
@@ -67,7 +67,7 @@ class Counters:
 
 
 class CountersFailed(Exception):
-    """Nothing can be counted at the moment."""
+    """The store of counters is not available."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class _Window:
 
 
 class MemoryCounters(Counters):
-    """Counts in this process alone. It never waits, so two requests cannot both be the last."""
+    """Counters in the memory of this process. Methods never yield control, so they are atomic."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -85,7 +85,7 @@ class MemoryCounters(Counters):
         self._places: dict[str, dict[str, float]] = {}
 
     async def add(self, name: str, amount: int, seconds: int) -> Count:
-        """Add to a window."""
+        """Add an amount to a window."""
         now = self._clock()
         window = self._windows.get(name)
         if window is None or window.ends_at <= now:
@@ -96,7 +96,7 @@ class MemoryCounters(Counters):
         return Count(window.amount, window.ends_at - now)
 
     async def read(self, name: str) -> Count:
-        """Return what a window has."""
+        """Return the count of a window."""
         now = self._clock()
         window = self._windows.get(name)
         if window is None or window.ends_at <= now:
@@ -104,7 +104,7 @@ class MemoryCounters(Counters):
         return Count(window.amount, window.ends_at - now)
 
     async def enter(self, name: str, holder: str, most: int, seconds: float) -> bool:
-        """Take a place."""
+        """Lease a slot."""
         now = self._clock()
         places = self._places.setdefault(name, {})
         for one in [one for one, ends_at in places.items() if ends_at <= now]:
@@ -115,18 +115,18 @@ class MemoryCounters(Counters):
         return True
 
     async def count_places(self, name: str) -> int:
-        """Return how many places are taken."""
+        """Return the number of taken slots."""
         now = self._clock()
         return sum(ends_at > now for ends_at in self._places.get(name, {}).values())
 
     async def renew(self, places: Sequence[Place], seconds: float) -> None:
-        """Let places last."""
+        """Renew the leases of slots."""
         ends_at = self._clock() + seconds
         for place in places:
             self._places.setdefault(place.name, {})[place.holder] = ends_at
 
     async def leave(self, places: Sequence[Place]) -> None:
-        """Give places back."""
+        """Release slots."""
         for place in places:
             holders = self._places.get(place.name, {})
             holders.pop(place.holder, None)
@@ -134,7 +134,7 @@ class MemoryCounters(Counters):
                 self._places.pop(place.name, None)
 
     def _forget(self, now: float) -> None:
-        """Forget windows that are over; if none is, those that end first."""
+        """Delete ended windows; if too many remain, those that end first."""
         self._windows = {name: one for name, one in self._windows.items() if one.ends_at > now}
         while len(self._windows) >= MOST_COUNTED:
             soon = sorted(self._windows, key=lambda name: self._windows[name].ends_at)

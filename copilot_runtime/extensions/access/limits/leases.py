@@ -1,4 +1,4 @@
-"""Places of runs as leases: each lasts for a short time, and is renewed until its run ends."""
+"""Concurrency slots of runs as leases: each expires soon, and is renewed until its run ends."""
 
 import asyncio
 from collections import Counter
@@ -10,19 +10,19 @@ from typing import Any
 from copilot_runtime.extensions.access.limits.counters import Counters, CountersFailed, Place
 
 LEASE_SECONDS = 30.0
-"""For which a place lasts: that of a process that was killed is free after it."""
+"""Seconds until a lease expires, and with it the slots of a killed process."""
 _RENEWALS = 3
-"""Times that a place is renewed while it lasts."""
+"""Renewals per lease."""
 _RETRY = 1.0
-"""Seconds until what failed is tried again."""
+"""Seconds before a failed operation is retried."""
 
 
 class Leases:
-    """Takes, renews and gives back the places of the runs of one process.
+    """Acquires, renews and releases the slots of one process.
 
-    A store that forgot a place, or was away when it was taken, has it at the next renewal. What
-    cannot be given back is tried again until it ends by itself. A place that was taken several
-    times is given back as often. `on_failure` gets what failed.
+    A slot that the store lost, or could not store, is added again at the next renewal. A failed
+    release is retried until the lease expires. A slot acquired several times must be released as
+    often. `on_failure` is called with each error.
     """
 
     def __init__(
@@ -35,19 +35,20 @@ class Leases:
         self._on_failure = on_failure
         self._seconds = seconds
         self._uses: Counter[Place] = Counter()
-        """How often each place was taken, or is being taken."""
+        """The number of acquisitions of each slot, including pending ones."""
         self._held: set[Place] = set()
         self._new: set[Place] = set()
-        """Places that are held, and of which the store does not know yet."""
+        """Slots that are held, but not stored yet."""
         self._unreturned: dict[Place, float] = {}
-        """Places that the store may still have, and when they end by themselves."""
+        """Released slots that the store may still have, with the times of their expiry."""
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
 
     async def take(self, place: Place, most: int) -> bool:
-        """Take one of `most` places; return whether there was one, or nothing could be counted.
+        """Acquire one of `most` slots; return `False` if all are taken.
 
-        It is given back in any case: also if there was none, or whoever waited has left.
+        Returns `True` if the store fails. The caller must release the slot in any case, even if none
+        was free or the call was cancelled.
         """
         self._uses[place] += 1
         try:
@@ -63,7 +64,7 @@ class Leases:
         return is_free
 
     def hold(self, place: Place) -> None:
-        """Take a place of whatever number, soon."""
+        """Acquire a slot asynchronously, even beyond the limit."""
         self._uses[place] += 1
         self._unreturned.pop(place, None)
         if place not in self._held:
@@ -73,7 +74,7 @@ class Leases:
             self._wake.set()
 
     def give_back(self, place: Place) -> None:
-        """Give a place back, soon."""
+        """Release a slot asynchronously."""
         self._uses[place] -= 1
         if self._uses[place] > 0:
             return
@@ -85,20 +86,20 @@ class Leases:
         self._wake.set()
 
     async def aclose(self) -> None:
-        """Send what is to be given back, once, and renew nothing until a place is taken."""
+        """Send pending releases once, and stop the renewals."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
         await self._try(self._return())
 
     def _start(self) -> None:
-        """Start what renews, in no context: it outlives the run that starts it."""
+        """Start the renewal task, in an empty context, as it outlives the run that starts it."""
         if self._task is None or self._task.done():
             self._wake = asyncio.Event()
             self._task = asyncio.create_task(self._renew(), name="leases", context=Context())
 
     async def _renew(self) -> None:
-        """Renew places and give places back, one command after the other, until there are none."""
+        """Renew and release slots, one command at a time, until there are none."""
         now = asyncio.get_running_loop().time
         renew_at = now() + self._seconds / _RENEWALS
         while self._held or self._unreturned:
@@ -116,7 +117,7 @@ class Leases:
                 await asyncio.sleep(_RETRY)
 
     async def _wait(self, seconds: float) -> None:
-        """Wait so long, or until a place is held or given back."""
+        """Wait for the given time, or until a slot is added or released."""
         self._wake.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -131,7 +132,7 @@ class Leases:
         if places := {**self._unreturned}:
             await self._counters.leave([*places])
             for place, at in places.items():
-                if self._unreturned.get(place) == at:  # else it was taken meanwhile
+                if self._unreturned.get(place) == at:  # else it was acquired again meanwhile
                     del self._unreturned[place]
 
     async def _try(self, work: Coroutine[Any, Any, None]) -> bool:
@@ -143,5 +144,5 @@ class Leases:
         return True
 
     def _forget(self, now: float) -> None:
-        """Forget places that have ended by themselves."""
+        """Drop released slots whose leases have expired."""
         self._unreturned = {place: at for place, at in self._unreturned.items() if at > now}

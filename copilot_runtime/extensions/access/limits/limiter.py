@@ -1,4 +1,4 @@
-"""Limits of users, tenants and API keys: checked before, counted after."""
+"""Limits of users, tenants and API keys on requests, runs, tokens and cost."""
 
 import asyncio
 import logging
@@ -30,21 +30,21 @@ Level = Literal["user", "tenant", "key"]
 
 _KINDS: Sequence[Kind] = ("requests", "runs", "tokens", "dollars")
 _SPENT: Sequence[Kind] = ("tokens", "dollars")
-"""What is counted when a run has ended."""
+"""The kinds that are counted at the end of a run."""
 _LEVELS: Sequence[Level] = ("user", "tenant", "key")
 _MICRO = 1_000_000
-"""Money is counted in millionths of a dollar: counters have whole numbers."""
+"""Cost is counted in millionths of a dollar, as counters are integers."""
 _MOST_CONTINUATIONS = 20
-"""Continuations for each question that a limit allows: that it is one, the client says."""
+"""Continuations per allowed run: limited, because the client decides that a run is one."""
 _RUN_RETRY = 5.0
-"""Seconds after which a place may be free; nobody knows."""
+"""The `retry_after` of exceeded concurrency limits, a guess."""
 
 Price = Callable[[Usage], Awaitable[Decimal | None]]
-"""Returns what a model's answer has cost in US dollars, if that is known."""
+"""Returns the cost of a model response in US dollars, or `None` if it is unknown."""
 
 
 class QuotaExceeded(LimitExceeded):
-    """Somebody has asked too often, or for too much. `retry_after` is in seconds."""
+    """A limit is exceeded. `retry_after` is in seconds."""
 
     status_code = 429
     error_type = "RATE_LIMITED"
@@ -56,14 +56,14 @@ class QuotaExceeded(LimitExceeded):
 
 
 class Subject(NamedTuple):
-    """Whose limits count: a user, a tenant, or a key, by its name."""
+    """A user, tenant or key whose limits apply."""
 
     level: Level
     name: str
 
 
 class Rule(NamedTuple):
-    """So much of something in so many seconds."""
+    """A maximum amount per window; `text` is the rate in the settings."""
 
     amount: float
     seconds: int
@@ -71,9 +71,9 @@ class Rule(NamedTuple):
 
 
 class LimitStatus(NamedTuple):
-    """How much somebody has used of a limit, which is for a time of so many `seconds`.
+    """The usage of a limit, whose window has `seconds`.
 
-    Of `runs_at_once`, these are the runs under way, and `seconds` and `seconds_left` are 0.
+    For `runs_at_once`, `used` is the number of current runs; `seconds` and `seconds_left` are 0.
     """
 
     level: Level
@@ -85,10 +85,10 @@ class LimitStatus(NamedTuple):
 
 
 class Limiter:
-    """Knows the limits of the settings, and counts by `counters`.
+    """Enforces the limits of the settings, with the given counters.
 
-    If nothing can be counted, everybody may go on, and the log says so: limits protect from too
-    much, and an outage of Redis is not too much.
+    While the counters fail, nothing is limited, and an error is logged (fail open): an outage of
+    Redis must not become an outage of the service.
     """
 
     def __init__(
@@ -119,26 +119,26 @@ class Limiter:
 
     @property
     def limits_requests(self) -> bool:
-        """Whether requests are limited at all."""
+        """`True` if there is a limit on requests."""
         return any(kind == "requests" for kind, _ in self._rules)
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether it matters what a run has used."""
+        """`True` if there is a limit on tokens or cost."""
         return any(kind in _SPENT for kind, _ in self._rules)
 
     @property
     def counts_dollars(self) -> bool:
-        """Whether prices have to be known."""
+        """`True` if there is a limit on cost, which needs prices."""
         return any(kind == "dollars" for kind, _ in self._rules)
 
     @property
     def has_limits(self) -> bool:
-        """Whether anything is limited."""
+        """`True` if there is any limit."""
         return bool(self._rules or self._at_once)
 
     async def check_request(self, identity: Identity) -> None:
-        """Count a request. Raises `QuotaExceeded` for one too many, and later if many follow."""
+        """Count a request. Raises `QuotaExceeded` beyond a limit, with a delay if that repeats."""
         for subject in find_subjects(identity, identity.owner):
             for rule in self._rules.get(("requests", subject.level), ()):
                 count = await self._add(_name("requests", subject, rule), 1, rule.seconds)
@@ -155,9 +155,9 @@ class Limiter:
     async def admit_run(
         self, identity: Identity, owner: str | None, run: str, *, is_continuation: bool = False
     ) -> Callable[[], None]:
-        """Take a place for a run, and return what gives it back. Raises `QuotaExceeded`.
+        """Acquire the slots of a run, and return a function that releases them.
 
-        A run is counted as a question, unless it goes on with the answer to one.
+        The run is counted unless it is a continuation. Raises `QuotaExceeded`.
         """
         subjects = [*find_subjects(identity, owner)]
         for subject in subjects:
@@ -170,7 +170,7 @@ class Limiter:
             full = await self._find_full(subjects, places, run)
             for subject in subjects if full is None else ():
                 await self._count_run(subject, is_continuation=is_continuation)
-        except BaseException:  # whoever leaves meanwhile takes no place with them
+        except BaseException:  # a cancelled request must not keep its slots
             release()
             raise
         if full is not None:
@@ -186,7 +186,7 @@ class Limiter:
         return release
 
     def hold_place(self, identity: Identity, owner: str | None, holder: str) -> Callable[[], None]:
-        """Take a place for what goes on, if none is left, too; return what gives it back."""
+        """Acquire slots even beyond the limit, and return a function that releases them."""
         places = [
             Place(_name_places(subject), holder)
             for subject in find_subjects(identity, owner)
@@ -197,7 +197,7 @@ class Limiter:
         return self._build_release(places)
 
     async def _check_runs(self, subject: Subject) -> None:
-        """Raise `QuotaExceeded` for a question too many, before others of its limits count it."""
+        """Raise `QuotaExceeded` if a limit on runs is used up, before any limit counts the run."""
         for rule in self._rules.get(("runs", subject.level), ()):
             count, left = await self._read(_name("runs", subject, rule))
             if count >= rule.amount:
@@ -223,7 +223,7 @@ class Limiter:
     async def count_usage(
         self, identity: Identity, owner: str | None, usages: Sequence[Usage]
     ) -> None:
-        """Count what a run has used: by then it has ended, and crosses a limit at most once."""
+        """Count the usage of an ended run, which may exceed a limit once."""
         tokens = sum((usage.input_tokens or 0) + (usage.output_tokens or 0) for usage in usages)
         dollars = Decimal(0)
         if self._price is not None and self.counts_dollars:
@@ -232,12 +232,12 @@ class Limiter:
         await self._count(identity, owner, tokens, dollars)
 
     def count_usage_soon(self, identity: Identity, owner: str | None, usage: Usage) -> None:
-        """Count what a run has used and no event of it says."""
-        if has_running_loop():  # else the run was left behind, and is only collected
+        """Count estimated usage of a run asynchronously."""
+        if has_running_loop():  # else an abandoned run is garbage collected
             self._spawn(self.count_usage(identity, owner, [usage]), "count usage")
 
     def count_soon(self, owner: str | None, tokens: int, dollars: float) -> None:
-        """Count what was used for somebody beside their runs."""
+        """Count usage outside of runs asynchronously, such as that of a plan."""
         tenant, _ = split_owner(owner)
         work = self._count(Identity(tenant=tenant), owner, tokens, Decimal(str(dollars)))
         self._spawn(work, "count usage")
@@ -253,7 +253,7 @@ class Limiter:
                         await self._add(_name(kind, subject, rule), amount, rule.seconds)
 
     async def list_statuses(self, identity: Identity, owner: str | None) -> Sequence[LimitStatus]:
-        """Return how much somebody has used of each of their limits."""
+        """Return the usage of each limit of a caller."""
         found: list[LimitStatus] = []
         for subject in find_subjects(identity, owner):
             for kind in _KINDS:
@@ -268,7 +268,7 @@ class Limiter:
         return found
 
     async def aclose(self) -> None:
-        """Give all places back. The counters are closed by whoever made them."""
+        """Release all slots. The counters stay open."""
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self._leases.aclose()
@@ -276,7 +276,7 @@ class Limiter:
     async def _find_full(
         self, subjects: Sequence[Subject], places: list[Place], run: str
     ) -> Subject | None:
-        """Take a place of each subject, which is noted first; return one that has none left."""
+        """Acquire a slot of each subject and add it to `places`; return the first full subject."""
         for subject in subjects:
             if (most := self._at_once.get(subject.level)) is None:
                 continue
@@ -304,7 +304,7 @@ class Limiter:
     async def _refuse(
         self, subject: Subject, message: str, *, retry_after: float, hint: str
     ) -> NoReturn:
-        """Raise `QuotaExceeded`, and later if many follow: refusals cost others their time, too."""
+        """Raise `QuotaExceeded`, after a delay if the subject is refused repeatedly."""
         name = f"{subject.level}:{subject.name}"
         await self._throttle.hold_back(name, f"{message} {hint}")
         raise QuotaExceeded(message, retry_after=retry_after, hint=hint)
@@ -356,7 +356,7 @@ _SUBJECTS = {
 
 
 def find_subjects(identity: Identity, owner: str | None) -> Iterator[Subject]:
-    """Yield whose limits count for somebody; for nobody, it is their address."""
+    """Yield the subjects whose limits apply to a caller; an anonymous one is its address."""
     name = f"owner:{owner}" if owner is not None else f"address:{find_network(identity.address)}"
     yield Subject("user", name)
     if identity.tenant:
@@ -366,7 +366,7 @@ def find_subjects(identity: Identity, owner: str | None) -> Iterator[Subject]:
 
 
 def _build_rules(texts: Sequence[str]) -> Sequence[Rule]:
-    """Return the rules of rates. Of several for the same time, which is counted once, the least."""
+    """Return the rules of rates; of several with the same window, only the strictest."""
     found: dict[int, Rule] = {}
     for rule in (Rule(*parse_rate(text), text) for text in texts):
         if rule.seconds not in found or rule.amount < found[rule.seconds].amount:
@@ -383,7 +383,7 @@ def _name_places(subject: Subject) -> str:
 
 
 def _spell(seconds: float) -> str:
-    """Return a time in words: of a window, or until it ends."""
+    """Return a duration in words, such as `2 minutes`."""
     for unit, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= unit and (seconds >= 2 * unit or seconds % unit == 0):
             return _count(ceil(seconds / unit), name)

@@ -1,4 +1,4 @@
-"""Counting in Redis, for all processes and machines together."""
+"""Counters in Redis, shared by all processes and machines."""
 
 import asyncio
 import logging
@@ -28,9 +28,9 @@ redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1])
 redis.call('PEXPIRE', KEYS[1], math.ceil(ARGV[3] * 1000))
 return 1
 """
-"""Drops places whose time is over, and takes one if there is one, in one step.
+"""Deletes expired slots, and leases one if it is free, atomically.
 
-By the clock of Redis: those of two machines differ, and one that jumps would free all places.
+It uses the clock of Redis: those of machines differ, and one that jumps would free all slots.
 """
 
 _COUNT_PLACES = """
@@ -46,7 +46,7 @@ for number, key in ipairs(KEYS) do
   redis.call('PEXPIRE', key, math.ceil(ARGV[1] * 1000))
 end
 """
-"""Lets all places of a process last on, or adds them again, in one round trip."""
+"""Renews or adds all slots of a process in one round trip."""
 
 _ADD_NONCE = """
 local info = redis.pcall('INFO', 'server')
@@ -64,28 +64,28 @@ if KEYS[2] and not redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2])
     and redis.call('GET', KEYS[2]) ~= ARGV[1] then is_new = 0 end
 return {is_new, now - began}
 """
-"""Adds a nonce, and returns whether it is new, and for how many µs none was forgotten.
+"""Adds a nonce; returns whether it is new, and for how many µs Redis has kept all nonces.
 
-That time begins anew where it is not noted, as in a Redis that is empty, and where another process
-noted it: one that starts again with a file may lack the last nonces, and so may a replica.
+That period restarts if its start is missing, as in an empty Redis, or was stored by another Redis
+process: after a restart from a file or a failover to a replica, the last nonces may be missing.
 """
 _NONCES_SINCE = f"{_PREFIX}:nonces-since"
 
 _TIMEOUT = 2.0
-"""Seconds: a request waits for it."""
+"""Timeout of a command in seconds, as a request waits for it."""
 _MOST_AT_ONCE = 32
-"""Requests that use a connection at one time; the pool of redis-py has room for 100."""
+"""Maximum concurrent commands; the pool of redis-py has 100 connections."""
 _REFUSAL_SECONDS = 60.0
-"""For which a Redis fails that answers, and counted nothing: one that is full, or a replica."""
+"""Seconds for which a Redis that refuses writes counts as failed: it is full or a replica."""
 _PAUSE = 1.0
-"""Seconds after a failure in which Redis is not asked: each limit would wait again."""
+"""Seconds after a failure without commands, as each limit would wait for the timeout."""
 
 
 class RedisCounters(Counters):
-    """Windows by the package `limits`, places by a sorted set. It fails soon if Redis is away.
+    """Counters in Redis: windows by the package `limits`, slots in sorted sets. It fails fast.
 
-    A connection that breaks is made anew once: Redis may have restarted meanwhile. So Redis may get
-    a command twice.
+    After a broken connection, a command is retried once, as Redis may have restarted. So Redis may
+    receive a command twice.
     """
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -127,9 +127,9 @@ class RedisCounters(Counters):
         self._look: asyncio.Task[Exception | None] | None = None
 
     async def open(self) -> None:
-        """Ask Redis once, so that who watches the server knows from the start.
+        """Check Redis once, so that the readiness is known from the start.
 
-        That nonces are noted from now on is written down: tokens that are signed later are good.
+        It also stores the start of the nonces' period: tokens signed later can be verified.
         """
         self._look_at = self._clock() + _PAUSE
         error = await self._ping()
@@ -140,38 +140,38 @@ class RedisCounters(Counters):
             await self._add_nonce(keys=[_NONCES_SINCE])
 
     async def add(self, name: str, amount: int, seconds: int) -> Count:
-        """Add to a window."""
+        """Add an amount to a window."""
         async with self._use_connection():
             total = await self._storage.incr(name, seconds, amount)
             ends_at = await self._storage.get_expiry(name) if total > 0 else 0
         return Count(total, max(0.0, ends_at - time.time()))
 
     async def read(self, name: str) -> Count:
-        """Return what a window has."""
+        """Return the count of a window."""
         async with self._use_connection():
             total = await self._storage.get(name)
             ends_at = await self._storage.get_expiry(name) if total else 0
         return Count(total, max(0.0, ends_at - time.time()))
 
     async def enter(self, name: str, holder: str, most: int, seconds: float) -> bool:
-        """Take a place."""
+        """Lease a slot."""
         async with self._use_connection():
             found = await self._enter(keys=[f"{_PREFIX}:{name}"], args=[holder, most, seconds])
         return bool(found)
 
     async def count_places(self, name: str) -> int:
-        """Return how many places are taken."""
+        """Return the number of taken slots."""
         async with self._use_connection():
             return await self._count_places(keys=[f"{_PREFIX}:{name}"])
 
     async def renew(self, places: Sequence[Place], seconds: float) -> None:
-        """Let places last."""
+        """Renew the leases of slots."""
         keys = [f"{_PREFIX}:{place.name}" for place in places]
         async with self._use_connection():
             await self._renew(keys=keys, args=[seconds, *(place.holder for place in places)])
 
     async def leave(self, places: Sequence[Place]) -> None:
-        """Give places back."""
+        """Release slots."""
         pipeline = self._redis.pipeline(transaction=False)
         for place in places:
             pipeline.zrem(f"{_PREFIX}:{place.name}", place.holder)
@@ -179,9 +179,9 @@ class RedisCounters(Counters):
             await pipeline.execute()
 
     async def add_nonce(self, nonce: str, holder: str, seconds: float) -> tuple[bool, float]:
-        """Add a nonce of a holder for a time. Raises `CountersFailed`.
+        """Store a nonce of a holder for some seconds. Raises `CountersFailed`.
 
-        Returns whether no other holder has it, and for how many seconds no nonce was forgotten.
+        Returns `True` if no other holder has it, and for how many seconds all nonces were kept.
         """
         keys = [_NONCES_SINCE, f"{_PREFIX}:nonce:{nonce}"]
         async with self._use_connection():
@@ -189,7 +189,7 @@ class RedisCounters(Counters):
         return bool(is_new), lasted / 1_000_000
 
     async def find_persistence(self) -> bool | None:
-        """Return whether Redis keeps on a disk what it has; None where it may not be asked."""
+        """Return whether Redis persists its data, or `None` if the query is not permitted."""
         try:
             found = await self._redis.config_get("save", "appendonly")
         except self._errors:
@@ -197,9 +197,9 @@ class RedisCounters(Counters):
         return bool(found.get("save")) or found.get("appendonly") != "no"
 
     def find_problems(self) -> Sequence[str]:
-        """Return `limits` if Redis did not answer when it was asked last.
+        """Return `limits` if the last command failed.
 
-        Who watches a server does not wait: Redis is asked meanwhile, once a second at most.
+        It does not wait for Redis, but starts a check in the background, at most once a second.
         """
         now = self._clock()
         if (self._look is None or self._look.done()) and now >= self._look_at:
@@ -208,7 +208,7 @@ class RedisCounters(Counters):
         return ("limits",) if self._is_away or now < self._refuses_until else ()
 
     async def _ping(self) -> Exception | None:
-        """Note whether Redis answers, and return why not."""
+        """Update the availability of Redis, and return the error if it fails."""
         try:
             await self._redis.ping()
         except self._errors as error:
@@ -219,7 +219,7 @@ class RedisCounters(Counters):
 
     @asynccontextmanager
     async def _use_connection(self) -> AsyncGenerator[None]:
-        """Wait until a connection is free, which is no failure. Raises `CountersFailed`."""
+        """Wait for a free connection, without a timeout. Raises `CountersFailed`."""
         self._check_pause()
         async with self._free:
             self._check_pause()
@@ -229,7 +229,7 @@ class RedisCounters(Counters):
                 raise self._fail(error) from error
 
     def _check_pause(self) -> None:
-        """Raise `CountersFailed` where Redis was away a moment ago: none waits for it twice."""
+        """Raise `CountersFailed` shortly after a failure, without another attempt."""
         if self._clock() < self._paused_until:
             raise CountersFailed("Redis did not answer a moment ago")
 
@@ -250,19 +250,19 @@ class RedisCounters(Counters):
 
 
 class RedisReplays:
-    """Nonces of service tokens in Redis: a token is good once on all machines together.
+    """Nonces of service tokens in Redis: a token can be used once on all machines together.
 
-    A token is used when the time has come at which it was signed. So one that was signed since
-    Redis forgets nothing was not used before that.
+    A token is accepted only after the time at which it was signed. So a token signed after the
+    start of Redis's period of nonces cannot have been used before it.
     """
 
     def __init__(self, counters: RedisCounters) -> None:
         self._counters = counters
 
     async def add(self, nonce: str, signed_at: float, expires_at: float) -> bool:
-        """Remember a nonce. Returns whether it is new.
+        """Store a nonce, and return `True` if it is new.
 
-        Raises `ServiceTokenInvalid` if nobody knows, and `AuthenticationUnavailable`.
+        Raises `ServiceTokenInvalid` if that is unknown, and `AuthenticationUnavailable`.
         """
         await asyncio.sleep(max(0.0, signed_at - time.time()))  # for a signer whose clock is ahead
         seconds = max(1.0, expires_at - time.time())

@@ -1,27 +1,26 @@
-"""Make somebody who goes on asking after a refusal wait for the next one."""
+"""Throttles refusals, so that a client that keeps sending refused requests costs little."""
 
 import asyncio
 import logging
 from time import monotonic
 
 _INTERVAL = 0.0025
-"""Seconds between two refusals of one subject: 400 in a second, which cost some percent
-of a core."""
+"""Seconds between refusals of one subject: 400 per second, which cost some percent of a core."""
 
 _LONGEST_WAIT = 2.0
-"""Seconds for which a refusal waits at most: who waits holds a connection."""
+"""Maximum delay of a refusal in seconds, as it occupies a connection."""
 
 _LOG_EVERY = 60.0
-"""Seconds between two lines about one subject."""
+"""Seconds between log lines about one subject."""
 
 _MOST_SUBJECTS = 10_000
-"""Subjects at one time; then all are forgotten, and what they send is one too many anew."""
+"""Maximum subjects in memory; beyond that, all are cleared."""
 
 logger = logging.getLogger(__name__)
 
 
 class _Refusals:
-    """When the next refusal may be answered, and the next line be logged."""
+    """The times of a subject's next refusal and next log line."""
 
     __slots__ = ("next_answer", "next_line")
 
@@ -31,15 +30,13 @@ class _Refusals:
 
 
 class Throttle:
-    """Spaces out refusals: what one subject sends costs the others nothing but a refusal now and
-    then. One that asks rarely waits for nothing.
-    """
+    """Spaces out the refusals of each subject; the first one is never delayed."""
 
     def __init__(self) -> None:
         self._subjects: dict[str, _Refusals] = {}
 
     async def hold_back(self, subject: str, reason: str) -> None:
-        """Return when a refusal may be answered; log its reason, though not each time."""
+        """Wait until a refusal may be sent; log its reason at most once a minute."""
         now = monotonic()
         refusals = self._find(subject)
         if now >= refusals.next_line:

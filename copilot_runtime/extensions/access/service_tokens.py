@@ -1,8 +1,8 @@
 """Short-lived tokens with which services authenticate to each other, signed with a shared secret.
 
-The form of Copilot-LD is `base64(service:milliseconds:hex HMAC-SHA256)`. An intercepted token can be
-used for a minute for any call. So, by default, a token is bound to one method and one body, and can
-be used once: `base64(service:milliseconds:nonce:hex SHA-256 of the body:hex HMAC-SHA256)`.
+The form of Copilot-LD is `base64(service:milliseconds:hex HMAC-SHA256)`. An intercepted token can
+be used for a minute for any call. So, by default, a token is bound to one method and one body, and
+can be used once: `base64(service:milliseconds:nonce:hex SHA-256 of the body:hex HMAC-SHA256)`.
 """
 
 import binascii

@@ -1,4 +1,4 @@
-"""Databases as operators use them: as they are at one moment, or changed as a whole."""
+"""Opens stores for operators' commands: as a consistent snapshot, or in one transaction."""
 
 import asyncio
 import socket
@@ -17,15 +17,15 @@ from copilot_runtime.threads.sqlite.transaction import SqliteTransaction
 from copilot_runtime.threads.transactions import Transaction
 
 _PATIENCE = 5.0
-"""Seconds to wait for a server that writes into a file of SQLite."""
+"""Seconds to wait for a server that locks a SQLite file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something is kept: a file of SQLite, or a database of PostgreSQL."""
+    """The location of a store: a SQLite file or a PostgreSQL database."""
 
     content: str
-    """What is kept there, for messages: "threads", for instance."""
+    """The name of the content for messages, such as "threads"."""
     path: Path | None = None
     url: str = ""
 
@@ -34,19 +34,19 @@ class Place:
         return self.path is not None
 
     def describe(self) -> str:
-        """Return it without a password."""
+        """Return the address without a password."""
         return f"sqlite:{self.path}" if self.path is not None else Pool(self.url, 1).address
 
     def is_there(self) -> bool:
-        """Return whether there can be something: no file is made to find out."""
+        """Return `False` if the file does not exist; a database is not checked."""
         return self.path is None or self.path.exists()
 
 
 @asynccontextmanager
 async def open_snapshot(place: Place) -> AsyncGenerator[Transaction, None]:
-    """Open a database for reading, as it is at this moment, whatever servers write meanwhile.
+    """Open a consistent snapshot of a database, while servers may continue to write.
 
-    Raises `StoreFailed`, or `ConfigurationFailed` for what is no database.
+    Raises `StoreFailed`, or `ConfigurationFailed` if it is not a database.
     """
     async with explain_errors(place):
         if place.path is not None:
@@ -55,7 +55,7 @@ async def open_snapshot(place: Place) -> AsyncGenerator[Transaction, None]:
             return
         moment = {"isolation": "repeatable_read", "readonly": True}
         async with _connect(place) as connection, connection.transaction(**moment):
-            await connection.execute("SELECT 1")  # the moment is that of the first statement
+            await connection.execute("SELECT 1")  # the first statement takes the snapshot
             yield PostgresTransaction(connection, 0)
 
 
@@ -63,9 +63,9 @@ async def open_snapshot(place: Place) -> AsyncGenerator[Transaction, None]:
 async def open_transaction(
     place: Place, prepare: Callable[[Any], Awaitable[None]] | None = None
 ) -> AsyncGenerator[Transaction, None]:
-    """Open a database for writing: all is done when the block ends, or nothing if it raises.
+    """Open a transaction, which is committed when the block ends, or rolled back if it raises.
 
-    `prepare` makes the tables of PostgreSQL. Raises as `open_snapshot` does.
+    `prepare` creates the tables of PostgreSQL. Raises as `open_snapshot` does.
     """
     async with explain_errors(place):
         if place.path is not None:
@@ -80,7 +80,7 @@ async def open_transaction(
 
 
 async def check_writable(place: Place) -> None:
-    """Raise `StoreReadOnly` for a database of PostgreSQL that cannot be written, or as above."""
+    """Raise `StoreReadOnly` if a PostgreSQL database is read-only, or as `open_snapshot` does."""
     async with explain_errors(place), _connect(place) as connection:
         if await is_read_only(connection):
             raise Pool(place.url, 1, content=place.content).build_read_only()
@@ -88,11 +88,11 @@ async def check_writable(place: Place) -> None:
 
 @contextmanager
 def open_file(path: Path, *, is_read: bool = False) -> Generator[sqlite3.Connection, None, None]:
-    """Open a file of SQLite in a transaction, which is undone if the block raises."""
+    """Open a SQLite file in a transaction, which is rolled back if the block raises."""
     connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
     with closing(connection):
         connection.execute("BEGIN" if is_read else "BEGIN IMMEDIATE")
-        # a transaction that only reads begins with its first look
+        # a read transaction starts with its first statement
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         try:
             yield connection
@@ -122,7 +122,7 @@ async def _connect(place: Place) -> AsyncGenerator[Any, None]:
 
 @asynccontextmanager
 async def explain_errors(place: Place) -> AsyncGenerator[None, None]:
-    """Raise our errors for those of databases: they name the file or the database."""
+    """Convert errors of the database into ours, which name the file or the database."""
     if place.path is not None:
         try:
             yield
@@ -139,30 +139,35 @@ async def explain_errors(place: Place) -> AsyncGenerator[None, None]:
 
 
 _INTERVAL = 10.0
-"""Seconds without the end of a statement after which the database is asked."""
+"""Seconds without a finished statement between probes of the database."""
 
 _ANSWER_TIMEOUT = 5.0
 
 _MOST_SILENT = 3
-"""How often in a row the database may say nothing."""
+"""Consecutive failed probes after which the connection is terminated."""
 
 _QUESTION = b"\0\0\0\x08\x04\xd2\x16\x30"
-"""A GSSENCRequest: its length, and 80877104."""
+"""A GSSENCRequest message: its length, and 80877104. PostgreSQL and poolers answer it before any
+login, even without a free session."""
 
 
 class ConnectionWatch:
-    """Ends a connection of asyncpg to a database that is silent: who waits there gets an error."""
+    """Terminates an asyncpg connection if its database hangs, so that pending statements fail.
+
+    A slow statement and a hanging database look the same on the connection itself. So the database
+    is probed on a second connection.
+    """
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._address: tuple[str, int] | str = connection._addr  # asyncpg has no other name for it
         self._has_news = False
         self.is_silent = False
-        """Whether the database has said nothing for so long that the connection was ended."""
+        """`True` if the connection was terminated because the database did not answer."""
 
     @asynccontextmanager
     async def hold(self) -> AsyncGenerator[None]:
-        """Watch the connection for the length of a block."""
+        """Watch the connection within a block."""
         self._connection.add_query_logger(self._note_statement)
         task = asyncio.create_task(self._watch(), name="watch a connection")
         try:
@@ -171,7 +176,7 @@ class ConnectionWatch:
             task.cancel()
 
     def build_failure(self, address: str) -> StoreFailed:
-        """Return what to raise for a database that is silent; `address` is its name for people."""
+        """Return the error for a database that hangs; `address` is its name in the message."""
         return StoreFailed(
             f"{address} cannot be used: it went silent in the middle, and was given up.",
             hint="See whether it, its machine and any pooler before it still run, and begin anew.",
@@ -185,7 +190,7 @@ class ConnectionWatch:
         while silent < _MOST_SILENT:
             self._has_news = False
             await asyncio.sleep(_INTERVAL)
-            # in a thread of its own, as large objects may keep this one busy for seconds
+            # in a separate thread, as large objects may block the event loop for seconds
             if self._has_news or not await asyncio.to_thread(_is_silent, self._address):
                 silent = 0
             else:
@@ -195,12 +200,12 @@ class ConnectionWatch:
 
 
 def _is_silent(address: tuple[str, int] | str) -> bool:
-    """Return whether nothing answers at an address: a host with its port, or a socket's path."""
+    """Return `True` if a database does not answer: at a host and port, or a socket's path."""
     try:
         with closing(_open(address)) as link:
             link.sendall(_QUESTION)
             link.recv(1)
-    except (ConnectionError, socket.gaierror):  # somebody says no, or names are not known now
+    except (ConnectionError, socket.gaierror):  # the host refuses, or name resolution fails
         return False
     except OSError:
         return True

@@ -1,4 +1,4 @@
-"""Where a server with some settings keeps what it keeps."""
+"""The locations of a server's stores, derived from its settings."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge import Knowledge
 
 WORKERS_EVENTS, WORKERS_TRACES = ".copilot/events.db", ".copilot/traces.db"
-"""Files that several workers share in place of their memory."""
+"""Files that several workers share instead of stores in memory."""
 
 
 def name_stores(runtime: "CopilotRuntime") -> Settings:
-    """Return the settings of a runtime, with the stores that its program made beside them.
+    """Return the settings of a runtime, with the addresses of stores that its program constructed.
 
-    What no other program can open counts as `memory`.
+    A store that no other process can open is given as `memory`.
     """
     settings, store = runtime.settings, runtime.threads
     changes: dict[str, object] = {}
@@ -43,7 +43,7 @@ def name_stores(runtime: "CopilotRuntime") -> Settings:
 
 
 def _find_place(address: str) -> tuple[str, str]:
-    """Return what is the same for two addresses of one store."""
+    """Normalise the address of a thread store for comparison."""
     kind = address.partition(":")[0]
     if kind == "sqlite":
         return kind, str(build_store(address).shared_file)
@@ -51,13 +51,16 @@ def _find_place(address: str) -> tuple[str, str]:
 
 
 def _name_storage(knowledge: "Knowledge") -> KnowledgeSettings:
-    """Return the settings of knowledge, with the address that its program gave it."""
+    """Return the knowledge settings, with the storage address that the program passed."""
     address = knowledge.address if ":" in knowledge.address else "memory"
     return knowledge.settings.model_copy(update={"storage": address})
 
 
 def find_threads(settings: Settings) -> Place | None:
-    """Return where threads are; None in memory. Raises `ConfigurationFailed` for other stores."""
+    """Return the location of threads, or `None` in memory.
+
+    Raises `ConfigurationFailed` for a store of a plugin.
+    """
     if settings.threads.partition(":")[0] == "memory":
         return None
     store = build_store(settings.threads)
@@ -73,7 +76,7 @@ def find_threads(settings: Settings) -> Place | None:
 
 
 def describe_threads(settings: Settings) -> str:
-    """Return where threads are, for people: without a password, a file with its whole path."""
+    """Return the location of threads for display: without a password, a file as absolute path."""
     kind = settings.threads.partition(":")[0]
     if kind not in STORES:
         return kind
@@ -83,7 +86,7 @@ def describe_threads(settings: Settings) -> str:
 
 
 def find_plans(settings: Settings) -> Place | None:
-    """Return where plans are; None in memory."""
+    """Return the location of plans, or `None` in memory."""
     kind, _, rest = settings.planner.store.partition(":")
     if kind == "memory":
         return None
@@ -93,7 +96,7 @@ def find_plans(settings: Settings) -> Place | None:
 
 
 def find_keys(settings: Settings) -> Place:
-    """Return where API keys and used service tokens are: there may be some before servers ask."""
+    """Return the location of API keys and nonces, which may exist before servers use them."""
     from copilot_runtime.extensions.access.api_keys.sqlite import SqliteKeys
     from copilot_runtime.extensions.access.api_keys.store import build_key_store
 
@@ -105,7 +108,7 @@ def find_keys(settings: Settings) -> Place:
 
 
 def find_event_file(settings: Settings) -> Path | None:
-    """Return the file of events, if they are in one."""
+    """Return the file of events, or `None` if they are in memory or disabled."""
     kind, _, path = settings.events.store.partition(":")
     if kind == "sqlite":
         return Path(path)
@@ -113,7 +116,7 @@ def find_event_file(settings: Settings) -> Path | None:
 
 
 def find_trace_place(settings: Settings) -> tuple[str, Path]:
-    """Return how traces are kept (`sqlite`, `jsonl` or neither), and where."""
+    """Return the kind of the trace store (`sqlite`, `jsonl` or other), and its path."""
     kind, _, path = settings.telemetry.store.partition(":")
     if kind == "memory" and _is_shared(settings, WORKERS_TRACES):
         return "sqlite", Path(WORKERS_TRACES)
@@ -121,12 +124,15 @@ def find_trace_place(settings: Settings) -> tuple[str, Path]:
 
 
 def _is_shared(settings: Settings, path: str) -> bool:
-    """Return whether a file is in place of memory: the command line may name the workers alone."""
+    """Return `True` if workers share a file instead of memory.
+
+    The number of workers may be on the command line only, so an existing file counts as well.
+    """
     return settings.workers > 1 or Path(path).exists()
 
 
 def list_memory(settings: Settings) -> Sequence[str]:
-    """Return the parts of a backup that are only in the memory of a server."""
+    """Return the parts of a backup that exist only in the memory of a server."""
     has_events = settings.events.store == "memory" or (
         not settings.events.store and bool(settings.knowledge.address or settings.planner.name)
     )
@@ -141,7 +147,7 @@ def list_memory(settings: Settings) -> Sequence[str]:
 
 
 def list_paths(settings: Settings) -> Sequence[Path]:
-    """Return the files and folders of this machine into which a server writes."""
+    """Return the local files and folders that a server writes to."""
     places = (_try_find(find, settings) for find in (find_threads, find_plans, find_keys))
     kind, traces = find_trace_place(settings)
     local, _, folder = settings.knowledge.address.partition("?")[0].partition(":")
@@ -156,7 +162,7 @@ def list_paths(settings: Settings) -> Sequence[Path]:
 
 
 def _try_find(find: Callable[[Settings], Place | None], settings: Settings) -> Place | None:
-    """Return a place; None for one that cannot be understood, which others say."""
+    """Return a location, or `None` if the setting is invalid, which other checks report."""
     try:
         return find(settings)
     except CopilotError:

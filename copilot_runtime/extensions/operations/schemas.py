@@ -1,6 +1,7 @@
-"""The versions of tables: which there are, and how they are brought up to date.
+"""Schema versions of all stores: inspection and migration.
 
-A store brings its tables up to date when a server opens it. This does so before, or only looks.
+A server migrates a store when it opens it. The command `migrate` does so in advance, or only shows
+the versions.
 """
 
 import sqlite3
@@ -28,21 +29,21 @@ from copilot_runtime.extensions.operations.places import (
 from copilot_runtime.threads.transactions import Transaction
 
 State = Literal["current", "new", "old", "later", "unusable"]
-"""`new` has no tables yet; `later` was written by a later version of this program."""
+"""`new` has no tables yet; `later` has the schema of a later version of this program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaStatus:
-    """What is known of the tables of one store."""
+    """The schema version of one store, and whether it can be used."""
 
     name: str
     address: str
     version: int | None
-    """None without tables, and where it cannot be found out."""
+    """The version, or `None` if there are no tables or it cannot be read."""
     newest: int
     state: State
     problem: str = ""
-    """Why it cannot be used."""
+    """The reason why the store cannot be used."""
     way_out: str = ""
 
     @property
@@ -52,9 +53,9 @@ class SchemaStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The tables of one store: `read` returns their version, `migrate` brings them up to date.
+    """The schema of one store: `read` returns its version, and `migrate` upgrades it.
 
-    Tables of before the version `oldest` are refused.
+    Versions before `oldest` are refused.
     """
 
     place: Place
@@ -64,7 +65,7 @@ class Schema:
     read: Callable[[Transaction], Awaitable[int | None]]
 
     async def inspect(self) -> SchemaStatus:
-        """Return the version, and change nothing."""
+        """Return the status without any change."""
         if not self.place.is_there():
             return self._report(None, "new")
         try:
@@ -83,7 +84,7 @@ class Schema:
         return self._report(version, "current" if version == self.newest else "old")
 
     async def bring_up_to_date(self) -> SchemaStatus:
-        """Migrate the tables that there are; none are made. Raises nothing."""
+        """Migrate existing tables, and return the status; no tables are created. Does not raise."""
         status = await self.inspect()
         if status.state != "old":
             return status
@@ -112,7 +113,7 @@ _EARLIER = "Name another file, or move this one away."
 
 
 def list_schemas(settings: Settings) -> Sequence[Schema]:
-    """Return the tables of all stores of some settings. Raises `ConfigurationFailed`."""
+    """Return the schemas of all stores in the settings. Raises `ConfigurationFailed`."""
     makers = (_find_threads, _find_plans, _find_keys, _find_events, _find_traces)
     return [schema for make in makers if (schema := make(settings)) is not None]
 

@@ -1,4 +1,4 @@
-"""What several processes should share, and each of them has for itself."""
+"""Detects state that several processes should share, but each keeps for itself."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from copilot_runtime.config.settings import Settings
 
 
 class PrivateState(NamedTuple):
-    """What each process has for itself: the part, what that does, and which setting changes it."""
+    """State that is private to each process: its name, the effect, and the setting to change."""
 
     name: str
     text: str
@@ -15,9 +15,9 @@ class PrivateState(NamedTuple):
 
 
 def list_private_state(settings: Settings) -> Sequence[PrivateState]:
-    """Return what each process has for itself where several are, or may be, one service.
+    """Return the private state of processes, if several may form one service.
 
-    There are several with `workers`. Threads in PostgreSQL may be shared by other servers.
+    That is the case with several `workers`, or with threads in PostgreSQL.
     """
     is_shared = settings.threads.startswith("postgres")
     if settings.workers == 1 and not is_shared:

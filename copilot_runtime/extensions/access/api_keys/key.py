@@ -1,7 +1,7 @@
 """API keys, and the interface of their stores.
 
-A key consists of `cpk_`, its id, and 32 random bytes, of which only a hash is stored. The secret has
-enough entropy that brute force is infeasible with a fast hash, so wrong keys cost little time.
+A key consists of `cpk_`, its id, and 32 random bytes, of which only a hash is stored. The secret
+has enough entropy that brute force is infeasible with a fast hash, so wrong keys cost little time.
 """
 
 import hmac

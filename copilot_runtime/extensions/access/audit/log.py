@@ -40,8 +40,8 @@ class Tail(NamedTuple):
 class AuditLog:
     """Writes records asynchronously and in order; none is lost while the disk works.
 
-    `record` never blocks. A full file is renamed and never changed again, until it is deleted as the
-    oldest of more than `max_files`.
+    `record` never blocks. A full file is renamed and never changed again, until it is deleted as
+    the oldest of more than `max_files`.
     """
 
     def __init__(
@@ -121,8 +121,8 @@ class AuditLog:
     def _append(self, records: Sequence[AuditRecord]) -> int:
         """Append records until the file is full, and return their number.
 
-        A full file is rotated. Raises `OSError`, or `ValueError` if the last line of the file is not a
-        line of an audit log.
+        A full file is rotated. Raises `OSError`, or `ValueError` if the last line of the file is
+        not a line of an audit log.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._lock(), _open_private(self.path) as file:

@@ -47,8 +47,8 @@ class Leases:
     async def take(self, place: Place, most: int) -> bool:
         """Acquire one of `most` slots; return `False` if all are taken.
 
-        Returns `True` if the store fails. The caller must release the slot in any case, even if none
-        was free or the call was cancelled.
+        Returns `True` if the store fails. The caller must release the slot in any case, even if
+        none was free or the call was cancelled.
         """
         self._uses[place] += 1
         try:

@@ -1,4 +1,4 @@
-"""All that a server keeps in one file: written while it runs, and put back as a whole."""
+"""Backup of all stores into one archive, while servers run, and restore."""
 
 from copilot_runtime.extensions.operations.backup.archive import BackupRefused
 from copilot_runtime.extensions.operations.backup.backup import (

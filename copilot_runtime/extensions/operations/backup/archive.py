@@ -1,9 +1,9 @@
-"""The file of a backup: a tar, packed by gzip, that is read strictly.
+"""The archive of a backup: a tar file compressed by gzip, with a strict reader.
 
 Its entries are `header.json`, then numbered files of rows (`threads/00000001.jsonl`) and of single
 objects (`knowledge/00000002.object`, a line of JSON and the bytes), then `manifest.json` with the
-number of records and a checksum of each part. An entry's name is never a path of this machine, and
-nothing else is taken: no links, no gaps, no other order, nothing behind the end.
+number of records and a checksum of each part. An entry's name is never used as a path, and anything
+else is refused: links, gaps, another order, or data after the end.
 """
 
 import gzip
@@ -37,26 +37,26 @@ from copilot_runtime.extensions.operations.backup.record import (
 )
 
 FORMAT = 1
-"""The version of archives. It rises when this program could not read them any more."""
+"""The format version, increased with each incompatible change."""
 
 _HEADER, _MANIFEST = "header.json", "manifest.json"
 _BLOCK = tarfile.BLOCKSIZE
 _CHUNK_BYTES = 1 << 20
-"""Rows are collected up to this size before they become an entry."""
+"""Maximum bytes of rows in one entry."""
 _LONGEST_LINE = 64 << 20
-"""Bytes of one row: the log of a run has 16 MB at most, unless `max_bytes_per_run` says more."""
+"""Maximum bytes of a row: a run's log has at most 16 MB, unless `max_bytes_per_run` is larger."""
 _MOST_TABLES = 50
-"""In one part."""
+"""Maximum tables in one part."""
 _LARGEST_NOTE = 1 << 20
-"""Of header and manifest."""
+"""Maximum bytes of the header and of the manifest."""
 _LARGEST_OBJECT = (8 << 30) - 1  # what a plain tar can say
 _MOST_EXPANSION = 200
-"""How many times larger than its file an archive may be, once it is not small."""
+"""Maximum compression ratio of an archive that is not small, against decompression bombs."""
 _SMALL = 32 << 20
 
 
 class BackupRefused(CopilotError):
-    """A backup cannot be used: it is damaged, incomplete, not ours, or of a later version."""
+    """A backup is damaged, incomplete, not ours, or of a later version."""
 
     code = "MISUSE"
     status_code = 400
@@ -64,7 +64,7 @@ class BackupRefused(CopilotError):
 
 @dataclass(slots=True)
 class _Part:
-    """What is known of the records of one source."""
+    """The counts and checksum of one part."""
 
     rows: Counter[str] = field(default_factory=Counter[str])
     objects: int = 0
@@ -79,20 +79,19 @@ class _Part:
 
 
 class ArchiveHeader(NamedTuple):
-    """Who wrote an archive, when, and what of."""
+    """The header of an archive: version, time and parts."""
 
     version: str
     created_at: float
     parts: tuple[str, ...]
     places: Mapping[str, str]
-    """Digests of where the parts were."""
+    """Digests of the locations of the parts."""
 
 
 class ArchiveWriter:
     """Writes records into a file, in order; `finish` completes it.
 
-    `places` has digests of where the parts are. `key` makes a signature, by which `ArchiveReader`
-    knows that nobody changed anything.
+    `places` has digests of the parts' locations. With a `key`, the archive is signed (HMAC).
     """
 
     def __init__(
@@ -123,7 +122,7 @@ class ArchiveWriter:
         self._add(_HEADER, self._header)
 
     def add(self, name: str, record: Record) -> None:
-        """Add a record of a part. All of one part come before those of the next."""
+        """Add a record. All records of one part must be consecutive."""
         if name != self._part:
             self._flush()
             self._part = name
@@ -181,16 +180,16 @@ class ArchiveWriter:
 
 
 class ArchiveReader:
-    """Reads an archive from its beginning, and raises `BackupRefused` for all that is wrong.
+    """Reads an archive as a stream, and raises `BackupRefused` for anything invalid.
 
-    `read` yields the records of the archive. Only when it has come to its end is known that the
-    archive is whole: what was read is not to be trusted before.
+    `read` yields the records. The archive is verified only at its end, so records must not be
+    trusted before.
     """
 
     def __init__(self, file: BinaryIO, key: bytes = b"") -> None:
         self._key = key
         self.is_signed = False
-        """Whether it has a signature, which is known at its end."""
+        """`True` if it has a signature; valid after the end was read."""
         self._tar = _Stream(file)
         name, size = self._tar.next_entry() or ("", 0)
         if name != _HEADER:
@@ -216,10 +215,9 @@ class ArchiveReader:
         self._parts = {name: _Part() for name in self.header.parts}
 
     def read(self) -> Iterator[tuple[str, PackedRecord]]:
-        """Yield the records with the names of their parts, and check all in the end.
+        """Yield the records with the names of their parts, and verify the archive at the end.
 
-        Nothing is in memory as a whole but one row, so that it does not matter how large an object
-        is.
+        At most one row is in memory at a time; objects are streamed.
         """
         number, order = 0, [*self.header.parts]
         while (entry := self._tar.next_entry()) is not None:
@@ -273,7 +271,7 @@ class ArchiveReader:
                 part.objects += 1
                 rest = chain([start], pieces)
                 yield PackedObject(name, rest)
-                deque(rest, maxlen=0)  # what nobody has taken
+                deque(rest, maxlen=0)  # skip unread bytes
             case _:
                 raise DamagedRecord("it has no name")
 
@@ -302,7 +300,7 @@ class ArchiveReader:
 
 
 class _PieceReader(io.RawIOBase):
-    """Bytes one after the other, as `tarfile` reads them; none of them is copied whole."""
+    """A file object over several byte strings, without joining them."""
 
     def __init__(self, pieces: tuple[bytes, ...]) -> None:
         self._pieces = [*map(memoryview, pieces)]
@@ -321,7 +319,7 @@ class _PieceReader(io.RawIOBase):
 
 
 class _Stream:
-    """The entries of a tar, which is read once from its beginning to its end."""
+    """The entries of a tar file, read sequentially."""
 
     def __init__(self, file: BinaryIO) -> None:
         file.seek(0)
@@ -334,7 +332,7 @@ class _Stream:
         self._padding = 0
 
     def next_entry(self) -> tuple[str, int] | None:
-        """Return name and size of the next entry; None at the end."""
+        """Return the name and size of the next entry, or `None` at the end."""
         self._read(self._padding)
         self._padding = 0
         block = self._read(_BLOCK)
@@ -362,7 +360,7 @@ class _Stream:
         return b"".join(self.read_pieces(size))
 
     def finish(self) -> None:
-        """Make sure that nothing follows but the zeros at the end of a tar."""
+        """Check that only the zero padding of a tar file follows."""
         self._read(self._padding)
         self._padding = 0
         rest = self._read_some(tarfile.RECORDSIZE + 1)
@@ -410,7 +408,7 @@ def _are_names(names: Any) -> bool:
 
 
 def _read_places(value: Any) -> Mapping[str, str]:
-    """Return the digests of a header, which those of earlier versions do not have."""
+    """Return the location digests of a header; empty in archives of earlier versions."""
     if not isinstance(value, Mapping):
         return {}
     places = cast("Mapping[str, Any]", value)

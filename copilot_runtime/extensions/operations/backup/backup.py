@@ -1,4 +1,4 @@
-"""Write what a server keeps into a file, and put it back."""
+"""Writes and restores backups."""
 
 import asyncio
 import os
@@ -38,10 +38,7 @@ from copilot_runtime.extensions.operations.backup.sources import PLACES
 
 
 class Progress(NamedTuple):
-    """How far something has come: what is done to which part, and how much of how much.
-
-    That is records while a backup is made, and else bytes of its file.
-    """
+    """Progress of an operation: records while a backup is written, or else bytes of its file."""
 
     work: str
     part: str
@@ -54,19 +51,19 @@ Show = Callable[[Progress], None]
 _SHOW_EVERY = 256
 
 _LONGEST_LINE = 64 * 1024
-"""Bytes: more than any line of a log has."""
+"""Bytes; no line of a log is longer."""
 
 _COUNTED = {"thread", "plan", "key", "events", "traces"}
-"""Tables whose rows people count: what is in other ones belongs to these."""
+"""Tables whose rows are counted in reports; rows of other tables belong to these."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What was written or put back: how many threads, plans and so on, and what was left."""
+    """The numbers of written or restored records, and the parts that were left unchanged."""
 
     counts: Mapping[str, int]
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Parts whose stores were left as they are, and why."""
+    """Parts whose stores were left unchanged, with the reasons."""
     header: ArchiveHeader | None = None
     is_signed: bool = False
 
@@ -85,18 +82,18 @@ async def write_backup(
     force: bool = False,
     key: bytes = b"",
 ) -> BackupReport:
-    """Write all records of some sources, as they are now. Servers may go on.
+    """Write a snapshot of all sources into an archive, while servers may continue to run.
 
-    A file has its name only once it is whole, and replaces another one only with
-    `force`. Raises `StoreFailed`, and `ConfigurationFailed`, also if there is nothing in any of
-    the sources: then it is written for the wrong server, or in the wrong folder.
+    The file appears under its name only when it is complete, and replaces another one only with
+    `force`. Raises `StoreFailed`, and `ConfigurationFailed`, also if all sources are empty, which
+    suggests a wrong server or folder.
     """
     present = [source for source in sources if source.is_there()]
     if not present:
         raise _build_empty_error()
     async with AsyncExitStack() as stack:
         out = stack.enter_context(NewFile(file, force=force)) if isinstance(file, Path) else file
-        # all at nearly the same moment, before the first is read
+        # open all snapshots before reading the first, so that they are of nearly the same time
         snapshots = [await stack.enter_async_context(source.snapshot()) for source in present]
         with _explain_write(file):
             names = tuple(source.name for source in present)
@@ -137,7 +134,7 @@ async def _write_part(
         count += _is_counted(record)
         if done % _SHOW_EVERY == 0:
             show(Progress("Backing up", part.name, done, max(part.total, done)))
-            await asyncio.sleep(0)  # nothing else waits: Ctrl-C would come too late
+            await asyncio.sleep(0)  # yield, so that Ctrl-C takes effect
     show(Progress("Backing up", part.name, done, done))
     return count
 
@@ -151,15 +148,14 @@ async def restore_backup(
     key: bytes = b"",
     without: Sequence[str] = (),
 ) -> BackupReport:
-    """Put back what `write_backup` wrote: into stores that are empty, or, with `force`, into any.
+    """Restore an archive into empty stores or, with `force`, into any.
 
-    Two stores are left as they are: a log that goes on after what the archive has of it, and,
-    without `force`, one that other parts move away from, and that is where the archive found it.
-    Each part that has something needs a store, unless it is named in `without`.
+    Two kinds of stores are left unchanged: a log that contains all lines of the archive's log, and,
+    without `force`, a store in its original location while other parts move to new ones. Each part
+    with records needs a store, unless it is in `without`.
 
-    The whole archive is read before anything is changed, and again while it is put back, and all
-    stores take what is new when everything is there. Raises `BackupRefused`, `StoreFailed` and
-    `ConfigurationFailed`.
+    The whole archive is verified before any change, and read again to restore it; all stores commit
+    at the end. Raises `BackupRefused`, `StoreFailed` and `ConfigurationFailed`.
     """
     with _open(path) as file:
         by_name = {source.name: source for source in sources}
@@ -194,7 +190,7 @@ async def restore_backup(
 
 @dataclass(slots=True)
 class _Contents:
-    """What an archive has of each part, and the last lines of its logs."""
+    """The number of records of each part, and the last lines of logs."""
 
     counts: Counter[str] = field(default_factory=Counter[str])
     tails: dict[str, bytes] = field(default_factory=dict[str, bytes])
@@ -213,7 +209,7 @@ async def _verify(file: BinaryIO, show: Show, key: bytes, logs: Collection[str])
 
 
 def _read_tail(pieces: Iterable[bytes]) -> bytes:
-    """Return the last line of a log, which has no line of more than `_LONGEST_LINE`."""
+    """Return the last line of a log, whose lines have at most `_LONGEST_LINE` bytes."""
     end = b""
     for piece in pieces:
         end = (end + piece)[-_LONGEST_LINE:]
@@ -222,7 +218,7 @@ def _read_tail(pieces: Iterable[bytes]) -> bytes:
 
 
 def _check_places(names: Sequence[str], sources: Mapping[str, BackupSource]) -> None:
-    """Raise `ConfigurationFailed` for parts that would be lost, for want of a store."""
+    """Raise `ConfigurationFailed` for parts without a store."""
     if not (lost := [name for name in names if name not in sources]):
         return
     if unknown := [name for name in lost if name not in PLACES]:
@@ -241,7 +237,7 @@ def _check_places(names: Sequence[str], sources: Mapping[str, BackupSource]) -> 
 def _find_longer_logs(
     sources: Sequence[BackupSource], tails: Mapping[str, bytes]
 ) -> dict[str, str]:
-    """Return logs that have all lines of the archive, and why they are left as they are."""
+    """Return the logs that contain all lines of the archive, with the reasons to keep them."""
     reasons: dict[str, str] = {}
     for source in sources:
         if source.name in tails and (rest := source.find_rest(tails[source.name])) is not None:
@@ -283,7 +279,7 @@ async def _put_back(
 
 @contextmanager
 def _explain_write(file: Path | BinaryIO) -> Generator[None, None, None]:
-    """Raise our error for one of the file, before anybody takes it for one of a store."""
+    """Convert an error of the archive file into ours, so that it is not attributed to a store."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Files of a folder that servers only add lines to: the audit log, and traces as JSON Lines."""
+"""Backup of append-only files: the audit log, and traces as JSON Lines."""
 
 import os
 import re
@@ -25,10 +25,10 @@ from copilot_runtime.extensions.operations.backup.source import (
 
 
 class FileSource(BackupSource):
-    """Files whose names fit a pattern, in a folder. What is being written is left out: half a line.
+    """Files in a folder, without a partial last line.
 
-    `find` returns them, the oldest first. With a `stem` and a `suffix`, which may be others where
-    an archive is put back, files are called there by what follows the stem.
+    `find` returns them, oldest first. With a `stem` and a `suffix`, which may differ where an
+    archive is restored, restored files keep only the part of their names after the stem.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class FileSource(BackupSource):
             replacement.discard()
 
     def _rename(self, name: str) -> str:
-        """Return how a file of an archive is called here. Raises `DamagedRecord`."""
+        """Return the local name of an archived file. Raises `DamagedRecord`."""
         if not (match := self._pattern.fullmatch(name)):
             raise DamagedRecord("a file has a name that none of its kind has")
         return name if self._suffix is None else f"{self._stem}{match[1]}{self._suffix}"
@@ -99,7 +99,7 @@ class _FileSnapshot(Snapshot):
 
 
 class _FileReplacement(Replacement):
-    """Writes beside the files that there are, and renames in the end."""
+    """Writes new files beside the existing ones, and renames them at the end."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class _FileReplacement(Replacement):
         self._parts.clear()
 
     def discard(self) -> None:
-        """Remove what was written and does not count."""
+        """Delete the new files."""
         for part in self._parts.values():
             part.unlink(missing_ok=True)
 
@@ -192,7 +192,7 @@ class AuditSource(FileSource):
 
 
 def _read_number(line: bytes) -> int:
-    """Return the number of a line of an audit log; 0 for what is none."""
+    """Return the number of an audit line, or 0 if it is malformed."""
     with suppress(ValueError):
         number = parse_line(line).get("number")
         return number if isinstance(number, int) else 0

@@ -1,4 +1,4 @@
-"""The objects of a storage: a folder, or a bucket."""
+"""Backup of the objects of a storage: a folder or a bucket."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
@@ -25,10 +25,10 @@ from copilot_runtime.extensions.storage.url import open_storage
 
 
 class ObjectSource(BackupSource):
-    """All objects of a storage: resources, memories, files of people, and indexes.
+    """All objects of a storage: resources, memories, files and indexes.
 
-    Each object is as it was at one moment; indexes that were a moment ahead, or behind, come to
-    agree with the resources by themselves, as after a crash.
+    Each object is consistent in itself; indexes that are ahead of or behind the resources are
+    repaired after a restore, as after a crash.
     """
 
     name = "knowledge"
@@ -87,7 +87,7 @@ class _ObjectSnapshot(Snapshot):
 
 
 class _ObjectReplacement(Replacement):
-    """Writes at once: no storage has transactions. In one that was empty, all can be undone."""
+    """Writes directly, as storages have no transactions; `undo` can restore an empty storage."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -116,6 +116,6 @@ class _ObjectReplacement(Replacement):
         await self._storage.delete_many(sorted(self._old - self._keys))
 
     async def undo(self) -> None:
-        """Remove what was not there before; what was replaced stays replaced."""
+        """Delete new objects; replaced ones are not restored."""
         if new := self._keys - self._old:
             await self._storage.delete_many(sorted(new))

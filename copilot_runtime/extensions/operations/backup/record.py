@@ -1,4 +1,4 @@
-"""What an archive consists of: rows of tables, and objects, which are bytes with a name."""
+"""The records of an archive: rows of tables, and named binary objects."""
 
 import base64
 import re
@@ -11,28 +11,28 @@ import orjson
 from copilot_runtime.base import jsontext
 
 END_OF_DATES = 253402300800
-"""Seconds from 1970 to the year 10000, which no calendar of Python has."""
+"""Seconds from 1970 to the year 10000, which `datetime` cannot represent."""
 
 _LARGE_LINE = 1 << 20
-"""Bytes; whatever is in a shorter line takes little memory."""
+"""Bytes; a shorter line takes little memory whatever its structure."""
 _MOST_TEXTS = 50_000
 _MOST_OUTSIDE = 1 << 18
-"""Bytes of a line that are in no text: a row has some columns, and lists of some thousand names."""
+"""Maximum bytes of a line outside of strings: some columns, and lists of a few thousand names."""
 
 
 class DamagedRecord(ValueError):
-    """A record is none, or is not what its table has."""
+    """A record is malformed, or does not fit its table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a table: texts, numbers, bytes and nothing, by the names of columns."""
+    """A row of a table: strings, numbers, bytes and `None` by column."""
 
     table: str
     values: Mapping[str, Any]
 
     def text(self, name: str) -> str:
-        """Return a text. This and the others raise `DamagedRecord` for anything else."""
+        """Return a string. This and the other getters raise `DamagedRecord` for another type."""
         return self._get(name, str)
 
     def optional_text(self, name: str) -> str | None:
@@ -74,7 +74,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """Bytes with a name, such as an object of a storage, or a file."""
+    """A named binary object, such as a file."""
 
     name: str
     data: bytes
@@ -82,7 +82,7 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class PackedObject:
-    """An object of an archive that is being read: its bytes come once, before the next record."""
+    """An object in an archive; its chunks can be read once, before the next record."""
 
     name: str
     pieces: Iterable[bytes]
@@ -93,13 +93,13 @@ PackedRecord = Row | PackedObject
 
 
 def encode_row(row: Row) -> bytes:
-    """Return a row as a line of JSON, with its end."""
+    """Encode a row as a line of JSON."""
     values = {name: _encode(value) for name, value in row.values.items()}
     return orjson.dumps([row.table, values], option=orjson.OPT_APPEND_NEWLINE)
 
 
 def decode_row(line: bytes) -> Row:
-    """Return the row of a line. Raises `DamagedRecord`."""
+    """Decode a line. Raises `DamagedRecord`."""
     _check_shape(line)
     try:
         match jsontext.loads(line):
@@ -112,9 +112,9 @@ def decode_row(line: bytes) -> Row:
 
 
 def _check_shape(line: bytes) -> None:
-    """Raise `DamagedRecord` for a long line that is more than some texts.
+    """Raise `DamagedRecord` for a long line with too much outside of strings.
 
-    Each `[]` would become an object: 30 times the memory of the line.
+    Each `[]` would become an object, which takes 30 times the memory of the line.
     """
     if len(line) <= _LARGE_LINE:
         return
@@ -131,11 +131,11 @@ def _check_shape(line: bytes) -> None:
 
 
 _NEXT_TEXT = re.compile(rb'([^"]*+)"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-"""What is before the next text of JSON, and that text."""
+"""Matches JSON up to and including the next string."""
 
 
 def _encode(value: Any) -> Any:
-    """Return bytes as an object: most of them are text, which packs better as it is."""
+    """Encode bytes as an object; as text if possible, which compresses better than base64."""
     if not isinstance(value, bytes | memoryview):
         return value
     data = bytes(value)

@@ -1,4 +1,4 @@
-"""What a part of a backup comes from, and where it is put back."""
+"""The interface of the parts of a backup: snapshot and replacement of a store."""
 
 import hashlib
 import platform
@@ -17,76 +17,76 @@ from copilot_runtime.threads.transactions import Transaction
 
 
 class Snapshot(ABC):
-    """All records of a source, as they were at one moment."""
+    """A consistent snapshot of all records of a source."""
 
     @abstractmethod
     async def count(self) -> int:
-        """Return about how many records there are: for a display of progress."""
+        """Return the approximate number of records, for progress."""
 
     @abstractmethod
     def read(self) -> AsyncGenerator[Record, None]:
-        """Yield the records, a few in memory at a time."""
+        """Yield the records, with few in memory at a time."""
 
 
 class Replacement(ABC):
-    """Takes the records of a source, all or none of them."""
+    """An atomic replacement of all records of a source."""
 
     @abstractmethod
     async def is_empty(self) -> bool:
-        """Return whether nothing is there yet."""
+        """Return `True` if the source has no records."""
 
     @abstractmethod
     async def clear(self) -> None:
-        """Remove what is there, if all goes well."""
+        """Remove all existing records, if the replacement is committed."""
 
     @abstractmethod
     async def add(self, record: PackedRecord) -> None:
-        """Add a record. Raises `DamagedRecord` for one that does not belong here."""
+        """Add a record. Raises `DamagedRecord` if it does not belong to this source."""
 
 
 class BackupSource(ABC):
-    """One thing that a server keeps, such as its threads."""
+    """A store that is a part of backups, such as the threads."""
 
     name: str
-    """What its records are filed under in an archive: letters alone."""
+    """The name of the part in an archive: letters only."""
     address: str
-    """Where it is, without a password."""
+    """The address without a password."""
     presence = ""
-    """What is said of a place where there is something; empty for "There are" and the name."""
+    """The start of the message that the store is not empty; by default "There are" and the name."""
     is_log = False
-    """Whether lines are only ever added to it, so that `find_rest` can compare."""
+    """`True` for an append-only log, which `find_rest` can compare."""
 
     def identify(self) -> str:
-        """Return a digest of where it is on which machine, to recognize the place again."""
+        """Return a digest of the store's location and machine, to recognise it later."""
         return compute_identity(self.address)
 
     def find_rest(self, tail: bytes) -> int | None:
-        """Return how many lines there are behind one, the last of a backup of this log.
+        """Return the number of lines after `tail`, the last line of a backup of this log.
 
-        None if it is not there: then nothing is known. Raises `ConfigurationFailed` for a log that
-        is longer than that of the backup, and another one.
+        `None` if the log is shorter. Raises `ConfigurationFailed` if the log is longer than that of
+        the backup and a different one.
         """
         del tail
         return None
 
     @abstractmethod
     def is_there(self) -> bool:
-        """Return whether there may be something to back up."""
+        """Return `True` if the store may exist."""
 
     @abstractmethod
     def snapshot(self) -> AbstractAsyncContextManager[Snapshot]:
-        """Open it for reading; servers may go on writing."""
+        """Open a snapshot; servers may continue to write."""
 
     @abstractmethod
     def replace(self) -> AbstractAsyncContextManager[Replacement]:
-        """Open it for writing. What was added counts when the block ends, and not if it raises."""
+        """Open a replacement, which is committed when the block ends, unless it raises."""
 
 
 class DatabaseSource(BackupSource):
-    """What is in a database.
+    """A store in a database.
 
-    `make_file` opens a file of SQLite, and `prepare` a database of PostgreSQL: made, and brought up
-    to date, if need be.
+    `make_file` creates, migrates and opens a SQLite file; `prepare` creates or migrates the tables
+    of PostgreSQL.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class DatabaseSource(BackupSource):
         return self._place.is_there()
 
     async def _make_tables(self) -> None:
-        """Make the tables, or bring them up to date, and find out whether they are ours."""
+        """Create or migrate the tables, and check that they are ours."""
         if self._place.path is not None:
             async with explain_errors(self._place):
                 self._make_file(self._place.path).close()
@@ -123,25 +123,25 @@ class DatabaseSource(BackupSource):
 
 
 def compute_identity(address: str, path: Path | None = None) -> str:
-    """Return a digest of a place: an address as this machine understands it, or a path of it."""
+    """Return a digest of an address or path, together with this machine's name."""
     words = [platform.node(), address]
     if path is not None:
         words.append(str(path.resolve()))
-        with suppress(OSError):  # a copy of the whole machine has another file there
+        with suppress(OSError):  # the inode differs in a copy of the machine
             words.append(str(path.stat().st_ino))
     return hashlib.sha256("\n".join(words).encode()).hexdigest()
 
 
 async def hold_servers(db: Transaction, locks: int) -> None:
-    """Let servers that start wait for the end of a transaction: they prepare their tables first.
+    """Make starting servers wait for the end of a transaction, by the lock of their migrations.
 
-    SQLite has one writer at a time by itself.
+    SQLite needs none, as it has a single writer.
     """
     await db.fetch("SELECT pg_advisory_xact_lock(?, 0)", locks)
 
 
 def build_running_error(address: str) -> ConfigurationFailed:
-    """Return the error for a store that servers use."""
+    """Return the error for a store that is in use by servers."""
     return ConfigurationFailed(
         f"Servers use {address}.",
         hint="Stop them first: they would go on with what they remember of what was there.",

@@ -1,4 +1,4 @@
-"""Which sources of a backup the settings name."""
+"""Selects the parts of a backup by the settings."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -24,17 +24,17 @@ PLACES = {
     "traces": "telemetry.store",
     "knowledge": "knowledge.storage",
 }
-"""Settings that say where the parts of a backup are."""
+"""The settings with the locations of the parts."""
 
 NAMES = (*PLACES,)
-"""All parts of a backup, in the order in which an archive has them."""
+"""All parts of a backup, in the order of the archive."""
 
 
 def select_sources(settings: Settings, without: Sequence[str] = ()) -> Sequence[BackupSource]:
-    """Return what a server with these settings keeps, but for the parts of some names.
+    """Return the parts of a backup for these settings, except those in `without`.
 
-    Raises `ConfigurationFailed` for a name that there is not, and for threads in a store of a
-    plugin, and `MissingPackage`.
+    Raises `ConfigurationFailed` for an unknown name and for threads in a store of a plugin, and
+    `MissingPackage`.
     """
     for name in without:
         if name not in NAMES:

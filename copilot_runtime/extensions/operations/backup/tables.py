@@ -1,4 +1,4 @@
-"""Tables of a file of SQLite as they are: what only SQLite keeps, such as events and traces."""
+"""Backup of tables that exist only in SQLite, such as events and traces, row by row."""
 
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
@@ -22,9 +22,9 @@ from copilot_runtime.extensions.operations.database import open_file
 
 
 class TableSource(BackupSource):
-    """Tables of one file; without a row in the first of them, there is nothing in it.
+    """Tables of one file, which counts as empty without a row in the first of them.
 
-    `make_file` opens the file for writing, made and brought up to date if need be.
+    `make_file` creates, migrates and opens the file for writing.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class _TableReplacement(Replacement):
             raise DamagedRecord("a record of tables is none")
         if unknown := record.values.keys() - {*columns}:
             raise DamagedRecord(f"{record.table} has no column {min(unknown)[:50]!r}")
-        self._clear(record.table)  # a new file has rows of its own, such as the id of a log
+        self._clear(record.table)  # a new file has initial rows, such as the id of a log
         marks = ", ".join("?" * len(record.values))
         names = ", ".join(record.values)
         try:

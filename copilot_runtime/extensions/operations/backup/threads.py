@@ -1,4 +1,4 @@
-"""Threads with their runs, and the secret of their store, between SQLite and PostgreSQL."""
+"""Backup of threads with their runs and the store's secret, in SQLite or PostgreSQL."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -34,14 +34,14 @@ from copilot_runtime.threads.validation import is_valid_key
 
 _THREADS_AT_ONCE = 200
 _RUNS_AT_ONCE = 8
-"""The log of a run may have megabytes."""
+"""Runs per query, as the log of a run may have megabytes."""
 _NAMES_AT_ONCE = 5_000
 
 _COLUMNS = ("owner", "thread", "agent", "name", "archived", "created", "updated", "last_run")
 
 
 class ThreadSource(DatabaseSource):
-    """The threads of a database. Runs that go on are in an archive as if their server had died."""
+    """The threads of a database. Running runs are archived as if their server had died."""
 
     name = "threads"
 
@@ -115,7 +115,7 @@ class _ThreadSnapshot(Snapshot):
                 yield Row("run", {**values, **times, "log": bytes(log)})
 
     async def _end(self, thread: int, run: int, server: Any, head: bytes) -> bytes:
-        """Return the log of a run that goes on: what is stored of it, and an end."""
+        """Return the log of a running run, completed by an interrupted end."""
         place = (thread, run)
         events = await self._db.read_events(server, [place])
         return encode(complete_log(decode(head, f"run {run}"), events.get(place, ())))
@@ -131,7 +131,7 @@ class _ThreadSnapshot(Snapshot):
             yield Row("names", {"names": names})
 
     async def _read_checkpoints(self, where: str, *values: int) -> AsyncGenerator[Row, None]:
-        """Yield runs that wait for people, one in memory at a time."""
+        """Yield the checkpoints of interrupted runs, with one in memory at a time."""
         digests = await self._db.fetch(
             f"SELECT digest FROM copilot_checkpoints WHERE {where}",  # noqa: S608  # ours
             *values,
@@ -153,7 +153,7 @@ class _ThreadReplacement(Replacement):
         return not await self._db.fetch("SELECT 1 FROM copilot_threads LIMIT 1")
 
     async def clear(self) -> None:
-        # the tables below a thread by name: a file of SQLite may be open without foreign keys
+        # delete dependent tables explicitly: a SQLite file may be open without foreign keys
         for table in ("checkpoints", "known", "runs", "threads"):
             await self._db.execute(f"DELETE FROM copilot_{table}")  # noqa: S608  # ours
 

@@ -1,4 +1,4 @@
-"""`copilot-runtime backup` and `restore`: all that a server keeps, in one file."""
+"""The commands `copilot-runtime backup` and `restore`."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""`copilot-runtime doctor`: look for what is wrong with a server, and say how to mend it."""
+"""The command `copilot-runtime doctor`."""
 
 import asyncio
 import os
@@ -103,7 +103,7 @@ def doctor(
 
 
 def _report(found: "Sequence[Finding]", *, as_json: bool) -> NoReturn:
-    """Show what was found, and end."""
+    """Print the findings, and exit."""
     if as_json:
         show_json([asdict(finding) for finding in found])
     else:

@@ -1,4 +1,4 @@
-"""`copilot-runtime migrate`: bring the tables of all stores up to date, or see their versions."""
+"""The command `copilot-runtime migrate`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def migrate(
 
 
 async def _look(schemas: "Sequence[Schema]", *, is_dry: bool) -> "Sequence[SchemaStatus]":
-    """Look at all at once, lest each waits for a database that hangs; migrate one at a time."""
+    """Inspect all stores concurrently, as a database may hang; migrate one at a time."""
     bar = ProgressBar()
     bar.show("Looking at the stores", 0, len(schemas))
     found = await asyncio.gather(*(schema.inspect() for schema in schemas))

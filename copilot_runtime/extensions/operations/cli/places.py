@@ -1,4 +1,4 @@
-"""What `serve` says of its settings and stores: from which file they are, and where threads are."""
+"""The banner lines of `serve` for its settings file and its thread store."""
 
 import logging
 from collections.abc import Collection
@@ -25,9 +25,9 @@ def list_places(
     options: Collection[str],
     file: Path | None,
 ) -> list[str]:
-    """Return lines of the banner: the settings of a runtime that is served, and its threads.
+    """Return the banner lines for the settings and the threads of a runtime.
 
-    `settings` are those of file and environment, with `options` of the command line.
+    `settings` are those of the file and the environment, with `options` of the command line.
     """
     if runtime is None:
         return []
@@ -40,13 +40,13 @@ def list_places(
 
 
 def describe_file(file: Path | None) -> str:
-    """Return the line of the banner that names the settings file."""
+    """Return the banner line with the settings file."""
     place = str(file.absolute()) if file else f"no {DEFAULT_FILE} here: defaults, environment"
     return f"settings    {place}"
 
 
 def warn_of_other_file(target: str, runtime: "CopilotRuntime | None", file: Path | None) -> None:
-    """Log a warning if a settings file lies beside the program, and another one or none is read."""
+    """Log a warning if the settings file beside the program is not the one that is used."""
     if runtime is None or (folder := find_folder(target)) is None:
         return
     other = folder / DEFAULT_FILE
@@ -56,7 +56,7 @@ def warn_of_other_file(target: str, runtime: "CopilotRuntime | None", file: Path
         if not is_independent(runtime.settings, read_settings(other)[0]):
             return  # the program reads it itself
     except CopilotError:
-        pass  # nobody has read it
+        pass  # it is invalid, so it is not in use
     logger.warning(
         "'%s' lies beside the program and is not read: the working directory counts. "
         "Start the server there, or name the file with --config.",

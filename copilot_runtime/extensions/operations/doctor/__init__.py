@@ -1,4 +1,4 @@
-"""Looks for what is wrong with a server, before people do, and says how to mend it."""
+"""Diagnoses a server's configuration and environment, and suggests fixes."""
 
 from copilot_runtime.extensions.operations.doctor.doctor import examine
 from copilot_runtime.extensions.operations.doctor.finding import Finding

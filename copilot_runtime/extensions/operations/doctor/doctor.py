@@ -1,4 +1,4 @@
-"""Asks all checks at once, each for some seconds, and hides secrets in what they find."""
+"""Runs all checks concurrently, each with a timeout, and masks secrets in their findings."""
 
 import asyncio
 import re
@@ -50,7 +50,7 @@ from copilot_runtime.extensions.operations.places import name_stores
 Check = Callable[[], Awaitable[Sequence[Finding]]]
 
 _SECONDS = 20.0
-"""That one check may take."""
+"""Timeout of one check in seconds."""
 
 
 async def examine(
@@ -64,11 +64,11 @@ async def examine(
     is_http: bool = True,
     seconds: float = _SECONDS,
 ) -> Sequence[Finding]:
-    """Look at everything that a server with some settings needs. Raises nothing.
+    """Check everything that a server with these settings needs. Does not raise.
 
-    `make_runtime` builds it, without opening anything. `calls` asks the model and the embedder.
-    `options` are the host and the port of the command line; without `is_http`, the server has gRPC
-    alone.
+    `make_runtime` builds the runtime without opening it. With `calls`, the model and the embedder
+    are requested. `options` are host and port of the command line. `is_http` is `False` for a
+    server with gRPC only.
     """
     found = [good("configuration", f"read from '{config}'" if config else "defaults, environment")]
     runtime: CopilotRuntime | None = None
@@ -77,7 +77,7 @@ async def examine(
         if config and is_independent(runtime.settings, settings, options or ()):
             found = [good("configuration", f"written in the program, which ignores '{config}'")]
         settings = _merge_listener(settings, name_stores(runtime), options or {})
-    except Exception as error:  # what keeps a server from starting is found, not raised
+    except Exception as error:  # an error at startup is a finding
         found = [explain_error("configuration", error)]
     checks = _list_checks(settings, config, is_http=is_http)
     if runtime is not None:
@@ -90,7 +90,7 @@ async def examine(
 
 
 def _merge_listener(settings: Settings, written: Settings, options: Mapping[str, Any]) -> Settings:
-    """Return what a program wrote into its settings, with the address at which `serve` listens."""
+    """Return the program's settings, with the host and port at which `serve` listens."""
     names = {"host", "port"} - written.model_fields_set
     return written.model_copy(
         update={name: getattr(settings, name) for name in names} | {**options}
@@ -98,7 +98,7 @@ def _merge_listener(settings: Settings, written: Settings, options: Mapping[str,
 
 
 def _list_checks(settings: Settings, config: Path | None, *, is_http: bool) -> dict[str, Check]:
-    """Return what settings alone can be asked for."""
+    """Return the checks that need only settings, by name."""
     return {
         "packages": _in_thread(check_packages),
         "open files": _in_thread(check_limits),
@@ -125,7 +125,7 @@ async def _run(name: str, check: Check, seconds: float) -> Sequence[Finding]:
     except TimeoutError:
         hint = "Something does not answer: see whether it runs, and what firewalls allow."
         return [problem(name, f"It took longer than {seconds:g} seconds.", hint)]
-    except Exception as error:  # a check that fails has found something
+    except Exception as error:  # an error of a check is a finding
         return [explain_error(name, error)]
 
 
@@ -144,7 +144,7 @@ _MASK = "•••"
 
 
 def collect_secrets(settings: Settings, environ: Mapping[str, str]) -> frozenset[str]:
-    """Return all texts that no output may have: passwords in addresses, keys and tokens."""
+    """Return all secrets to mask: passwords in URLs, keys and tokens."""
     found = {text for name, text in environ.items() if SECRET_NAMES.fullmatch(name)}
     found |= {*_walk(settings, is_secret=False)}
     for text in [*environ.values(), *_walk(settings, is_secret=True)]:
@@ -154,14 +154,14 @@ def collect_secrets(settings: Settings, environ: Mapping[str, str]) -> frozenset
 
 
 def hide_secrets(text: str, secrets: frozenset[str]) -> str:
-    """Return a text without secrets. The longest go first: one may be a part of another."""
+    """Mask secrets in a text, longest first, as one may contain another."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, _MASK)
     return text
 
 
 def _split_password(address: str) -> Iterator[str]:
-    """Yield the password of an address, also of one in which it is not percent-encoded."""
+    """Yield the password of a URL, as written and percent-decoded."""
     user, at, _ = address.partition("://")[2].rpartition("@")
     password = user.partition(":")[2]
     if at and password:
@@ -170,7 +170,7 @@ def _split_password(address: str) -> Iterator[str]:
 
 
 def _walk(value: Any, *, is_secret: bool) -> Iterator[str]:
-    """Yield texts below a value: all of them, or only those under the name of a secret."""
+    """Yield the strings in a nested value: all, or only those under the name of a secret."""
     if isinstance(value, BaseModel):
         value = {name: getattr(value, name) for name in type(value).model_fields}
     if isinstance(value, Mapping):

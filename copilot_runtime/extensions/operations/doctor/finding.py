@@ -1,4 +1,4 @@
-"""One thing that was looked at, and what was found."""
+"""The result of one check."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +11,7 @@ State = Literal["good", "warning", "problem"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What was found about one thing, and what to do if it is not good."""
+    """The result of a check, with a hint unless it is good."""
 
     name: str
     state: State
@@ -32,7 +32,7 @@ def problem(name: str, text: str, hint: str = "") -> Finding:
 
 
 def explain_error(name: str, error: Exception) -> Finding:
-    """Return what an error means: our own ones say how they are mended."""
+    """Return the finding for an exception, with the hint of our own errors."""
     if isinstance(error, MissingPackage):
         return problem(name, error.message, explain_install(error) or error.hint or "")
     if isinstance(error, CopilotError):

@@ -80,7 +80,7 @@ def check_disks(settings: Settings) -> Sequence[Finding]:
 
 
 def check_files(settings: Settings, config: Path | None) -> Sequence[Finding]:
-    """See whether this user may write what a server writes, and whether others may read it."""
+    """Check that this user may write the server's files, and that others may not read them."""
     found = [*_find_wrong_modes([*list_paths(settings), *([config] if config else [])])]
     for path in list_paths(settings):
         if not os.access(path if path.exists() else _find_folder(path), os.W_OK):
@@ -108,7 +108,7 @@ def _find_wrong_modes(paths: Sequence[Path]) -> Iterator[Finding]:
 
 
 def check_ports(settings: Settings, *, is_http: bool = True) -> Sequence[Finding]:
-    """See whether a server can listen, or does already."""
+    """Check that the ports are free or used by our own server."""
     places = [("port", settings.host, settings.port)] if is_http else []
     if settings.grpc.services and not settings.grpc.address.startswith("unix:"):
         host, _, port = settings.grpc.address.rpartition(":")
@@ -138,7 +138,7 @@ def _check_port(name: str, host: str, port: int, *, has_tls: bool) -> Finding:
 
 
 def _answers_soon(ask: Callable[[], bool | None]) -> bool:
-    """Ask what has a port, and again while it answers nothing: a server may be starting."""
+    """Probe a port repeatedly while it gives no response, as a server may be starting."""
     ends_at = monotonic() + _STARTING
     while (found := ask()) is None and monotonic() < ends_at:
         sleep(_PAUSE)
@@ -146,7 +146,7 @@ def _answers_soon(ask: Callable[[], bool | None]) -> bool:
 
 
 def _is_ours(host: str, port: int) -> bool | None:
-    """Return whether what has a port answers as a server of ours; None if it answers nothing."""
+    """Return `True` if our HTTP server answers at a port, or `None` without a response."""
     connection = HTTPConnection(_find_local_name(host), port, timeout=_PATIENCE)
     try:
         connection.request("GET", "/health/live")
@@ -160,10 +160,7 @@ def _is_ours(host: str, port: int) -> bool | None:
 
 
 def _has_health(host: str, port: int) -> bool | None:
-    """Return whether what has a port answers by gRPC that it serves, as a server of ours does.
-
-    None if it answers nothing.
-    """
+    """Return `True` if a gRPC server reports SERVING at a port, or `None` without a response."""
     import grpc  # an extra
 
     name = _find_local_name(host)
@@ -177,12 +174,12 @@ def _has_health(host: str, port: int) -> bool | None:
 
 
 def _find_local_name(host: str) -> str:
-    """Return where this machine reaches what listens at a host."""
+    """Return the local address of a listener on all interfaces, or the host itself."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
 
 
 def _find_folder(path: Path) -> Path:
-    """Return the nearest folder of a path that there is."""
+    """Return the nearest existing folder of a path."""
     folder = path if path.is_dir() else path.absolute().parent
     while not folder.exists():
         folder = folder.parent

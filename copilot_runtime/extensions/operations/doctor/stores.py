@@ -1,4 +1,4 @@
-"""Stores and what connects servers: threads, plans, keys, the carrier, objects, and clocks."""
+"""Checks of stores and of connections between servers: schemas, message broker, clocks."""
 
 import asyncio
 import time
@@ -23,14 +23,14 @@ from copilot_runtime.threads.postgres.schema import LEASE
 from copilot_runtime.threads.url import build_store
 
 _MOST_DRIFT = 2.0
-"""Seconds between two clocks that are usual."""
+"""Maximum difference in seconds between clocks."""
 _HOUR = 3600
 
 
 async def check_schemas(settings: Settings) -> Sequence[Finding]:
-    """See whether each store can be reached and written, and is of a version that is known here.
+    """Check that each store is reachable and writable, and has a supported version.
 
-    What keeps several from being used, such as a database that is away, is said once.
+    A problem of several stores, such as an unavailable database, is reported once.
     """
     statuses = await asyncio.gather(*map(_inspect, list_schemas(settings)))
     first = {status.problem: status for status in reversed(statuses) if status.problem}
@@ -50,7 +50,7 @@ async def check_schemas(settings: Settings) -> Sequence[Finding]:
 
 
 async def _inspect(schema: Schema) -> SchemaStatus:
-    """Return the version of tables; those that nobody can write cannot be used by a server."""
+    """Return the status of a schema; a read-only store counts as unusable."""
     status = await schema.inspect()
     if status.is_usable and not schema.place.is_sqlite:
         try:
@@ -78,12 +78,12 @@ def _describe_schema(status: SchemaStatus, others: Sequence[str]) -> Finding:
 
 
 async def check_carrier(settings: Settings) -> Sequence[Finding]:
-    """See whether this process can reach others by the carrier."""
+    """Check the connection to other processes by the message broker."""
     if settings.carrier == "none" or settings.threads.partition(":")[0] == "memory":
         return []
     store = build_store(settings.threads)
     if store.shared_file is not None and not store.shared_file.exists():
-        return []  # no server has been here
+        return []  # no server has run here
     if (carrier := build_carrier(settings, store)) is None:
         return []
     kind = type(carrier).__name__.removesuffix("Carrier")

@@ -1,4 +1,4 @@
-"""What is elsewhere: the provider of the model, embeddings, MCP servers, receivers of telemetry."""
+"""Checks of external services: model provider, embeddings, MCP servers, telemetry receivers."""
 
 import asyncio
 import ssl
@@ -29,7 +29,7 @@ from copilot_runtime.extensions.operations.doctor.finding import (
 from copilot_runtime.security.loopback import list_proxy_settings
 
 _SECONDS = 5.0
-"""In which a server has to take a connection: less than all of a check may take."""
+"""Connection timeout in seconds, below the timeout of a check."""
 
 _UNREACHED = "See whether it runs, and what proxies and firewalls allow."
 
@@ -37,7 +37,7 @@ _UNREACHED = "See whether it runs, and what proxies and firewalls allow."
 async def check_provider(
     runtime: CopilotRuntime, *, calls: bool, is_http: bool = True
 ) -> Sequence[Finding]:
-    """See whether there is a key, and whether the provider can be reached; ask it, if wanted."""
+    """Check the provider's key and connection; with `calls`, request the model."""
     adapter, name = runtime.adapter, "provider"
     if not is_http and not asks_model(runtime.settings.grpc.services):
         return [good(name, "not needed: none of these services asks a model")]
@@ -75,7 +75,7 @@ async def _call(runtime: CopilotRuntime, request: ChatRequest) -> Finding:
 
 
 async def check_embeddings(runtime: CopilotRuntime, *, calls: bool) -> Sequence[Finding]:
-    """See whether embeddings can be made."""
+    """Check the embedder; with `calls`, request an embedding."""
     if runtime.knowledge is None:
         return []
     embedder = runtime.knowledge.embedder
@@ -87,19 +87,19 @@ async def check_embeddings(runtime: CopilotRuntime, *, calls: bool) -> Sequence[
 
 
 async def check_mcp_servers(settings: Settings) -> Sequence[Finding]:
-    """See whether MCP servers can be reached."""
+    """Check the connection to MCP servers."""
     return await asyncio.gather(*(_reach("mcp server", url) for url in settings.mcp.servers))
 
 
 async def check_telemetry(settings: Settings) -> Sequence[Finding]:
-    """See whether the receiver of telemetry can be reached."""
+    """Check the connection to telemetry receivers."""
     telemetry = settings.telemetry
     urls = {*telemetry.endpoints.values(), *([telemetry.endpoint] if telemetry.endpoint else [])}
     return await asyncio.gather(*(_reach("telemetry", url) for url in sorted(urls)))
 
 
 def _check_audience(settings: Settings) -> Finding:
-    """See whether tokens have to be meant for this server."""
+    """Check that tokens are restricted to this server's audience."""
     if (
         "jwt" in settings.access.authenticate
         and not settings.jwt.audience
@@ -114,7 +114,7 @@ def _check_audience(settings: Settings) -> Finding:
 async def check_access(
     runtime: CopilotRuntime, settings: Settings, *, is_http: bool = True
 ) -> Sequence[Finding]:
-    """See whether people have to sign in, and with tokens that are meant for this server."""
+    """Check that authentication is required, and restricted to this server's audience."""
     unused = list_unused_credentials(settings)
     if runtime.authenticate is not None or runtime.schemes is not None:
         tokens = runtime.schemes and runtime.schemes.find_scheme(JwtScheme)
@@ -134,7 +134,7 @@ async def check_access(
 
 
 async def _check_keys(scheme: JwtScheme) -> Finding:
-    """See how many keys there are to verify tokens with."""
+    """Check that there are keys to verify tokens."""
     if scheme.keys is None:
         return good("jwt keys", "jwt.secret verifies tokens")
     name, hint = "jwt keys", "See whether jwt.issuer and jwt.jwks are right."
@@ -151,7 +151,7 @@ async def _check_keys(scheme: JwtScheme) -> Finding:
 
 
 async def _reach(name: str, url: str, more: str = "") -> Finding:
-    """Connect to the server of an address, and send it nothing."""
+    """Check that a server accepts a connection, without a request."""
     parts = urlsplit(url if "//" in url else f"//{url}")
     is_encrypted = parts.scheme in ("https", "grpcs", "wss")
     host, port = parts.hostname or "", parts.port or (443 if is_encrypted else 80)

@@ -20,7 +20,7 @@ DrawCard = Callable[[Surface, JsonObject], Operations | Awaitable[Operations]]
 
 CARDS: Mapping[str, str] = {
     "plan": "plan:draw_plan",
-    "sources": "sources:draw_sources",
+    "sources": "plan:draw_sources",
     "analyst-answer": "analyst:draw_answer",
     "analyst-chart": "analyst:draw_chart",
     "analyst-question": "analyst:draw_question",

@@ -1,4 +1,4 @@
-"""A plan as a card: its tasks as a tree, each with its state."""
+"""Cards of a plan (its tasks as a tree with states) and of the sources of an answer (links)."""
 
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit

@@ -5,9 +5,10 @@ pieces and unknown events are left out. `event_order` checks the order of the ev
 """
 
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
-from copilot_runtime.agui.chunks import CHUNKS, ChunkExpander
+from copilot_runtime.agui.messages import decode_messages
 from copilot_runtime.agui.outcome import (
     decode_cancellation,
     decode_run_end,
@@ -15,16 +16,27 @@ from copilot_runtime.agui.outcome import (
     decode_usage,
 )
 from copilot_runtime.agui.parts import find_parts, flatten_result
-from copilot_runtime.agui.plain import PLAIN_DECODERS
 from copilot_runtime.api.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
     ActionExecutionResult,
     ActionExecutionStart,
     Activity,
     AgentState,
+    Custom,
     Event,
+    MessagesSnapshot,
+    Raw,
+    ReasoningContent,
     ReasoningEnd,
+    ReasoningSignature,
     ReasoningStart,
+    StepFinished,
+    StepStarted,
+    Subagent,
     TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
 )
 from copilot_runtime.api.messages import ActionExecutionMessage, ActivityMessage
 from copilot_runtime.api.run_input import RunInput
@@ -251,3 +263,140 @@ class EventDecoder:
     def _end_thoughts(self) -> None:
         self._events += [ReasoningEnd(message_id=id) for id in self._finished_thoughts]
         self._finished_thoughts.clear()
+
+
+_ID = {
+    "TEXT_MESSAGE_CHUNK": "messageId",
+    "TOOL_CALL_CHUNK": "toolCallId",
+    "REASONING_MESSAGE_CHUNK": "messageId",
+}
+CHUNKS = frozenset(_ID)
+_PIECE = {
+    "TEXT_MESSAGE_CHUNK": "TEXT_MESSAGE_CONTENT",
+    "TOOL_CALL_CHUNK": "TOOL_CALL_ARGS",
+    "REASONING_MESSAGE_CHUNK": "REASONING_MESSAGE_CONTENT",
+}
+_STARTS = ("role", "name", "toolCallName", "parentMessageId")
+
+
+class ChunkExpander:
+    """Writes chunks out in full. What a chunk began goes on until an event of another kind."""
+
+    def __init__(self) -> None:
+        self.open = ""
+        """The type of the chunks that make something at the moment, or nothing."""
+        self._id = ""
+
+    def expand(self, event: JsonObject) -> list[JsonObject]:
+        """Return the full events of a chunk. Raises `Misuse` for one that continues nothing."""
+        kind, key = event["type"], _ID[event["type"]]
+        id = optional_text(event, key, kind)
+        full: list[JsonObject] = []
+        if kind != self.open or (id is not None and id != self._id):
+            id = require_text(event, key, f"The first {kind}")
+            if kind == "TOOL_CALL_CHUNK":
+                require_text(event, "toolCallName", f"The first {kind}")
+            full += self.close()
+            self.open, self._id = kind, id
+            start = {name: event[name] for name in _STARTS if name in event}
+            full.append({"type": kind.replace("CHUNK", "START"), key: id, **start})
+        if event.get("delta"):
+            full.append({"type": _PIECE[kind], key: self._id, "delta": event["delta"]})
+        return full
+
+    def close(self) -> list[JsonObject]:
+        """Return the end of what is open, if anything is."""
+        kind, self.open = self.open, ""
+        return [{"type": kind.replace("CHUNK", "END"), _ID[kind]: self._id}] if kind else []
+
+
+_ROLES = ("user", "system", "developer")
+_IGNORED = (
+    "RUN_STARTED",  # the runtime writes its own
+    "REASONING_START",  # a thought begins with its message
+    # of before 0.0.45; clients take them, and show nothing
+    "THINKING_START",
+    "THINKING_TEXT_MESSAGE_START",
+    "THINKING_TEXT_MESSAGE_CONTENT",
+    "THINKING_TEXT_MESSAGE_END",
+    "THINKING_END",
+)
+_SUBAGENTS: dict[str, Literal["started", "finished", "failed"]] = {
+    "SUBAGENT_STARTED": "started",
+    "SUBAGENT_FINISHED": "finished",
+    "SUBAGENT_ERROR": "failed",
+}
+
+
+def _decode_text_start(event: JsonObject, kind: str) -> Event:
+    role = str(event.get("role"))
+    return TextMessageStart(
+        message_id=require_text(event, "messageId", kind),
+        role=role if role in _ROLES else "assistant",
+        agent=optional_text(event, "name", kind),
+    )
+
+
+def _decode_text_content(event: JsonObject, kind: str) -> Event | None:
+    id, delta = require_text(event, "messageId", kind), optional_text(event, "delta", kind)
+    return TextMessageContent(message_id=id, content=delta) if delta else None
+
+
+def _decode_call_args(event: JsonObject, kind: str) -> Event | None:
+    id, delta = require_text(event, "toolCallId", kind), optional_text(event, "delta", kind)
+    return ActionExecutionArgs(call_id=id, delta=delta) if delta else None
+
+
+def _decode_thought_content(event: JsonObject, kind: str) -> Event | None:
+    id, delta = require_text(event, "messageId", kind), optional_text(event, "delta", kind)
+    return ReasoningContent(message_id=id, content=delta) if delta else None
+
+
+def _decode_signature(event: JsonObject, kind: str) -> Event:
+    return ReasoningSignature(
+        entity_id=require_text(event, "entityId", kind),
+        value=require_text(event, "encryptedValue", kind),
+        of="call" if event.get("subtype") == "tool-call" else "message",
+    )
+
+
+def _decode_messages_snapshot(event: JsonObject, kind: str) -> Event:
+    where = f"{kind}.messages"
+    return MessagesSnapshot(
+        messages=decode_messages(require_list(event.get("messages"), where), where)
+    )
+
+
+def _decode_subagent(event: JsonObject, kind: str) -> Event:
+    return Subagent(
+        subagent_id=require_text(event, "subagentRunId", kind),
+        status=_SUBAGENTS[kind],
+        name=optional_text(event, "name", kind),
+        result=event.get("result"),
+        message=optional_text(event, "message", kind),
+    )
+
+
+def _decode_custom(event: JsonObject, kind: str) -> Event:
+    return Custom(name=require_text(event, "name", kind), value=event.get("value"))
+
+
+PLAIN_DECODERS: dict[str, Callable[[JsonObject, str], Event | None]] = {
+    "TEXT_MESSAGE_START": _decode_text_start,
+    "TEXT_MESSAGE_CONTENT": _decode_text_content,
+    "TEXT_MESSAGE_END": lambda e, k: TextMessageEnd(message_id=require_text(e, "messageId", k)),
+    "TOOL_CALL_ARGS": _decode_call_args,
+    "TOOL_CALL_END": lambda e, k: ActionExecutionEnd(call_id=require_text(e, "toolCallId", k)),
+    "REASONING_MESSAGE_CONTENT": _decode_thought_content,
+    "REASONING_ENCRYPTED_VALUE": _decode_signature,
+    "MESSAGES_SNAPSHOT": _decode_messages_snapshot,
+    "STEP_STARTED": lambda e, k: StepStarted(name=require_text(e, "stepName", k)),
+    "STEP_FINISHED": lambda e, k: StepFinished(name=require_text(e, "stepName", k)),
+    "SUBAGENT_STARTED": _decode_subagent,
+    "SUBAGENT_FINISHED": _decode_subagent,
+    "SUBAGENT_ERROR": _decode_subagent,
+    "CUSTOM": _decode_custom,
+    "RAW": lambda e, k: Raw(event=e.get("event"), source=optional_text(e, "source", k)),
+    **dict.fromkeys(_IGNORED, lambda _, __: None),
+}
+"""Type → what reads it. It raises `Misuse` for an event that lacks something."""

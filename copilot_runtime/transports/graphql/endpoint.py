@@ -8,9 +8,6 @@ from copilot_runtime.base.gc_tuning import freeze_imports
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Refusal, Services, Transport
 
-CLIENT_VERSION = "x-copilotkit-runtime-client-gql-version"
-"""The header by which the client of v1 says that it asks."""
-
 if TYPE_CHECKING:
     from copilot_runtime.transports.graphql.server import GraphQLServer
 
@@ -43,10 +40,10 @@ class GraphQLEndpoint(Transport):
 
     async def show(self, request: Request, refusal: Refusal) -> Refusal:
         """Return an answer that a page of v1 shows to whoever could not sign in."""
-        if CLIENT_VERSION not in request.headers:
-            return refusal
         from copilot_runtime.transports.graphql import refusal as failures  # as below
 
+        if failures.CLIENT_VERSION not in request.headers:
+            return refusal
         beginning = await request.peek()
         if not failures.is_chat(request, beginning):
             return refusal

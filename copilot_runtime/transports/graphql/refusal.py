@@ -11,9 +11,11 @@ from typing import Any
 
 from copilot_runtime.api.events import RunFailed
 from copilot_runtime.base.errors import ErrorReport
-from copilot_runtime.transports.graphql.endpoint import CLIENT_VERSION
 from copilot_runtime.transports.graphql.statuses import FailedResponseStatus, response_status
 from copilot_runtime.transports.request import Request
+
+CLIENT_VERSION = "x-copilotkit-runtime-client-gql-version"
+"""The request header in which a CopilotKit v1 client sends its version."""
 
 _OPERATION = "generateCopilotResponse"
 _NAME = re.compile(rb'"operationName"\s*:\s*"generateCopilotResponse"')

@@ -16,9 +16,12 @@ from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.transports import trace_ids
 from copilot_runtime.transports.body import BadRequest
-from copilot_runtime.transports.graphql.endpoint import CLIENT_VERSION
 from copilot_runtime.transports.graphql.errors import build_root_error
-from copilot_runtime.transports.graphql.refusal import build_failed_response, is_chat
+from copilot_runtime.transports.graphql.refusal import (
+    CLIENT_VERSION,
+    build_failed_response,
+    is_chat,
+)
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import Stream
 

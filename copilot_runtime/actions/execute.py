@@ -16,7 +16,7 @@ from copilot_runtime.actions.results import serialize_result
 from copilot_runtime.actions.schema import InvalidArguments
 from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.api.current_run import wait_for_storage
-from copilot_runtime.base.concurrency import CallResult, call, capture
+from copilot_runtime.base.concurrency import CallResult, call, capture_result
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
 from copilot_runtime.base.jsontext import replace_surrogates
@@ -117,11 +117,13 @@ async def _execute(
     except InvalidArguments as error:
         return _build_argument_failure(action, error)
     # whoever takes over the thread of a server that is cut off has to see what was done
-    stored = await capture(wait_for_storage())
+    stored = await capture_result(wait_for_storage())
     if stored.error is not None:
         return Outcome.failure("HANDLER_ERROR", _NOT_STORED, stored.error)
     limit = action.timeout or timeout
-    task = asyncio.create_task(capture(_run(action, values, context)), name=f"run:{action.name}")
+    task = asyncio.create_task(
+        capture_result(_run(action, values, context)), name=f"run:{action.name}"
+    )
     try:
         await asyncio.wait([task], timeout=limit)
     except asyncio.CancelledError:

@@ -12,7 +12,7 @@ import orjson
 from copilot_runtime.api.action import Action, ActionSource
 from copilot_runtime.api.duck_typing import complete
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.base.concurrency import call, capture, is_being_cancelled
+from copilot_runtime.base.concurrency import call, capture_result, is_being_cancelled
 
 Available = Literal["enabled", "remote", "disabled"]
 
@@ -135,7 +135,7 @@ def _deduplicate(actions: Iterable[Action], warning: str) -> list[Action]:
 async def _query(source: ActionSource, run: RunInput, timeout: float) -> Sequence[Action]:
     try:
         async with asyncio.timeout(timeout):
-            returned = await capture(_actions_of(source, run))
+            returned = await capture_result(_actions_of(source, run))
     except asyncio.CancelledError as cancelled:
         if is_being_cancelled():
             raise

@@ -28,7 +28,7 @@ from copilot_runtime.api.events import (
     Usage,
 )
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.base.concurrency import contain
+from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.genai import set_endpoint
@@ -126,7 +126,7 @@ class FallbackAdapter(Adapter):
     async def aclose(self) -> None:
         """Close all adapters."""
         everybody = {id(a): a for a in (*self.adapters, *self.by_agent.values())}.values()
-        closing = [contain(adapter.aclose()) for adapter in everybody]
+        closing = [convert_exits(adapter.aclose()) for adapter in everybody]
         results = await asyncio.gather(*closing, return_exceptions=True)
         for error in results:
             if isinstance(error, BaseException):

@@ -100,7 +100,7 @@ class HTTPAdapter(Adapter, ABC):
             health=self._health,
         )
 
-    def find_problems(self) -> Sequence[str]:
+    def find_failing_checks(self) -> Sequence[str]:
         """Return `("provider",)` if the latest requests to the provider have failed, else `()`."""
         return ("provider",) if self._health.is_failing else ()
 

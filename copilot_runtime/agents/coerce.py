@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.agents import AGENTS
-from copilot_runtime.api.agent import Agent, AgentsOf
+from copilot_runtime.api.agent import Agent, AgentResolver
 from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.duck_typing import complete
 from copilot_runtime.api.registry import Registry
@@ -33,7 +33,7 @@ AgentsLike = (
 """Agents by name, or a function that returns those of a caller."""
 
 
-def coerce_agents(agents: AgentsLike) -> Mapping[str, Agent] | AgentsOf:
+def coerce_agents(agents: AgentsLike) -> Mapping[str, Agent] | AgentResolver:
     """Return the coerced agents of a mapping, or a function that returns those of a caller.
 
     Raises `ConfigurationFailed` for another type, for an object that cannot be an agent, and for a

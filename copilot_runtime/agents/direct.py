@@ -35,7 +35,7 @@ from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.duck_typing import complete
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.messages import Message, new_id
-from copilot_runtime.api.retrieval import FileReader, Reading, Retriever
+from copilot_runtime.api.retrieval import FileReader, PreparedMessages, Retriever
 from copilot_runtime.api.run_input import PAGE_INSTRUCTIONS, ContextItem, RunInput
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
@@ -110,11 +110,11 @@ class DirectAgent(Agent):
         return self._run_turns(run, find_shared_state(run) if self.shared_state else None)
 
     async def _run_turns(self, run: RunInput, shared: SharedState | None) -> Events:
-        reading: Reading | None = None
+        reading: PreparedMessages | None = None
         if self.files is not None:
             async with aclosing(self.files.read_files(run)) as steps:
                 async for step in steps:
-                    if isinstance(step, Reading):
+                    if isinstance(step, PreparedMessages):
                         reading = step
                     else:
                         yield step
@@ -181,7 +181,7 @@ class DirectAgent(Agent):
         run: RunInput,
         server: Sequence[Action],
         shared: SharedState | None = None,
-        reading: Reading | None = None,
+        reading: PreparedMessages | None = None,
     ) -> ChatRequest:
         """Return the first request of a run. Raises the errors of `resolve_instructions`."""
         instructions = await resolve_instructions(self.instructions, run)

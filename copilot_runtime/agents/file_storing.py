@@ -6,7 +6,7 @@ from dataclasses import replace
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.events import Events
-from copilot_runtime.api.retrieval import FileStore, Reading
+from copilot_runtime.api.retrieval import FileStore, PreparedMessages
 from copilot_runtime.api.run_input import RunInput
 
 
@@ -32,7 +32,7 @@ class FileStoringAgent(Agent):
     async def _store_and_run(self, run: RunInput) -> Events:
         async with aclosing(self.files.store_files(run)) as steps:
             async for step in steps:
-                if isinstance(step, Reading):
+                if isinstance(step, PreparedMessages):
                     run = replace(run, messages=step.messages)
                 elif not run.is_v1:
                     yield step

@@ -10,9 +10,9 @@ from typing import TypeGuard
 
 from copilot_runtime.api.events import Activity
 from copilot_runtime.api.messages import Message, TextMessage
-from copilot_runtime.api.retrieval import FileReader, Passage, Reading, Retriever
+from copilot_runtime.api.retrieval import FileReader, Passage, PreparedMessages, Retriever
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.base.concurrency import capture
+from copilot_runtime.base.concurrency import capture_result
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.telemetry.content import render_retrieval
 from copilot_runtime.telemetry.genai import start_retrieval_span
@@ -50,7 +50,7 @@ async def retrieve_passages(
     with trace_block(start_retrieval_span(run.span, source, top_k=limit)) as span:
         try:
             async with asyncio.timeout(timeout):
-                passages, error = await capture(retriever.retrieve(run))
+                passages, error = await capture_result(retriever.retrieve(run))
         except TimeoutError as late:
             span.fail(late)
             logger.warning("Run %s: nothing was retrieved within %g s", run.run_id, timeout)
@@ -73,13 +73,13 @@ def _report_failure(run: RunInput, error: BaseException) -> None:
     logger.warning("Run %s: nothing was retrieved: %s", run.run_id, words, exc_info=trace)
 
 
-async def read_files(reader: FileReader | None, run: RunInput) -> Reading | None:
+async def read_files(reader: FileReader | None, run: RunInput) -> PreparedMessages | None:
     """Return the content of a run's files for the model, for a client that shows no progress."""
-    reading: Reading | None = None
+    reading: PreparedMessages | None = None
     if reader is not None:
         async with aclosing(reader.read_files(run)) as steps:
             async for step in steps:
-                if isinstance(step, Reading):
+                if isinstance(step, PreparedMessages):
                     reading = step
     return reading
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.base.concurrency import call, capture
+from copilot_runtime.base.concurrency import call, capture_result
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 
 Instructions = str | Callable[[RunInput], str | Awaitable[str | None] | None]
@@ -52,7 +52,7 @@ async def resolve_instructions(instructions: Instructions | None, run: RunInput)
     if instructions is None or isinstance(instructions, str):
         return instructions or ""
     name = _get_name(instructions)
-    text, error = await capture(call(instructions, run))
+    text, error = await capture_result(call(instructions, run))
     if isinstance(error, CopilotError):
         raise error
     if error is not None:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from copilot_runtime.api.agent import Agent, Agents, AgentsOf, SupportsRun
+from copilot_runtime.api.agent import Agent, AgentResolver, Agents, SupportsRun
 from copilot_runtime.api.caller import Caller
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import ConfigurationFailed
@@ -26,7 +26,7 @@ class AgentRegistry:
     """
 
     def __init__(
-        self, own: Mapping[str, Agent] | AgentsOf, find_others: FindAgents | None = None
+        self, own: Mapping[str, Agent] | AgentResolver, find_others: FindAgents | None = None
     ) -> None:
         self._own = own
         self._find_others = find_others

@@ -1,4 +1,4 @@
-"""The interfaces everything hangs on. Read `run_input.py`, `agent.py` and `adapter.py` first."""
+"""The public interfaces and values. Read `run_input.py`, `agent.py` and `adapter.py` first."""
 
 from copilot_runtime.api.action import Action, ActionContext, ActionSource
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint

@@ -1,4 +1,4 @@
-"""What a model or an agent may call, and where it comes from."""
+"""Actions (tools) that a model or an agent may call, and the sources that supply them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,9 +22,9 @@ class ActionContext:
     headers: Mapping[str, str]
     user: str | None = None
     agent: str = DEFAULT_AGENT
-    """What clients call the agent that acts."""
+    """The name of the agent that made the call."""
     span: Span = field(default=NO_SPAN, repr=False, compare=False)
-    """The span of the call: attributes and events of yours may be added to it."""
+    """The span of the call, to which an action may add attributes and events."""
 
 
 RunAction = Callable[[Mapping[str, Any], ActionContext], Awaitable[Any]]
@@ -32,10 +32,10 @@ RunAction = Callable[[Mapping[str, Any], ActionContext], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """Something a model may call: `run` runs it, an `agent` takes over, or else the browser acts.
+    """A tool that a model may call; executed by `run`, by a handoff to `agent`, or in the browser.
 
-    `parameters` is the JSON schema of an object. `timeout` is in seconds; `None` takes
-    the runtime's. With `return_direct`, a text result is also the answer to the person.
+    `parameters` is the JSON schema of an object. `timeout` is in seconds; `None` means
+    the default of the runtime. With `return_direct`, a text result also becomes the answer.
     """
 
     name: str
@@ -47,27 +47,27 @@ class Action:
     timeout: float | None = None
     return_direct: bool = False
     ends_run: bool = False
-    """Whether the model is not asked again, in this run, after it has called this."""
+    """Whether a call ends the run, without another request to the model."""
     is_idempotent: bool = False
-    """Whether a call that was interrupted may be made again: two have the effect of one."""
+    """Whether an interrupted call may be retried: two calls have the effect of one."""
     is_drawing: bool = False
-    """Whether its arguments are drawn on the page, so that it belongs to the page's own."""
+    """Whether the frontend renders its arguments, so that it counts as a frontend action."""
     mcp_server: str = ""
-    """The address of the MCP server that it is a tool of; empty for any other action."""
+    """The URL of the MCP server that provides it; empty for any other action."""
     agent: SupportsRun | None = None
 
     @property
     def in_browser(self) -> bool:
-        """Whether the browser runs it."""
+        """Whether the browser executes it."""
         return self.run is None and self.agent is None
 
 
 class ActionSource:
-    """A place actions come from: a remote endpoint, an MCP server, a registry of yours."""
+    """A source of actions: a remote endpoint, an MCP server, or a registry of your own."""
 
     async def actions(self, run: "RunInput") -> Sequence[Action]:
         """Return the actions for this run; if it fails, the run continues without them."""
         raise NotImplementedError
 
     async def aclose(self) -> None:
-        """Release what the source holds, when the server ends."""
+        """Release the resources of the source at shutdown."""

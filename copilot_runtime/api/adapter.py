@@ -1,4 +1,4 @@
-"""One provider of models, and what is sent to it."""
+"""Adapters to model providers, and the requests they send."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ from copilot_runtime.telemetry.span import NO_SPAN, Span
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """What an adapter sends to its provider.
+    """A request to a model.
 
-    `agent`, `user` and `extensions` are those of the `RunInput`. `message_id` is for the answer;
-    an empty one is the provider's, which some providers use again in the next answer.
+    `agent`, `user` and `extensions` are those of the `RunInput`. `message_id` is the id for the
+    answer; if empty, the adapter uses the provider's id, which some providers reuse.
     """
 
     messages: Sequence[Message]
@@ -32,25 +32,25 @@ class ChatRequest:
     extensions: Mapping[str, Any] = field(default_factory=dict)
     message_id: str = ""
     passages: Sequence[Passage] = ()
-    """What was retrieved for the question; the first message has it as well, as text."""
+    """The passages retrieved for the question; the first message also has them, as text."""
     span: Span = field(default=NO_SPAN, repr=False, compare=False)
-    """The span of the request: an adapter may add to it what it knows of request and response."""
+    """The span of the request, to which an adapter may add attributes."""
 
 
 class ModelEndpoint(NamedTuple):
-    """Which model answers a request, for those who watch."""
+    """The model and service that answer a request, for telemetry."""
 
     provider: str = ""
-    """The adapter's name in `ADAPTERS`, or any other word for who runs the model."""
+    """The adapter's name in `ADAPTERS`, or another name of the provider."""
     model: str = ""
     url: str = ""
-    """The address of the service, if there is one."""
+    """The URL of the service; empty if there is none."""
     in_process: bool = False
     """Whether the model runs in this process."""
 
 
 class SupportsStream(Protocol):
-    """What is accepted for an `Adapter`."""
+    """The minimum that is accepted in place of an `Adapter`."""
 
     def stream(self, request: ChatRequest) -> Events: ...
 
@@ -59,22 +59,22 @@ class Adapter:
     """One LLM provider. A class with `stream` alone need not inherit from it."""
 
     suggestions: Sequence[str] = ()
-    """What the page at `/` offers to ask it."""
+    """Suggested questions on the page at `/`."""
 
     def stream(self, request: ChatRequest) -> Events:
         """Send one request to the model and yield its answer.
 
-        An async generator. It yields messages, calls, reasoning and `Usage`, interleaved as they
-        come, but each part as a `…Start`, its pieces and its `…End`. It yields no results of
-        calls, and no `RunStarted`, `RunFinished` or `RunFailed`, which the runtime adds.
+        An async generator. It yields messages, calls, reasoning and `Usage`, interleaved in any
+        way, each as a `…Start`, its deltas and its `…End`. It does not yield results of calls,
+        nor `RunStarted`, `RunFinished` or `RunFailed`, which the runtime adds.
 
-        An error is raised: a `CopilotError` reaches the client with its code and message,
-        anything else is logged and reported as "The run failed". `NetworkError` means that
-        another attempt may succeed, and lets a `FallbackAdapter` continue.
+        Raise errors: a `CopilotError` reaches the client with its code and message, any other
+        exception is logged and reported as "The run failed". `NetworkError` means that a retry
+        may succeed, and makes a `FallbackAdapter` try the next adapter.
 
         When the run is stopped, the task is cancelled and the generator is closed: let
         `asyncio.CancelledError` and `GeneratorExit` pass, and close the connection in `finally`.
-        One object serves all runs at once: it stores nothing of a run.
+        One instance serves all runs concurrently, so it must not store the state of a run.
         """
         raise NotImplementedError
 
@@ -82,24 +82,26 @@ class Adapter:
         """Raise a `CopilotError` for a run that cannot succeed, before it starts."""
 
     async def check_key(self) -> None:
-        """Raise `ConfigurationFailed` if there must be a key and is none: logged at the start."""
+        """Raise `ConfigurationFailed` if a required API key is missing; logged at startup."""
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
-        """Return which model a request is for. Raises nothing."""
+        """Return the model and service for a request. Must not raise."""
         return ModelEndpoint(model=request.parameters.model or "")
 
-    def find_problems(self) -> Sequence[str]:
-        """Return what does not work at the moment, a word each: `/health/ready` has them."""
+    def find_failing_checks(self) -> Sequence[str]:
+        """Return the names of the checks that fail at the moment, for `/health/ready`."""
         return ()
 
     async def aclose(self) -> None:
-        """Release what the adapter holds, when the server ends."""
+        """Release the resources of the adapter at shutdown."""
 
 
 class MessageWindow(Protocol):
-    """Decides what of a conversation a model reads."""
+    """Trims requests to the context window of a model."""
 
     def fit(self, request: ChatRequest) -> ChatRequest:
-        """Return a request that is short enough: the same one if it is. It raises no exception but
-        a `CopilotError`, which ends the run."""
+        """Return a request that fits the window; the same object if it already fits.
+
+        May raise a `CopilotError`, which ends the run.
+        """
         ...

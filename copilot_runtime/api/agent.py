@@ -1,4 +1,4 @@
-"""What answers a run, and what stands around it."""
+"""Agents, which answer runs, and the middleware around them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,54 +11,53 @@ if TYPE_CHECKING:
     from copilot_runtime.api.run_input import RunInput  # whose actions may be agents
 
 DEFAULT_AGENT = "default"
-"""What clients call the agent that answers when none is named."""
+"""The name of the agent that answers if the client names none."""
 
 HistoryOwner = Literal["client", "server"]
-"""Whose conversation an agent gets: what the client sends, or what is stored."""
+"""The source of the history that an agent gets: the client's messages, or the stored thread."""
 
 
 class SupportsRun(Protocol):
-    """What is accepted for an `Agent`."""
+    """The minimum that is accepted in place of an `Agent`."""
 
     def run(self, run: "RunInput") -> Events: ...
 
 
 class Agent:
-    """One way to answer. A class with `run` alone need not inherit from it."""
+    """Answers runs. A class that only has `run` need not inherit from it."""
 
     description: str = ""
-    """What the agent is for; listed for clients, and given to a model that may hand over to it."""
+    """The purpose of the agent, for clients and for models that may hand off to it."""
     history: HistoryOwner | None = None
-    """Whose conversation it gets; None: as the setting `history` says."""
+    """The source of the history it gets; None for the default of the setting `history`."""
     url: str = ""
-    """Where the agent is, if it is in another process; empty for one in this process."""
+    """The URL of a remote agent; empty for an agent in this process."""
     is_replayable: bool = False
-    """Whether all its effects are calls of the actions of a run: given a conversation with those
-    calls and their results, it goes on from there, and makes none of them again."""
+    """Whether its only side effects are calls of the run's actions, so that it can resume from a
+    conversation with those calls and results without repeating them."""
     provider: str = ""
-    """Who runs it there, as telemetry calls it, such as `langgraph`."""
+    """The framework or service of a remote agent for telemetry, such as `langgraph`."""
     profile: str = ""
-    """What it is for in more words than `description`, which are not shown to pages: a planner
-    compares them with tasks. Empty: `description`."""
+    """A longer description that a planner matches with tasks, not sent to clients. If empty,
+    `description` is used."""
     has_plans: bool = False
-    """Whether it makes plans, which people see and touch beside the chat."""
+    """Whether it creates plans, which users see and edit beside the chat."""
     has_data: bool = False
-    """Whether it answers from data sets, which people see beside the chat."""
+    """Whether it answers from data sets, which users see beside the chat."""
     executes_actions: bool = False
-    """Whether it executes the actions of the server that its model calls, and asks the model
-    again. Others end their turn at such a call."""
+    """Whether it executes server actions itself and continues with the model. Other agents end
+    their turn at such a call."""
 
     def run(self, run: "RunInput") -> Events:
         """Answer one request.
 
-        An async generator. It yields events as `Adapter.stream` does, and results of the calls
-        that it executed itself, steps, states, and at most one `Interrupt` for each question to a
-        person. A call of one of `run.actions` without a result ends the turn: the runtime executes
-        an action of the server and calls `run` again, and the browser executes its own.
-        `RunFinished` may be yielded to finish with a `result`; what comes after it is dropped.
-        `RunStarted` is not yielded, nor `RunFailed`: an error is raised. `event_order` refuses a
-        wrong order and fails the run.
-        Errors and cancellation: as for `Adapter.stream`.
+        An async generator. It yields the events of `Adapter.stream`, and results of calls that it
+        executed itself, steps, states, and at most one `Interrupt` per question to a person. A call
+        of one of `run.actions` without a result ends the turn: the runtime executes a server
+        action and calls `run` again; the browser executes its own. Yield `RunFinished` to finish
+        with a `result`; later events are dropped. Do not yield `RunStarted` or `RunFailed`: raise
+        errors. `event_order` fails a run whose events are in a wrong order.
+        Errors and cancellation work as in `Adapter.stream`.
         """
         raise NotImplementedError
 
@@ -68,40 +67,40 @@ class Agent:
     async def load_state(
         self, thread_id: str, caller: Caller
     ) -> tuple[dict[str, Any], list[Any]] | None:
-        """Return the state and messages stored for a thread (a `private_thread_id`) as JSON."""
+        """Return the stored JSON state and messages of a `private_thread_id`, or None."""
         del thread_id, caller
 
     async def open(self) -> None:
-        """Get ready, when the server starts. What it raises keeps the server from starting."""
+        """Initialise the agent at startup. An exception aborts the startup."""
 
-    def find_problems(self) -> Sequence[str]:
-        """Return what does not work at the moment, a word each: `/health/ready` has them."""
+    def find_failing_checks(self) -> Sequence[str]:
+        """Return the names of the checks that fail at the moment, for `/health/ready`."""
         return ()
 
     async def aclose(self) -> None:
-        """Release what the agent holds, when the server ends."""
+        """Release the resources of the agent at shutdown."""
 
 
 class Middleware(ABC):
-    """Stands between the runtime and agents: changes what an agent gets, and what it yields."""
+    """Wraps agents to change their input and their events."""
 
     @abstractmethod
     def wrap(self, agent: Agent, run: "RunInput") -> Agent:
-        """Return an agent around the one given, or that one if there is nothing to do.
+        """Return a wrapper around `agent`, or `agent` itself if there is nothing to do.
 
-        Called once for each run of an AG-UI client that is a part of its thread, after its actions
-        are known. What the agent around changes of the run, no store, stage or hook sees.
+        Called once for each run of an AG-UI client that belongs to its thread, after its actions
+        are resolved. Stores, stages and hooks do not see the changes of the wrapper to the run.
         """
 
     def mark(self, run: "RunInput") -> "RunInput":
-        """Return a run with what its thread stores for the runs after it. Called before `wrap`."""
+        """Return the run, with changes that are stored in its thread. Called before `wrap`."""
         return run
 
     async def aclose(self) -> None:  # noqa: B027
-        """Release what the middleware holds, when the server ends."""
+        """Release the resources of the middleware at shutdown."""
 
 
-AgentsOf = Callable[[Caller], Mapping[str, SupportsRun] | Awaitable[Mapping[str, SupportsRun]]]
+AgentResolver = Callable[[Caller], Mapping[str, SupportsRun] | Awaitable[Mapping[str, SupportsRun]]]
 
-Agents = Mapping[str, SupportsRun] | AgentsOf
-"""Agents by name, or a function that returns those of a caller, called for every request."""
+Agents = Mapping[str, SupportsRun] | AgentResolver
+"""Agents by name, or a function that returns the agents of a caller, called per request."""

@@ -1,4 +1,4 @@
-"""Where the logs of runs are."""
+"""The event bus: append-only event logs, one per run."""
 
 from asyncio import Future, get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -10,14 +10,14 @@ from copilot_runtime.api.messages import Message
 from copilot_runtime.api.run_input import RunInput
 
 Cursor = str
-"""A place in a run's log. Opaque: only the bus that made it can read it."""
+"""A position in a run's log. Opaque: only the bus that created it can read it."""
 
 START: Cursor = "0"
-"""The place before the first event; every bus takes it."""
+"""The position before the first event; every bus accepts it."""
 
 
 class Batch(NamedTuple):
-    """Events that were ready together, and the cursor after the last of them."""
+    """A batch of events, and the cursor after the last of them."""
 
     cursor: Cursor
     events: Sequence[Event]
@@ -32,9 +32,9 @@ class LogWriter:
         self.messages = messages
         """The messages of the request that are new in its thread."""
         self.failed: Future[Exception] = get_running_loop().create_future()
-        """Done, with the reason, once the log takes nothing more but a last event."""
+        """Resolves with the error once the log accepts only a last event."""
         self.is_lost = False
-        """Whether another process has ended the run, because it took this one for dead."""
+        """Whether another process has ended the run, because this process seemed dead."""
 
 
 class Bus:
@@ -45,50 +45,50 @@ class Bus:
         return LogWriter(self, run.log_id)
 
     async def append(self, log_id: str, event: Event) -> None:
-        """Add an event to a log, which is created if need be, and wake its readers.
+        """Add an event to a log, create the log if necessary, and wake its readers.
 
-        One writer calls this, one event at a time; one of `events.LAST` ends the log. Raises
+        A log has one writer, which adds one event at a time; `events.LAST` ends the log. Raises
         `LimitExceeded` for a log that is full (a last event is always taken), and `Misuse` for
         one that has ended. A cancelled call may have added the event.
         """
         raise NotImplementedError
 
     async def reserve(self, log_id: str, events: Sequence[Event]) -> bool:  # noqa: ARG002
-        """Return whether a log has room for events that `append_all` is to add next.
+        """Return whether a log has capacity for events that `append_all` adds next.
 
-        They are stored in between, so that what is stored is what is shown. A bus without limits
-        returns True.
+        The caller stores the events in between, so that readers see only stored events. A bus
+        without limits returns True.
         """
         return True
 
     async def append_all(self, log_id: str, events: Sequence[Event]) -> bool:  # noqa: ARG002
-        """Add events, all or none, and return whether it did. Raises what `append` raises.
+        """Add events atomically and return whether they were added. Raises as `append` does.
 
-        A bus without a faster way than `append` returns False.
+        A bus without bulk insertion returns False; the caller then uses `append`.
         """
         return False
 
     async def wait_for_storage(self, log_id: str) -> None:
-        """Return once what was appended to a log would outlive the server, if it is to.
+        """Wait until the events appended so far are durable, if the log is stored.
 
-        Raises why it could not be stored: what has effects outside must not happen then.
+        Raises the error of the store; the caller must not perform side effects then.
         """
 
     def read(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
-        """Return the batches of a log from a cursor to its last event, as they come.
+        """Return a generator of the batches after a cursor, up to the last event of the log.
 
-        Raises at once, and not with the first batch: `NotFound` without such a log, `Misuse` for
-        a wrong cursor. A reader that leaves closes the generator; the log does not change.
+        The call itself raises `NotFound` for an unknown log, and `Misuse` for an invalid cursor. A
+        reader may close the generator at any time.
         """
         raise NotImplementedError
 
     def count_readers(self) -> int:
-        """Return how many follow a log at the moment, for those who watch; 0 if it is unknown."""
+        """Return the number of current readers, for metrics; 0 if unknown."""
         return 0
 
     async def drop(self, log_id: str) -> None:
-        """Delete a log, if there is one. Those who read it at this moment may read on."""
+        """Delete a log, if it exists. Its current readers may continue."""
         raise NotImplementedError
 
     async def aclose(self) -> None:
-        """Release what the bus holds, when the server ends."""
+        """Release the resources of the bus at shutdown."""

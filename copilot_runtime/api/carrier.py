@@ -1,4 +1,4 @@
-"""Messages between the server processes that share a store of threads."""
+"""The message broker between server processes that share a thread store."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from copilot_runtime.base.errors import CopilotError
 
 Receive = Callable[[str, bytes], None]
-"""Gets the address of the sender and a message. It neither waits nor raises."""
+"""Callback for a message, with the sender's address. Must not block or raise."""
 
 Lose = Callable[[str], None]
-"""Gets the address of a process to which the connection broke: messages may be lost."""
+"""Callback for a lost connection, with the address of the peer: messages may be lost."""
 
 
 class PeerLost(CopilotError):
-    """Another server process cannot be reached: it ended, or the way to it is broken."""
+    """Another server process is unreachable: it ended, or the connection is broken."""
 
     code = "PEER_LOST"
     status_code = 503
@@ -29,25 +29,25 @@ class PeerLost(CopilotError):
 
 
 class Carrier(ABC):
-    """Carries messages between processes, each of which has an address.
+    """A message broker between processes, each of which has an address.
 
-    Messages of one process to another arrive in their order, or not at all: who needs an answer
-    waits for it with a deadline, and who needs all of a sequence numbers it.
+    Messages from one process to another arrive in order, or are lost. A sender that needs a reply
+    waits for it with a deadline; a sender that needs a complete sequence numbers its messages.
     """
 
     @abstractmethod
     async def open(self, address: str, receive: Receive, lose: Lose) -> None:
-        """Take messages for this process from now on."""
+        """Start to receive messages for this process."""
 
     @abstractmethod
     async def send(self, to: str, message: bytes) -> None:
-        """Send a message, and wait while too many are under way. Raises `PeerLost`."""
+        """Send a message; wait while too many are in flight. Raises `PeerLost`."""
 
     @property
     def is_reachable(self) -> bool:
-        """Whether messages can be sent, as far as is known."""
+        """Whether messages can be sent, as of the last attempt."""
         return True
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Take no more messages."""
+        """Stop receiving messages and close the connections."""

@@ -1,18 +1,18 @@
-"""What agents need to go on with runs that wait for people."""
+"""Checkpoints of interrupted runs."""
 
 from typing import NamedTuple, Protocol
 
 
 class Checkpoint(NamedTuple):
-    """What an agent stored of a run that waits for a person."""
+    """The state that an agent stored of an interrupted run."""
 
     version: int
-    """Another one for each time that it was stored."""
+    """Changes with each write."""
     data: bytes
 
 
 class CheckpointKey(NamedTuple):
-    """Whose run waits, in which thread, and which agent's it is."""
+    """The key of a checkpoint: owner, thread and agent."""
 
     owner: str
     thread_id: str
@@ -20,23 +20,23 @@ class CheckpointKey(NamedTuple):
 
 
 class Checkpoints(Protocol):
-    """Stores what agents need to go on with runs that wait for people: one of each key.
+    """Stores the checkpoints of interrupted runs, one per key.
 
-    All processes that share the storage find it. It is deleted with its thread; without a thread,
-    a week later. Every method raises `StoreFailed`.
+    All processes that share the storage see them. A checkpoint is deleted with its thread; without
+    a thread, after a week. Every method raises `StoreFailed`.
     """
 
     async def save_checkpoint(self, key: CheckpointKey, data: bytes) -> bool:
-        """Store data in place of what was there. Returns False if there is no storage for it."""
+        """Create or replace a checkpoint. Returns False if there is no storage."""
         ...
 
     async def find_checkpoint(self, key: CheckpointKey) -> Checkpoint | None:
-        """Return what is stored, or None."""
+        """Return the checkpoint, or None."""
         ...
 
     async def delete_checkpoint(self, key: CheckpointKey, version: int | None = None) -> bool:
-        """Delete what is stored, if it is of that version still. Returns whether this call did.
+        """Delete a checkpoint if it still has that version. Returns whether this call deleted it.
 
-        Of several processes that delete one version, one gets True.
+        If several processes delete one version, exactly one gets True.
         """
         ...

@@ -1,4 +1,4 @@
-"""The run for which code is called, wherever it is."""
+"""The current run, as a context variable."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
@@ -9,36 +9,36 @@ from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.api.run_input import RunInput
 
 WaitForStorage = Callable[[], Coroutine[Any, Any, None]]
-"""Returns once another server would know of what is about to be done. Raises why it would not."""
+"""Waits until other servers can see the pending events. Raises the error of the store."""
 
 
 @dataclass(slots=True)
 class RunSlot:
-    """Has a run while it goes on: contexts of tasks and timers outlive it, and must not hold it."""
+    """A reference to the current run, cleared at its end, so that contexts do not leak it."""
 
     run: RunInput | None
     is_stopped: bool = False
-    """Whether somebody has stopped the run; it also ends early when the server does."""
+    """Whether the run was stopped; it may also end early because the server shuts down."""
     traces_tools: bool = False
-    """Whether the agent makes spans of its tools itself, so that its events make none."""
+    """Whether the agent creates tool spans itself, so that none are derived from its events."""
     closing_events: Sequence[Event] = ()
-    """What an agent that somebody stopped still has to show: states and activities."""
+    """Final states and activities of a stopped agent, to be sent before the end of the run."""
     wait_for_storage: WaitForStorage | None = None
-    """Waits before each effect: for the events of the run so far, as `Bus.wait_for_storage` does,
-    or for the word that the plan of a task is still carried out here."""
+    """Called before each side effect: waits until the events so far are durable, as
+    `Bus.wait_for_storage` does, or until this server is confirmed to execute the plan."""
     count_usage: Callable[[Usage], None] | None = None
-    """Counts what a request to a model has used and no event says, such as an estimate for one
-    that was stopped; None where nobody counts."""
+    """Records token usage that no event reports, such as the estimate for a stopped request; None
+    if usage is not recorded."""
 
 
 CURRENT_RUN: ContextVar[RunSlot] = ContextVar("CURRENT_RUN")
-"""The run in whose task, or in a task of that, code is called."""
+"""The run of the current task, inherited by its child tasks."""
 
 
 async def wait_for_storage() -> None:
-    """Return once what the current run is about to do may have effects outside.
+    """Wait until the current run may perform a side effect.
 
-    Raises why it may not: other servers would not know of it, and might do it again.
+    Raises the error of the store: other servers would not know of the call, and might repeat it.
     """
     slot = CURRENT_RUN.get(None)
     if slot is not None and slot.wait_for_storage is not None:

@@ -19,14 +19,14 @@ _REQUIRED = {
     "Stage": ("stage", "__call__", "stages=[stage]"),
     "ThreadStore": ("store of threads", "begin", "threads='sqlite:threads.db'"),
 }
-"""The name of an interface → what errors call it, the method that counts, and an example."""
+"""Interface name → noun for errors, required method, and an example."""
 
 
 def complete(interface: type[T], part: object) -> T:
-    """Return an object with everything of an interface: of `part`, or else by default.
+    """Return `part`, or a wrapper that adds the missing defaults of `interface`.
 
-    It has the class name of `part`, and all its attributes. Raises `ConfigurationFailed` for a
-    class in place of an object of it, and for an object without the method that counts.
+    The wrapper has the class name and all attributes of `part`. Raises `ConfigurationFailed` for a
+    class in place of an instance, and for an object without the required method.
     """
     if isinstance(part, interface):
         return part
@@ -46,7 +46,7 @@ def complete(interface: type[T], part: object) -> T:
 
 
 def as_stage(stage: StageFunction) -> Stage:
-    """Return a stage for a plain function."""
+    """Wrap a plain function as a stage."""
     return complete(Stage, stage)
 
 

@@ -1,4 +1,4 @@
-"""One model of embeddings."""
+"""The interface of embedding models."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,37 +12,37 @@ if TYPE_CHECKING:
 
 
 class Embedder(ABC):
-    """A model of embeddings."""
+    """An embedding model."""
 
     max_tokens: int = 0
-    """How many tokens of a text it reads, and no more than that is sent; 0 if that is unknown."""
+    """Maximum input tokens; longer texts are truncated. 0 if unknown."""
     tokens: int = 0
-    """How many tokens have been embedded so far, as the provider counts them; 0 if it does not."""
+    """Number of embedded tokens so far, as counted by the provider; 0 if it does not count."""
     query_tokens: int = 0
-    """How many of them were those of questions."""
+    """Number of embedded query tokens, included in `tokens`."""
 
     @property
     @abstractmethod
     def model(self) -> str:
-        """Provider, model and size in one word: vectors of two models are never compared."""
+        """The id of provider, model and dimensions; vectors of two models are never compared."""
 
     @abstractmethod
     async def embed(self, texts: Sequence[str]) -> "NDArray[np.float32]":
-        """Return one vector of length 1 for each text, as rows.
+        """Return one unit vector per text, as rows.
 
         Raises `CopilotError` if the provider fails after its retries.
         """
 
     async def embed_queries(self, texts: Sequence[str]) -> "NDArray[np.float32]":
-        """Return vectors of what is looked for, which some models embed otherwise than texts."""
+        """Return the vectors of queries, which some models embed differently from texts."""
         return await self.embed(texts)
 
     async def check_key(self) -> None:  # noqa: B027
-        """Raise `ConfigurationFailed` if there must be a key and is none."""
+        """Raise `ConfigurationFailed` if a required API key is missing."""
 
     async def price(self, tokens: int) -> "Decimal | None":  # noqa: ARG002
-        """Return what so many tokens cost in US dollars; None if that is not known."""
+        """Return the price of `tokens` tokens in US dollars, or None if unknown."""
         return None
 
     async def aclose(self) -> None:  # noqa: B027
-        """Let go of connections."""
+        """Close the connections."""

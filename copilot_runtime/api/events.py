@@ -1,9 +1,9 @@
 """The events that adapters, agents and transports exchange.
 
 A run is an ordered log of these events. Each is a frozen value with a literal
-`type`, so the union can be matched exhaustively and sent over a wire. A `Start`
-event names the author; what follows refers to it by id, so two messages or two
-calls may interleave. Snapshots inside, deltas at the edge: `AgentState` is whole.
+`type`, so the union can be matched exhaustively and serialised. A `Start` event
+names the author; later events refer to it by id, so two messages or two calls may
+interleave. `AgentState` is a snapshot; transports compute the deltas.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 class RunStarted:
     """The first event of every log; written by the runtime only.
 
-    `messages` are those that the request added to its thread, if the thread is stored; `user` is
-    the user who sent the request. `server_actions` are the names of the actions that only the
-    server ran in it, if it is stored: no page has results for them. `click` is the click in a
-    surface that it answers, and its place in the conversation.
+    `messages` are the messages that the request added to its thread, and `server_actions` the names
+    of the actions that only the server executed, both only if the thread is stored. `user` is the
+    user who sent the request. `click` is the click in an A2UI surface that the run answers.
     """
 
     run_id: str
@@ -39,7 +38,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished:
-    """The last event of a run that ended well.
+    """The last event of a successful run.
 
     Only the runtime writes it. An agent that has a `result` may yield `RunFinished(result=...)` as
     its last event; the runtime copies the result.
@@ -59,7 +58,7 @@ class RunFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextMessageStart:
-    """A text begins. `parent_id` is the message it belongs to, `agent` the agent that wrote it."""
+    """A text message begins. `parent_id` is its parent message, `agent` its author."""
 
     message_id: str
     role: Role = "assistant"
@@ -70,7 +69,7 @@ class TextMessageStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextMessageContent:
-    """One piece of text, never empty."""
+    """A chunk of text, never empty."""
 
     message_id: str
     content: str
@@ -79,7 +78,7 @@ class TextMessageContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextMessageEnd:
-    """A text is complete."""
+    """A text message is complete."""
 
     message_id: str
     type: Literal["text_message_end"] = "text_message_end"
@@ -95,7 +94,7 @@ class ReasoningStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningContent:
-    """One piece of reasoning, never empty."""
+    """A chunk of reasoning, never empty."""
 
     message_id: str
     content: str
@@ -135,7 +134,7 @@ class ActionExecutionStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionExecutionArgs:
-    """One piece of the call's arguments, as JSON text."""
+    """A chunk of the call's arguments, as JSON text."""
 
     call_id: str
     delta: str
@@ -154,9 +153,9 @@ class ActionExecutionEnd:
 class ActionExecutionResult:
     """The result of an action: text unchanged, everything else as JSON text.
 
-    One that AG-UI gave in `parts` has them beside the text: their own if all are texts, else their
-    JSON. Clients get it as a message with the id `message_id`; the default is `result-` and the id
-    of the call.
+    `parts` has the content parts of an AG-UI result; `result` is then their text, or their JSON if
+    not all are text. Clients get a message with the id `message_id`, by default `result-` followed
+    by the id of the call.
     """
 
     call_id: str
@@ -171,8 +170,8 @@ class ActionExecutionResult:
 class AgentState:
     """The whole state of an agent at one moment, nearly always an object.
 
-    The rest is for `useCoAgent` of v1 clients and may be left out: `running` is whether the agent
-    still works, `active` whether it is the one that answers, `node` where in its graph it is.
+    The other fields are optional, for `useCoAgent` of v1 clients: `running` tells whether the agent
+    is still working, `active` whether it is answering, `node` is its current graph node.
     """
 
     agent: str
@@ -203,7 +202,7 @@ class StepFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupt:
-    """An agent needs an answer of a person before it can continue.
+    """An agent needs the answer of a person before it can continue.
 
     `reason` is a word for programs, `message` a sentence for people, `value` any other data of the
     question. `response_schema` is the JSON schema of the answer, `expires_at` an ISO 8601 time,
@@ -324,7 +323,7 @@ Event = (
 )
 
 Events = AsyncGenerator[Event, None]
-"""What agents and adapters make. Whoever may leave one early closes it: `aclosing(events)`."""
+"""The event stream of agents and adapters. Consume it under `contextlib.aclosing`."""
 
 LAST = (RunFinished, RunFailed)
 """The events that end a log."""
@@ -336,24 +335,24 @@ BRIEF = frozenset(
         *(Subagent, Usage),
     }
 )
-"""The events that hold ids and names, or what is counted elsewhere, so that all are as large."""
+"""Events with a small, nearly constant size: ids, names, or content that is counted elsewhere."""
 
 _QUESTIONS = frozenset({"on_interrupt", "CopilotKitLangGraphInterruptEvent"})
-"""Names of custom events by which agents older than interrupts in AG-UI ask a person."""
+"""Custom events by which agents ask a person that predate AG-UI interrupts."""
 
 
 def is_question(event: Event) -> bool:
-    """Return whether an event asks a person."""
+    """Return whether an event is a question to a person."""
     return isinstance(event, Interrupt) or (isinstance(event, Custom) and event.name in _QUESTIONS)
 
 
 def dump_event(event: Event) -> bytes:
-    """Write an event as JSON, for a log outside this process."""
+    """Serialise an event as JSON, for logs outside this process."""
     return _adapter().dump_json(event)
 
 
 def load_event(data: bytes) -> Event:
-    """Read what `dump_event` wrote. Raises `pydantic.ValidationError` for anything else."""
+    """Deserialise the output of `dump_event`. Raises `pydantic.ValidationError` if invalid."""
     return _adapter().validate_json(data)
 
 

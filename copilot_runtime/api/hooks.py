@@ -25,23 +25,22 @@ OnStop = Callable[[RunInput], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """What to call and when. Each may be an `async def` or a plain function.
+    """Callbacks of the application around a run, each an `async def` or a plain function.
 
     An `async def` runs on the event loop and must not block. A plain function runs in a worker
-    thread and may: it holds up its own request, nobody else's. Only `before_request` has a time
-    limit, that of the run.
+    thread and may block its own request. Only `before_request` has a timeout: that of the run.
     """
 
     before_request: BeforeRequest | None = None
-    """Sees a request before it starts. May return a changed one; raising refuses it."""
+    """Called before a run; may return a changed request, or raise to reject it."""
     after_request: AfterRequest | None = None
-    """Gets the request and the messages that answered it, after a run that ended well."""
+    """Called after a successful run, with the request and the messages of the answer."""
     error: OnError | None = None
-    """Gets the whole error and where it happened, for every request that failed."""
+    """Called after a failed run, with the exception and its context."""
     stop: OnStop | None = None
-    """Gets the request of a run that was stopped, or whose client went away."""
+    """Called with the request of a run that was stopped, or whose client disconnected."""
     environment: str = ""
-    """What `ErrorContext.environment` says."""
+    """The value of `ErrorContext.environment`."""
 
 
 async def call(

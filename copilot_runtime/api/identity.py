@@ -1,4 +1,4 @@
-"""Who somebody is, what they may do, and under which name what is theirs is kept."""
+"""Identities of callers: user, tenant, permissions, and the owner key of their data."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -15,25 +15,25 @@ SCOPES = {
     "data:write": "change knowledge, data, plans and events that are theirs",
     "operate": "read the traces, plans, limits and keys of everybody",
 }
-"""What may be allowed, and what it allows."""
+"""Scopes, and what each permits."""
 
 OPERATE = "operate"
-"""The only scope that reaches what belongs to others."""
+"""The only scope that grants access to data of other users."""
 
 USER_SCOPES = frozenset(SCOPES) - {OPERATE}
-"""What somebody may do with what is theirs."""
+"""The scopes for a user's own data."""
 
 TENANT_PREFIX = "tenant:"
-"""How the owner of what belongs to a tenant begins; the id of no user may."""
+"""The prefix of owner keys of tenants; user ids must not start with it."""
 
 SERVICE_METHOD = "service_token"
-"""The only `method` of services. Whoever has another is a person, or a program of one."""
+"""The `method` of services; every other method identifies a user."""
 
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Forbidden(CopilotError):
-    """Somebody is known, and may not do what they ask."""
+    """The caller is authenticated, but lacks the permission."""
 
     code = "FORBIDDEN"
     status_code = 403
@@ -43,11 +43,11 @@ class Forbidden(CopilotError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who a credential belongs to. An `authenticate` hook may return one in place of an id.
+    """The identity behind a credential. An `authenticate` hook may return one instead of a user id.
 
-    `user` is the id within the `tenant`: the same one in two tenants is two people. `roles` are
-    names of the setting `access.roles`; without any, it is those of `access.default_roles`.
-    `scopes` are what the credential is limited to; None is no limit but that of the roles.
+    `user` is unique within its `tenant`. `roles` are names of the setting `access.roles`; if empty,
+    those of `access.default_roles` apply. `scopes` restrict the credential; None means no
+    restriction beyond the roles.
     """
 
     user: str | None = None
@@ -55,37 +55,37 @@ class Identity:
     roles: Sequence[str] = ()
     scopes: Collection[str] | None = None
     method: str = ""
-    """How they were recognised: `api_key`, `jwt`, `proxy`, `service_token`, or `hook`; where a
-    service asks for them over gRPC, how that was."""
+    """The authentication method: `api_key`, `jwt`, `proxy`, `service_token`, or `hook`; for a
+    service that acts for a user over gRPC, the method of the service."""
     key: str = ""
-    """The id of their API key."""
+    """The id of the API key, if one was used."""
     actor: str = ""
-    """Who asks for them, if another does."""
+    """The service that acts for the user, if any."""
     permissions: frozenset[str] = USER_SCOPES
-    """What roles and scopes allow together: the server sets it."""
+    """The effective scopes of roles and credential; set by the server."""
     address: str = ""
-    """Where the request came from: the server sets it."""
+    """The client's address; set by the server."""
     expires_at: float | None = None
-    """When their credential expires, in seconds since 1970: what is open then is closed."""
+    """Expiry of the credential, in Unix seconds; open connections are closed then."""
 
     @property
     def owner(self) -> str | None:
-        """To whom threads, plans, files and all else belong; None for nobody."""
+        """The owner key of threads, plans and files; None for anonymous callers."""
         if not self.tenant:
             return self.user
         return f"{TENANT_PREFIX}{self.tenant}/{self.user or ''}"
 
     @property
     def is_service(self) -> bool:
-        """Whether this is a service that has signed its request, and asks for itself."""
+        """Whether this is a service that acts for itself, not for a user."""
         return self.method == SERVICE_METHOD and not self.actor
 
     def allows(self, scope: str) -> bool:
-        """Return whether they may do something, by its name in `SCOPES`."""
+        """Return whether a scope is granted."""
         return scope in self.permissions
 
     def require(self, scope: str) -> None:
-        """Raise `Forbidden` unless they may do something."""
+        """Raise `Forbidden` unless a scope is granted."""
         if scope not in self.permissions:
             raise Forbidden(
                 f"You may not do this: it needs the scope {scope!r}.",
@@ -94,30 +94,30 @@ class Identity:
             )
 
 
-NOBODY = Identity()
-"""Whoever has not signed in."""
+ANONYMOUS = Identity()
+"""The identity of unauthenticated callers."""
 
 
-_CURRENT: ContextVar[Identity] = ContextVar("CURRENT_IDENTITY", default=NOBODY)
+_CURRENT: ContextVar[Identity] = ContextVar("CURRENT_IDENTITY", default=ANONYMOUS)
 
 
 def set_current_identity(identity: Identity) -> None:
-    """Say who sends the request that is answered in this task, and in those that it begins."""
+    """Set the identity of the current task and its child tasks."""
     _CURRENT.set(identity)
 
 
 def get_current_identity() -> Identity:
-    """Return who sends the request: a transport that forgets to say it changes nothing."""
+    """Return the identity of the current task's request, even if the transport does not pass it."""
     return _CURRENT.get()
 
 
 def is_tenant(name: str) -> bool:
-    """Return whether a text can be the name of a tenant."""
+    """Return whether a text is a valid tenant name."""
     return _TENANT.fullmatch(name) is not None
 
 
 def split_owner(owner: str | None) -> tuple[str, str | None]:
-    """Return the tenant and the user of an owner, as `Identity.owner` has put them together."""
+    """Split an owner key (`Identity.owner`) into tenant and user."""
     if owner is None or not owner.startswith(TENANT_PREFIX):
         return "", owner
     tenant, _, user = owner.removeprefix(TENANT_PREFIX).partition("/")

@@ -1,7 +1,7 @@
-"""What a conversation is made of: texts, images, action calls, results, thoughts, states.
+"""Messages: texts, images, tool calls, results, reasoning, agent states and activities.
 
-`extra` has the other fields of a message in its protocol (AG-UI: `metadata`, `encryptedValue`,
-`subagentRunId`): they are passed on to clients and agents of that protocol, and not read.
+`extra` has further protocol fields of a message (AG-UI: `metadata`, `encryptedValue`,
+`subagentRunId`); they are passed to clients and agents of that protocol unread.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,9 +22,9 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaPart:
-    """Something to look at or to listen to: `value` is base64 text, an URL or a provider's id.
+    """An image, audio, video or document: `value` is base64 text, a URL or a provider's file id.
 
-    `provider` is whose id it is, if that is known.
+    `provider` is the provider that issued the file id, if known.
     """
 
     kind: Literal["image", "audio", "video", "document", "binary"]
@@ -43,7 +43,7 @@ Part = TextPart | MediaPart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextMessage:
-    """A text; one that is more than text also has `parts`, and `content` is only their text."""
+    """A text message. A multimodal message also has `parts`; `content` is then only their text."""
 
     id: str
     role: Role
@@ -69,7 +69,7 @@ class ImageMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionExecutionMessage:
-    """A call the model made; `id` is the call's id, `arguments` JSON text of an object."""
+    """A tool call; `id` is the call's id, `arguments` the JSON text of an object."""
 
     id: str
     name: str
@@ -81,9 +81,9 @@ class ActionExecutionMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultMessage:
-    """What came of the call `call_id`, as text; one in parts has these beside it.
+    """The result of the call `call_id` as text, with its content parts, if any.
 
-    `result` is the text of parts that are texts, and the JSON of others.
+    `result` is the text of text parts, or the JSON of the parts otherwise.
     """
 
     id: str
@@ -113,7 +113,7 @@ class AgentStateMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningMessage:
-    """What a model thought; `signature` is for its provider's eyes."""
+    """Reasoning of a model; `signature` is the provider's opaque signature of it."""
 
     id: str
     content: str
@@ -124,7 +124,7 @@ class ReasoningMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityMessage:
-    """What an agent was doing, as the client drew it."""
+    """An activity of an agent that clients render."""
 
     id: str
     activity_type: str
@@ -145,22 +145,22 @@ Message = (
 
 
 def is_placeholder_result(text: str) -> bool:
-    """Return whether a result only says that the call went to the page. Clients take it for none.
+    """Return whether a result is only a placeholder for a call forwarded to the frontend.
 
-    Some agents, such as those of Strands, cannot wait for a page otherwise.
+    Some agents, such as those of Strands, need it to wait for the frontend; clients ignore it.
     """
     return text.strip() == "Forwarded to client"
 
 
 def is_real_result(message: Message) -> TypeGuard[ResultMessage]:
-    """Return whether a message is the result of a call, and no placeholder for one."""
+    """Return whether a message is the result of a call, and not a placeholder."""
     return isinstance(message, ResultMessage) and not is_placeholder_result(message.result)
 
 
 def drop_empty_results(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return messages without empty results, and placeholders, of calls with another result, too.
+    """Drop empty and placeholder results of calls that also have a real result.
 
-    A page that only draws an action of the server sends an empty one before the server's.
+    A frontend that only renders a server action sends an empty result before the server does.
     """
     results = [message for message in messages if isinstance(message, ResultMessage)]
     real = {result.call_id for result in results if not _is_empty(result)}
@@ -173,11 +173,11 @@ def _is_empty(result: ResultMessage) -> bool:
 
 
 def new_uuid() -> str:
-    """Return a UUID of version 4, in a fifth of the time that Python's takes."""
+    """Return a random UUID (version 4), five times as fast as `uuid.uuid4`."""
     digits = urandom(16).hex()
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
 
 def new_id() -> str:
-    """Return an id that looks like those of CopilotKit's clients (`randomId`)."""
+    """Return an id in the format of CopilotKit's clients (`randomId`)."""
     return f"ck-{new_uuid()}"

@@ -1,4 +1,4 @@
-"""Find a part by its name: first the ones we ship, then installed entry points."""
+"""Look up plugins by name: built-in ones first, then installed entry points."""
 
 import logging
 import re
@@ -22,14 +22,14 @@ _REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*?extra\s*==\s*['"](?P<extra>[^'
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of a table: a name, where its object is, and the package that added it."""
+class RegistryEntry:
+    """A registered name, the object it refers to, and the package that registered it."""
 
     name: str
     target: str
-    """Where the object is, as `module:attribute`."""
+    """The object reference, as `module:attribute`."""
     origin: str = PACKAGE
-    """The installed package that the line comes from."""
+    """The installed package that registered the name."""
 
 
 class Registry(Mapping[str, Any]):
@@ -45,7 +45,7 @@ class Registry(Mapping[str, Any]):
         self._built_in = dict(built_in)
 
     def __getitem__(self, name: str) -> Any:
-        """Import what the name stands for. Raises `UnknownName`, `MissingPackage` or their base."""
+        """Import the object of a name. Raises `ConfigurationFailed` or a subclass of it."""
         entry = self._find(name)
         if entry is None:
             raise UnknownName(self.noun, name, self.entries)
@@ -61,30 +61,32 @@ class Registry(Mapping[str, Any]):
         return name in self.entries
 
     def get(self, key: str, default: Any = None, /) -> Any:
-        """Import what the name stands for, or return `default` for an unknown name."""
+        """Import the object of a name, or return `default` for an unknown name."""
         entry = self._find(key)
         return default if entry is None else self._load(entry)
 
     @cached_property
-    def entries(self) -> Mapping[str, Entry]:
-        """Every name with its line, in order of the names. A name we ship cannot be taken over."""
-        entries = {name: Entry(name, target) for name, target in self._built_in.items()}
+    def entries(self) -> Mapping[str, RegistryEntry]:
+        """All entries by name, sorted. A plugin cannot override a built-in name."""
+        entries = {name: RegistryEntry(name, target) for name, target in self._built_in.items()}
         for entry in self._plugins:
             entries.setdefault(entry.name, entry)
         for entry in self.clashes(entries):
             logger.warning("%s", explain_clash(self.noun, entry, entries[entry.name]))
         return dict(sorted(entries.items()))
 
-    def clashes(self, entries: Mapping[str, Entry] | None = None) -> Sequence[Entry]:
-        """Return the lines of packages that are not used: their names are taken by others."""
+    def clashes(
+        self, entries: Mapping[str, RegistryEntry] | None = None
+    ) -> Sequence[RegistryEntry]:
+        """Return the unused entries of packages: another entry has their name."""
         entries = self.entries if entries is None else entries
         return [entry for entry in self._plugins if entries[entry.name] != entry]
 
     @cached_property
-    def _plugins(self) -> Sequence[Entry]:
-        """The lines of installed packages, by name and package: of two with one name, the first."""
+    def _plugins(self) -> Sequence[RegistryEntry]:
+        """The entries of installed packages, sorted by name and package."""
         entries = {
-            Entry(
+            RegistryEntry(
                 point.name,
                 point.value.partition("[")[0].strip(),
                 (point.dist and point.dist.name) or "an unnamed package",
@@ -93,12 +95,12 @@ class Registry(Mapping[str, Any]):
         }
         return sorted(entries, key=lambda entry: (entry.name, entry.origin, entry.target))
 
-    def _find(self, name: str) -> Entry | None:
-        """Return the line of a name; for one that we ship, installed packages are not searched."""
+    def _find(self, name: str) -> RegistryEntry | None:
+        """Return the entry of a name, or None; built-in names need no search of packages."""
         target = self._built_in.get(name)
-        return self.entries.get(name) if target is None else Entry(name, target)
+        return self.entries.get(name) if target is None else RegistryEntry(name, target)
 
-    def _load(self, entry: Entry) -> Any:
+    def _load(self, entry: RegistryEntry) -> Any:
         what = f"The {self.noun} {entry.name!r}"
         module, _, attribute = entry.target.partition(":")
         try:
@@ -117,15 +119,15 @@ class Registry(Mapping[str, Any]):
             raise _build_plugin_error(what, entry, error) from error
 
 
-def explain_clash(noun: str, unused: Entry, used: Entry) -> str:
-    """Return what to say of a line of a package whose name is taken."""
+def explain_clash(noun: str, unused: RegistryEntry, used: RegistryEntry) -> str:
+    """Return the warning for an entry whose name is already registered."""
     return (
         f"The package {unused.origin!r} names a {noun} {unused.name!r}, and so does "
         f"{used.origin!r}: that of {used.origin!r} is used."
     )
 
 
-def _build_plugin_error(what: str, entry: Entry, error: Exception) -> ConfigurationFailed:
+def _build_plugin_error(what: str, entry: RegistryEntry, error: Exception) -> ConfigurationFailed:
     return ConfigurationFailed(
         f"{what} of the package {entry.origin!r} could not be loaded from {entry.target!r}: "
         f"{type(error).__name__}: {error}",
@@ -134,7 +136,7 @@ def _build_plugin_error(what: str, entry: Entry, error: Exception) -> Configurat
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra, from where this package came (PEP 610)."""
+    """Return the command that installs an extra from this package's origin (PEP 610)."""
     try:
         origin = metadata.distribution(PACKAGE).read_text("direct_url.json")
     except metadata.PackageNotFoundError:  # run from a source tree
@@ -155,7 +157,7 @@ def install_command(extra: str) -> str:
 
 
 def explain_install(error: MissingPackage) -> str | None:
-    """Return how to install what is missing if this package came from elsewhere than an index."""
+    """Return an installation hint if this package was not installed from an index, else None."""
     command = install_command(error.extra) if error.extra else ""
     if not command or command in error.message:
         return None
@@ -163,7 +165,7 @@ def explain_install(error: MissingPackage) -> str | None:
 
 
 def _find_extra(module: str) -> str | None:
-    """Return our smallest extra that brings a module along, judged by the requirement's name."""
+    """Return the extra whose requirements provide a module, by the requirement's name, or None."""
     try:
         requirements = metadata.requires(PACKAGE) or []
     except metadata.PackageNotFoundError:  # run from a source tree

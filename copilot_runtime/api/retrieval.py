@@ -1,4 +1,4 @@
-"""What a model reads beside a conversation: passages, and the files of people."""
+"""Retrieved passages and attached files, which a model reads with a conversation."""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -11,55 +11,55 @@ from copilot_runtime.api.run_input import RunInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """A text that was found for a question, and where a reader can open its source."""
+    """A retrieved text, with a link to its source."""
 
     id: str
-    """The URI of the resource that has it."""
+    """The URI of its resource."""
     text: str
     title: str = ""
     url: str = ""
-    """Where a reader can open it, as far as that is possible."""
+    """The URL at which users can open the source; empty if there is none."""
     score: float | None = None
-    """How well it answers: higher is better."""
+    """Relevance; higher is better."""
 
 
 class Retriever(Protocol):
-    """Finds what a model should read before it answers."""
+    """Retrieves passages for the question of a run."""
 
     async def retrieve(self, run: RunInput) -> Sequence[Passage]:
-        """Return passages for the last question of a run, the best first; none if none fits.
+        """Return passages for the last question of a run, the most relevant first.
 
-        Each is one that the caller of the run may read. What is raised is logged, and the run goes
-        on without passages.
+        Return only passages that the caller may read. An exception is logged, and the run
+        continues without passages.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What a model reads of a conversation with files."""
+class PreparedMessages:
+    """The messages of a conversation with files, as the model gets them."""
 
     messages: Sequence[Message]
-    """The conversation, with a line of text in the place of each file that was taken in."""
+    """The conversation, with a line of text in place of each ingested file."""
     passages: Sequence[Passage] = ()
-    """What those files say that fits the question."""
+    """The passages of those files that match the question."""
 
 
 class FileReader(Protocol):
-    """Takes in the files that people attach to their questions."""
+    """Ingests the files that users attach to their questions."""
 
-    def read_files(self, run: RunInput) -> AsyncGenerator[Activity | Reading, None]:
-        """Yield the progress, and at last what a model reads; nothing for a run without files."""
+    def read_files(self, run: RunInput) -> AsyncGenerator[Activity | PreparedMessages, None]:
+        """Yield progress, and finally the prepared messages; nothing for a run without files."""
         ...
 
 
 class FileStore(Protocol):
-    """Takes in the files that come to an agent, which reads them itself."""
+    """Stores the files of a request for an agent that reads them itself."""
 
     def has_files(self, run: RunInput) -> bool:
-        """Return whether there is anything to take in."""
+        """Return whether the request has files to store."""
         ...
 
-    def store_files(self, run: RunInput) -> AsyncGenerator[Activity | Reading, None]:
-        """Yield the progress, and at last the messages as the agent gets them."""
+    def store_files(self, run: RunInput) -> AsyncGenerator[Activity | PreparedMessages, None]:
+        """Yield progress, and finally the prepared messages for the agent."""
         ...

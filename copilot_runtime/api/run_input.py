@@ -1,4 +1,4 @@
-"""One request, as every transport decodes it."""
+"""The input of a run, as every transport decodes it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,12 +15,12 @@ from copilot_runtime.telemetry.context import SpanContext
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 
 PAGE_INSTRUCTIONS = "Instructions of the page"
-"""The description of a context item that was a system message of a page."""
+"""The description of a context item made from a frontend's system message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextItem:
-    """What the application shows to the model (`useCopilotReadable`)."""
+    """Context that the frontend gives to the model (`useCopilotReadable`)."""
 
     description: str
     value: str
@@ -28,7 +28,7 @@ class ContextItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """Settings of the model that the client asks for. `None` means not set; zero is a value."""
+    """Model parameters of the request. `None` means not set; zero is a value."""
 
     model: str | None = None
     temperature: float | None = None
@@ -45,9 +45,9 @@ class Parameters:
     presence_penalty: float | None = None
     reasoning_effort: Literal["minimal", "low", "medium", "high"] | None = None
     response_schema: Mapping[str, Any] | None = None
-    """The JSON schema of an object: the answer is its text, and nothing else."""
+    """The JSON schema of the answer, for structured output."""
     response_name: str | None = None
-    """The name of that object, for the model."""
+    """The name of that schema, for the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,12 @@ class GuardrailRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInput:
-    """One request, as every transport decodes it. `dataclasses.replace` makes a changed copy."""
+    """The input of a run. Use `dataclasses.replace` for a changed copy."""
 
     thread_id: str
     """The id of the conversation, as the client sent it."""
     run_id: str
-    """The id of the run, as the client sent it. It may come twice: see `log_id`."""
+    """The id of the run, as the client sent it. It may not be unique: see `log_id`."""
     messages: Sequence[Message]
     """The conversation up to now, the oldest message first."""
     agent: str | None = None
@@ -95,7 +95,7 @@ class RunInput:
     actions: Sequence[Action] = ()
     """The browser's actions. The runtime adds those of the server before an agent gets the run."""
     context: Sequence[ContextItem] = ()
-    """What the application shows to the model beside the messages."""
+    """Context of the frontend for the model, beside the messages."""
     parameters: Parameters = Parameters()
     """Settings of the model for this run only."""
     properties: Mapping[str, Any] = field(default_factory=dict)
@@ -105,45 +105,45 @@ class RunInput:
     agents: Mapping[str, AgentInput] = field(default_factory=dict)
     """The state and configuration that the client has for each agent, by name."""
     page_instructions: Literal["keep", "context", "drop"] = "keep"
-    """What became of the system messages of the page: see the setting of that name."""
+    """How system messages of the frontend were treated: see the setting of that name."""
     resume: Sequence[Resume] = ()
     """Answers to the interrupts of the run before this one."""
     rules: GuardrailRules | None = None
     """Topics that the client allows and denies; None if it sent none."""
     extensions: Mapping[str, Any] = field(default_factory=dict)
-    """What the client sends for one provider only, such as the ids of OpenAI Assistants."""
+    """Provider-specific data of the client, such as the ids of OpenAI Assistants."""
     node: str | None = None
-    """Where in an agent the client is: a LangGraph node."""
+    """The LangGraph node at which the agent is, according to the client."""
     url: str | None = None
     """The address of the page that sent the request."""
     request_type: str = "Chat"
-    """CopilotKit's word for what the request is: `Chat`, `Task`, `Suggestion` …"""
+    """CopilotKit's request type: `Chat`, `Task`, `Suggestion` …"""
     operation: str = "generateCopilotResponse"
     """The name of the operation, for the `error` hook."""
     follow_up: Literal["client", "server"] = "server"
-    """Who asks the model again after an action of the server: CopilotKit v1 clients send the
-    results back themselves (`client`), for everybody else the run goes on (`server`)."""
+    """Who continues after a server action: CopilotKit v1 clients send the results back in a new
+    request (`client`); otherwise the run itself continues (`server`)."""
     detached: bool = False
-    """Whether the run goes on when its reader leaves."""
+    """Whether the run continues after its reader disconnects."""
     user: str | None = None
     """The owner of the thread: what the `authenticate` hook returned, with the tenant if any."""
     identity: Identity = field(default_factory=get_current_identity, compare=False)
-    """Who asks, by which credential, and what they may do."""
+    """The authenticated identity of the caller, with its permissions."""
     persist: bool = False
     """Whether the run becomes a part of its thread in the store."""
     log_id: str = ""
-    """The id of the run's log, unique in this server; `run_id` unless given."""
+    """The id of the run's log, unique in this server; defaults to `run_id`."""
     click: str = ""
-    """The click in a surface that the run answers, for the first event of its log; set when the
-    run is launched."""
+    """The click in an A2UI surface that the run answers, for the first event of its log; set at
+    launch."""
     thread_ids: ThreadIds = ThreadIds()
-    """How threads are called where users are not known; set when the run is launched."""
+    """Derives thread ids for remote agents, which do not know users; set at launch."""
     checkpoints: Checkpoints | None = field(default=None, repr=False, compare=False)
-    """Where agents store what they need after a person's answer; set when the run is launched."""
+    """The checkpoint store of agents; set at launch."""
     parent: SpanContext | None = field(default=None, repr=False)
-    """The span of another process under which the client asks: its header `traceparent`."""
+    """The parent span of the client, from its header `traceparent`."""
     span: Span = field(default=NO_SPAN, repr=False, compare=False)
-    """The span of the agent that answers; set when the run is launched."""
+    """The span of the agent that answers; set at launch."""
 
     def __post_init__(self) -> None:
         if not self.log_id:
@@ -151,27 +151,27 @@ class RunInput:
 
     @property
     def private_thread_id(self) -> str:
-        """The id of the thread where users are not known, such as in a remote agent."""
+        """The thread id for remote agents, which do not know users."""
         return self.thread_ids.derive(self.user, self.thread_id)
 
     @property
     def is_v1(self) -> bool:
-        """Whether a CopilotKit v1 (GraphQL) client asks."""
+        """Whether the client is CopilotKit v1 (GraphQL)."""
         return self.follow_up == "client"
 
     @property
     def agent_name(self) -> str:
-        """What clients call the agent that answers."""
+        """The name of the agent that answers."""
         return self.agent or DEFAULT_AGENT
 
     @property
     def agent_input(self) -> AgentInput:
-        """The state and configuration that the client has for the agent that answers."""
+        """The client's state and configuration for the agent that answers."""
         return self.agents.get(self.agent_name, AgentInput())
 
     @property
     def caller(self) -> Caller:
-        """Who asks."""
+        """The caller of the request."""
         return Caller(
             user=self.user,
             headers=self.headers,
@@ -182,7 +182,7 @@ class RunInput:
         )
 
     def action_context(self, call_id: str) -> ActionContext:
-        """Return what the action of a call may use of this request."""
+        """Return the context of a tool call in this run."""
         return ActionContext(
             thread_id=self.thread_id,
             run_id=self.run_id,

@@ -1,4 +1,4 @@
-"""The ids of threads where users are not known."""
+"""Thread ids for systems that do not know users."""
 
 import hmac
 from dataclasses import dataclass, field
@@ -7,23 +7,22 @@ from uuid import UUID, uuid5
 
 @dataclass(frozen=True, slots=True)
 class ThreadIds:
-    """The ids of threads where users are not known, such as in a remote agent.
+    """Derives thread ids for systems that do not know users, such as remote agents.
 
-    `has_users` is whether people can sign in; else an id is kept. The `secret` keeps people who
-    know a user and a thread from computing the id. Without it, ids are those that agents got
-    before there were secrets.
+    Without `has_users` (no authentication), ids are unchanged. The `secret` prevents others who
+    know user and thread from computing the id; without it, ids are derived by a plain hash.
     """
 
     has_users: bool = False
     secret: bytes = field(default=b"", repr=False)
     task: str = ""
-    """The task of a plan, whose agent has a thread of its own; every server derives the same."""
+    """The task of a plan; its agent gets its own thread, which every server derives alike."""
 
     def derive(self, user: str | None, thread_id: str) -> str:
-        """Return a UUID that differs for two users, and for nobody, with the same `thread_id`."""
+        """Return a UUID for user and thread; for anonymous callers perhaps `thread_id` itself."""
         if self.task:
             return str(uuid5(_THREADS, f"{self.task}\0{thread_id}"))
-        if user is None and not self._derives_for_nobody(thread_id):
+        if user is None and not self._derives_for_anonymous(thread_id):
             return thread_id
         name = f"{user or ''}\0{thread_id}"
         if not self.secret:
@@ -31,8 +30,8 @@ class ThreadIds:
         digest = hmac.digest(self.secret, name.encode(errors="surrogatepass"), "sha256")
         return str(UUID(bytes=digest[:16], version=5))
 
-    def _derives_for_nobody(self, thread_id: str) -> bool:
-        """Return whether nobody's thread has an id of its own: it must be none of a user."""
+    def _derives_for_anonymous(self, thread_id: str) -> bool:
+        """Return whether an anonymous thread needs a derived id, to not collide with a user's."""
         return self.has_users and (bool(self.secret) or _is_derived(thread_id))
 
 
@@ -40,7 +39,7 @@ _THREADS = UUID("5d0f3b0e-3c53-4b1c-9a3e-7f2f0f1d6a10")
 
 
 def _is_derived(thread_id: str) -> bool:
-    """Return whether an id might be one that `ThreadIds` derived, however it is spelled."""
+    """Return whether an id may have been derived by `ThreadIds`, in any UUID notation."""
     try:
         return UUID(thread_id).version == 5
     except ValueError:

@@ -1,4 +1,4 @@
-"""Fold the events of a run into the messages they make."""
+"""Fold the events of runs into messages."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -38,7 +38,7 @@ _Start = (
 
 
 def fold_messages(events: Iterable[Event]) -> list[Message]:
-    """Return the messages in the order in which they began, whole or as far as they came."""
+    """Return the messages in the order of their start; an incomplete one has its text so far."""
     begun: list[tuple[_Start, list[str]]] = []
     growing: dict[str, list[str]] = {}
     signatures: dict[str, str] = {}
@@ -71,9 +71,9 @@ def fold_messages(events: Iterable[Event]) -> list[Message]:
 
 
 def fold_conversation(events: Sequence[Event]) -> list[Message]:
-    """Return the messages of a run of a thread: the new ones of the request, then the answer.
+    """Return the new messages of a run: those of the request, then the answer.
 
-    A message that the agent repeats with all others counts as it is there.
+    With a `MessagesSnapshot`, the messages have its order.
     """
     found: dict[tuple[str, str], Message] = {}
     for event in events:
@@ -85,11 +85,11 @@ def fold_conversation(events: Sequence[Event]) -> list[Message]:
 
 
 def fold_thread(logs: Iterable[Sequence[Event]]) -> list[Message]:
-    """Return the messages of a thread, of the logs of its runs from the oldest on."""
+    """Return the messages of a thread from the logs of its runs, the oldest first."""
     found: dict[tuple[str, str], Message] = {}
     for events in logs:
         if any(isinstance(event, MessagesSnapshot) for event in events):
-            found.clear()  # it repeats all that was there before
+            found.clear()  # the snapshot has all earlier messages
         found |= _by_id(fold_conversation(events))
     return [*found.values()]
 
@@ -100,7 +100,7 @@ def _by_id(messages: Iterable[Message]) -> dict[tuple[str, str], Message]:
 
 
 def result_message(event: ActionExecutionResult) -> ResultMessage:
-    """Return the message a result becomes in the conversation."""
+    """Convert a result event to a message."""
     return ResultMessage(
         id=event.message_id or f"result-{event.call_id}",
         call_id=event.call_id,

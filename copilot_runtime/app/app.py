@@ -66,7 +66,7 @@ from copilot_runtime.app.lazy_app import LazyApp, is_traced
 from copilot_runtime.app.maintenance import delete_old_threads, find_threads_state, warn_of_key
 from copilot_runtime.app.threads import build_bus, build_peers, build_thread_store
 from copilot_runtime.app.transports import build_grpc_server, list_side_endpoints, list_transports
-from copilot_runtime.base.concurrency import contain
+from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.base.gc_tuning import tune_while_serving
 from copilot_runtime.base.keyword_arguments import explain_names
@@ -654,16 +654,18 @@ class CopilotRuntime:
             is_draining=lambda: self.runtime.is_draining,
             find_threads=partial(find_threads_state, self.threads, Outage(logger, "The threads")),
             knowledge=self.knowledge.status if self.knowledge else None,
-            find_problems=self._find_problems,
+            find_failing_checks=self._find_failing_checks,
         )
 
-    def _find_problems(self) -> Sequence[str]:
-        agents = [problem for agent in self._list_agents() for problem in agent.find_problems()]
+    def _find_failing_checks(self) -> Sequence[str]:
+        agents = [
+            problem for agent in self._list_agents() for problem in agent.find_failing_checks()
+        ]
         peers = self.conversations.peers
         carrier = () if peers is None or peers.is_reachable else ("carrier",)
-        provider = self.adapter.find_problems()
-        limits = () if self._counters is None else self._counters.find_problems()
-        parts = (*self.telemetry.find_problems(), *carrier, *limits)
+        provider = self.adapter.find_failing_checks()
+        limits = () if self._counters is None else self._counters.find_failing_checks()
+        parts = (*self.telemetry.find_failing_checks(), *carrier, *limits)
         return [*parts, *dict.fromkeys((*provider, *agents))]
 
     def _build_pages(self, path: str) -> Sequence[BaseRoute]:
@@ -764,7 +766,7 @@ class CopilotRuntime:
 
     async def _load_secret(self) -> str:
         """Return the secret of all servers of this runtime: the setting, or else the store's."""
-        return self.settings.secret or await contain(self.threads.secret())
+        return self.settings.secret or await convert_exits(self.threads.secret())
 
     async def _load_shared_secret(self) -> str:
         """Return the secret, if servers have it that share no folder; else an empty text."""

@@ -68,8 +68,8 @@ class Health:
 
     `is_closing` says whether it takes no more questions, `is_draining` whether it soon will take
     none, so that nobody should send it new ones, `find_threads` whether its threads can be
-    used, `knowledge` what is loaded, and `find_problems` which parts fail without which questions
-    can be answered.
+    used, `knowledge` what is loaded, and `find_failing_checks` which parts fail without which
+    questions can be answered.
     """
 
     def __init__(
@@ -79,13 +79,13 @@ class Health:
         is_draining: Callable[[], bool] = lambda: False,
         find_threads: Callable[[], Awaitable[ThreadsState]],
         knowledge: "Callable[[], KnowledgeStatus] | None" = None,
-        find_problems: Callable[[], Sequence[str]] = tuple,
+        find_failing_checks: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._is_closing = is_closing
         self._is_draining = is_draining
         self._find_threads = _SharedLook(find_threads)
         self._knowledge = knowledge
-        self._find_problems = find_problems
+        self._find_failing_checks = find_failing_checks
 
     def routes(self, path: str) -> Sequence[BaseRoute]:
         """Return the routes below a path, of which those with GET are described."""
@@ -118,7 +118,7 @@ class Health:
             status="ready" if is_ready else "not ready",
             threads=threads,
             knowledge=self._describe_knowledge(),
-            failing=[*self._find_problems()] or None,
+            failing=[*self._find_failing_checks()] or None,
         )
         return JSONResponse(
             found.model_dump(exclude_none=True), status_code=200 if is_ready else 503

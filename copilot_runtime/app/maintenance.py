@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from copilot_runtime.api.adapter import Adapter
-from copilot_runtime.base.concurrency import contain
+from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, StoreReadOnly
-from copilot_runtime.base.formatting import count_words
+from copilot_runtime.base.formatting import format_count
 from copilot_runtime.base.outages import Outage
 from copilot_runtime.threads.store import ThreadsState, ThreadStore
 
@@ -27,7 +27,7 @@ _LONGEST_RETENTION = 100 * 365 * 86400.0
 async def warn_of_key(adapter: Adapter) -> None:
     """Log that a model has no key: the page and the actions can be tried without it."""
     try:
-        await contain(adapter.check_key())
+        await convert_exits(adapter.check_key())
     except ConfigurationFailed as error:
         logger.warning("%s %s", error.message, error.hint or "")
     except Exception as error:  # of a function that finds the key: a chat tells it as well
@@ -42,7 +42,7 @@ async def delete_old_threads(
         try:
             span = timedelta(seconds=min(age, _LONGEST_RETENTION))
             before = datetime.now(UTC) - span
-            count = await contain(threads.expire(before))
+            count = await convert_exits(threads.expire(before))
             if knowledge is not None:
                 await knowledge.forget_old_files(before.timestamp())
         except Exception as error:  # also of another's store: there is a next hour
@@ -52,7 +52,9 @@ async def delete_old_threads(
             if count:
                 days = age / 86400
                 word = "day" if days == 1 else "days"
-                logger.info("Deleted %s unused for %g %s", count_words(count, "thread"), days, word)
+                logger.info(
+                    "Deleted %s unused for %g %s", format_count(count, "thread"), days, word
+                )
         await asyncio.sleep(min(age, 3600))
 
 
@@ -63,7 +65,7 @@ async def find_threads_state(threads: ThreadStore, outage: Outage) -> ThreadsSta
     """
     try:
         async with asyncio.timeout(_HEALTH_TIMEOUT):
-            await contain(threads.check())
+            await convert_exits(threads.check())
     except StoreReadOnly:
         outage.end()
         return "read-only"

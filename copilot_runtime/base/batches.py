@@ -1,4 +1,4 @@
-"""Take what is many a number at a time."""
+"""Split an iterable into batches."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def split_batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield items in lists of a size, and the rest in a shorter one."""
+    """Yield lists of `size` items; the last one may be shorter. Like `itertools.batched`."""
     queue = iter(items)
     while batch := [*islice(queue, size)]:
         yield batch

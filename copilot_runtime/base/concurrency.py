@@ -1,4 +1,4 @@
-"""Call a function, sync or async, without blocking or ending the event loop."""
+"""Call sync and async functions without blocking the event loop or stopping it."""
 
 import asyncio
 import inspect
@@ -15,44 +15,44 @@ from typing import Any, NamedTuple, TypeVar, cast
 T = TypeVar("T")
 
 MAX_THREADS = 512
-"""Most sync calls at one time. One that never returns keeps its place."""
+"""Maximum number of concurrent sync calls. A call that never returns keeps its slot."""
 
 _IDLE_S = 10.0
-"""Seconds for which a thread waits for the next call."""
+"""Seconds after which an idle thread ends."""
 
 _slots = threading.BoundedSemaphore(MAX_THREADS)
 
 
 class CallResult(NamedTuple):
-    """What became of a call: a value, or what it raised."""
+    """The outcome of a call: its return value, or the exception that it raised."""
 
     value: Any = None
     error: BaseException | None = None
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether calling `function` only makes a coroutine."""
+    """Return whether `function` is a coroutine function, or an object with an async `__call__`."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
     )
 
 
 async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call `function`, in a thread unless it is async: nothing else is done there meanwhile."""
+    """Call `function` and return its result; a sync function runs in a worker thread."""
     if is_async(function):
-        return await contain(function(*args, **kwargs))
+        return await convert_exits(function(*args, **kwargs))
     result = await _run_in_thread(lambda: function(*args, **kwargs))
     if result.error is not None:
         raise result.error
     value = result.value
-    return await contain(value) if inspect.isawaitable(value) else value
+    return await convert_exits(value) if inspect.isawaitable(value) else value
 
 
 class ThreadPool:
-    """Daemon threads of one kind of work, apart from all others: what hangs there stops only these.
+    """A pool of daemon threads for one kind of job, so that a job that hangs blocks only its pool.
 
-    What comes while all of them are busy waits for its turn, without a thread. Of what nobody
-    awaits any more, nothing is begun.
+    Jobs are queued while all threads are busy. A queued job is skipped once its caller was
+    cancelled.
     """
 
     def __init__(self, max_threads: int, name: str) -> None:
@@ -79,7 +79,7 @@ class ThreadPool:
         if not is_full:
             try:
                 threading.Thread(target=self._work, name=self._name, daemon=True).start()
-            except RuntimeError:  # the system has no more: those that run do it, or nobody
+            except RuntimeError:  # the system has no more threads: a running one takes the job
                 with self._lock:
                     self._threads -= 1
                     if not self._threads:
@@ -91,7 +91,7 @@ class ThreadPool:
         return cast("T", result.value)
 
     def _work(self) -> None:
-        """Do what waits, until nothing does."""
+        """Run queued jobs until the queue is empty."""
         while job := self._take_job():
             job()
 
@@ -103,11 +103,11 @@ class ThreadPool:
             return None
 
 
-async def contain(work: Awaitable[T]) -> T:
-    """Await code of the application. Its `SystemExit` and the like become a `RuntimeError`.
+async def convert_exits(work: Awaitable[T]) -> T:
+    """Await code of the application; convert `SystemExit` and its like into a `RuntimeError`.
 
-    In a task they would end the event loop, and with it the server. A cancellation of this very
-    task passes.
+    Raised in a task, they would stop the event loop, and with it the server. A cancellation of
+    the current task is passed on.
     """
     try:
         return await work
@@ -124,7 +124,7 @@ async def contain(work: Awaitable[T]) -> T:
 
 
 def has_running_loop() -> bool:
-    """Return whether anything can be awaited: not in a coroutine that is only collected."""
+    """Return whether an event loop runs; none does while a coroutine is garbage-collected."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -139,13 +139,13 @@ def is_being_cancelled() -> bool:
 
 
 def retrieve_exception(future: asyncio.Future[Any]) -> None:
-    """Take the exception of a task or future that perhaps nobody awaits: asyncio logs it else."""
+    """Mark the exception of a future as retrieved, so that asyncio does not log it."""
     if not future.cancelled():
         future.exception()
 
 
-async def capture(work: Coroutine[Any, Any, Any]) -> CallResult:
-    """Await `work` and keep what it raises, so that nothing it raises can end the loop."""
+async def capture_result(work: Coroutine[Any, Any, Any]) -> CallResult:
+    """Await `work` and return its result or its exception; only a cancellation is raised."""
     try:
         return CallResult(await work)
     except asyncio.CancelledError:
@@ -157,8 +157,8 @@ async def capture(work: Coroutine[Any, Any, Any]) -> CallResult:
 def _run_in_thread(work: Callable[[], Any]) -> "asyncio.Future[CallResult]":
     """Run `work` in a daemon thread with the caller's context variables.
 
-    Not in the loop's executor: a few calls that hang would take all its places, which name
-    resolution needs as well, and its threads keep the process from ending.
+    The loop's executor is not used: a few hanging calls would exhaust its workers, which DNS
+    resolution needs too, and its threads keep the process from exiting.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[CallResult] = loop.create_future()
@@ -180,17 +180,17 @@ def _run_in_thread(work: Callable[[], Any]) -> "asyncio.Future[CallResult]":
 
 
 class _IdleThreads:
-    """Daemon threads that do one thing at a time; one that is idle is used again.
+    """A cache of daemon threads: an idle thread is reused for the next call.
 
-    To begin a thread takes longer than most of what it does, and the event loop waits for that.
+    Starting a thread blocks the event loop for longer than most calls take.
     """
 
     def __init__(self) -> None:
         self._idle: list[SimpleQueue[Callable[[], None]]] = []
-        """What each idle thread waits for; the last one was idle for the shortest time."""
+        """The inboxes of the idle threads; the most recently used is the last."""
 
     def run(self, work: Callable[[], None]) -> None:
-        """Do some work, at once. Raises `RuntimeError` if the system has no more threads."""
+        """Run `work` in a thread at once. Raises `RuntimeError` if no thread can be started."""
         try:
             inbox = self._idle.pop()
         except IndexError:
@@ -202,20 +202,20 @@ class _IdleThreads:
             inbox.put(work)
 
     def clear(self) -> None:
-        """Forget all threads: a process that was forked has none of them."""
+        """Forget all threads; a forked child process has none of them."""
         self._idle.clear()
 
     def _work(self, work: Callable[[], None], inbox: "SimpleQueue[Callable[[], None]]") -> None:
         while True:
             work()
-            del work  # it holds what it was called with
+            del work  # release the arguments of the call
             self._idle.append(inbox)
             try:
                 work = inbox.get(timeout=_IDLE_S)
             except Empty:
                 try:
                     self._idle.remove(inbox)
-                except ValueError:  # somebody has just taken it
+                except ValueError:  # `run` has just taken it
                     work = inbox.get()
                 else:
                     return
@@ -226,7 +226,7 @@ os.register_at_fork(after_in_child=_threads.clear)
 
 
 def _attempt(work: Callable[[], Any]) -> CallResult:
-    """Return what became of some work: whatever it raises must not stay in its thread."""
+    """Call `work` and return its result or its exception."""
     try:
         return CallResult(work())
     except BaseException as error:
@@ -236,19 +236,19 @@ def _attempt(work: Callable[[], Any]) -> CallResult:
 def _deliver(
     loop: asyncio.AbstractEventLoop, future: "asyncio.Future[CallResult]", result: CallResult
 ) -> None:
-    """Hand a result from a thread to a loop, unless that is closed."""
+    """Set the result of a future from another thread; do nothing if its loop is closed."""
 
     def finish() -> None:
         if not future.done():  # it was cancelled: the late result is dropped
             future.set_result(result)
 
     if not loop.is_closed():
-        with suppress(RuntimeError):  # closed between the question and the call
+        with suppress(RuntimeError):  # the loop was closed after the check
             loop.call_soon_threadsafe(finish)
 
 
 def _make_raisable(error: BaseException) -> BaseException:
-    """Replace the exceptions that mean something else once they are raised in a coroutine."""
+    """Wrap an exception in a `RuntimeError` if asyncio or a coroutine treats its type specially."""
     if not isinstance(error, Exception) or isinstance(error, StopIteration | StopAsyncIteration):
         replacement = RuntimeError(f"{type(error).__name__}: {error}")
         replacement.__cause__ = error

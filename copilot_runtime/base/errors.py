@@ -1,4 +1,4 @@
-"""Everything that can go wrong, with what a person can do about it.
+"""The tree of exceptions, with their error codes, HTTP statuses, visibility and severity.
 
     CopilotError                            UNKNOWN                      500  toast     critical
     ├── NetworkError                        NETWORK_ERROR                503  banner    critical
@@ -27,9 +27,8 @@
 
 Codes, visibility and severity are those of CopilotKit 1.10.6 (`CopilotKitErrorCode`,
 `ERROR_CONFIG`), `INCOMPLETE_STREAM` is of its runtime 1.74; those from `Refused` on and the
-indented leaves are ours. The message of a
-`CopilotError` is written for the person in front of the browser. Any other exception is
-logged whole and shown as "The run failed".
+indented leaves are ours. The message of a `CopilotError` is shown to end users. Any other
+exception is logged with its traceback and shown as "The run failed".
 """
 
 from collections.abc import Iterable
@@ -50,7 +49,7 @@ _AGENT_HELP = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorReport:
-    """What a client may know of an error: no stack, no header, no path of the server."""
+    """The part of an error that clients may see: no traceback, header or path of the server."""
 
     code: str
     message: str
@@ -63,10 +62,10 @@ class ErrorReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorContext:
-    """Where an error happened: for hooks and logs, never for clients.
+    """The context of an error, for hooks and logs; never sent to clients.
 
-    `latency` is in seconds since the request arrived. Fields about one moment do not make two
-    contexts differ.
+    `latency` is in seconds since the request arrived. Timestamps and the traceback are ignored
+    when two contexts are compared.
     """
 
     thread_id: str
@@ -76,7 +75,7 @@ class ErrorContext:
     node: str | None = None
     url: str | None = None
     method: Literal["POST", "WEBSOCKET"] = "POST"
-    """How the run was asked for."""
+    """The transport of the request."""
     started_at: datetime | None = field(default=None, compare=False)
     ended_at: datetime | None = field(default=None, compare=False)
     latency: float = 0.0
@@ -91,9 +90,9 @@ class ErrorContext:
 class CopilotError(Exception):
     """The base class of all errors of this package.
 
-    `hint` is how to mend it, for logs and for the traceback of a program. Clients and models get it
-    only with `is_hint_public`, which is for errors about what they wrote themselves.
-    `public` is what clients get, where the message is for logs, too: it names a file or an address.
+    `hint` says how to fix the error, in logs and tracebacks. Clients and models get it only if
+    `is_hint_public` is set, for errors in their own input. `public` replaces the message for
+    clients if the message names a file or an address of the server.
     """
 
     code = "UNKNOWN"
@@ -102,12 +101,12 @@ class CopilotError(Exception):
     severity: Severity = "critical"
     help_url: str | None = None
     error_type: str | None = None
-    """What traces and metrics call it, where others have the same `code`."""
+    """The value of `error.type` in traces and metrics, if several classes share one `code`."""
     retryable = False
     """Whether the same request may succeed when it is sent again."""
     is_hint_public = False
     is_logged = False
-    """Whether it is in the log before a run is ended by it: one that comes in hundreds."""
+    """Whether the error was logged before it ended a run, so that the run does not log it again."""
     _hint: str | None = None
 
     def __init__(
@@ -129,7 +128,7 @@ class CopilotError(Exception):
 
     @property
     def hint(self) -> str | None:
-        """How to mend it. A traceback shows it below the message."""
+        """How to fix the error. A traceback shows it below the message."""
         return self._hint
 
     @hint.setter
@@ -140,7 +139,7 @@ class CopilotError(Exception):
 
     @property
     def public(self) -> str:
-        """The message for clients, and for models."""
+        """The message for clients and models."""
         if self._public or not (self.is_hint_public and self.hint):
             return self._public or self.message
         return f"{self.message} {self.hint}"
@@ -189,7 +188,7 @@ class RunStalled(NetworkError):
 
 
 class NotFound(CopilotError):
-    """Something that was asked for by name does not exist."""
+    """The requested object does not exist."""
 
     code = "NOT_FOUND"
     status_code = 404
@@ -197,7 +196,7 @@ class NotFound(CopilotError):
 
 
 class AgentNotFound(NotFound):
-    """No agent has the name the client asked for."""
+    """No agent has the requested name."""
 
     code = "AGENT_NOT_FOUND"
     status_code = 500  # as from Node over GraphQL; requests of AG-UI are answered with 404
@@ -205,7 +204,7 @@ class AgentNotFound(NotFound):
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.agents = [*known]
-        """The names of the agents that there are for this caller."""
+        """The names of the agents that this caller may use."""
         more = f"See more: [{_AGENT_HELP}]({_AGENT_HELP})"
         if names := ", ".join(self.agents):
             way_out = (
@@ -241,7 +240,7 @@ class AuthenticationFailed(CopilotError):
 
 
 class Misuse(CopilotError):
-    """The runtime was put together or called in a way that cannot work."""
+    """The runtime was configured or called incorrectly."""
 
     code = "MISUSE"
     status_code = 400
@@ -250,7 +249,7 @@ class Misuse(CopilotError):
 
 
 class VersionMismatch(CopilotError):
-    """Client and runtime do not fit together."""
+    """The versions of client and runtime are incompatible."""
 
     code = "VERSION_MISMATCH"
     status_code = 400
@@ -259,7 +258,7 @@ class VersionMismatch(CopilotError):
 
 
 class ConfigurationFailed(CopilotError):
-    """A setting, or a request made from one, was refused."""
+    """A setting is invalid, or a service refused a request made with it."""
 
     code = "CONFIGURATION_ERROR"
     status_code = 400
@@ -268,7 +267,7 @@ class ConfigurationFailed(CopilotError):
 
 
 class UnknownName(ConfigurationFailed):
-    """A name is not in its table."""
+    """A name is not registered."""
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
@@ -278,7 +277,7 @@ class UnknownName(ConfigurationFailed):
 
 
 class MissingPackage(ConfigurationFailed):
-    """A part needs a package that is not installed, and that an `extra` of ours may bring."""
+    """A required package is not installed; `extra` names the extra that installs it, if any."""
 
     def __init__(self, what: str, package: str, extra: str | None = None) -> None:
         self.extra = extra
@@ -332,7 +331,7 @@ class IncompleteStream(CopilotError):
 
 
 class Interrupted(CopilotError):
-    """The server ended before the answer did."""
+    """The server stopped before the run ended."""
 
     code = "RUN_INTERRUPTED"
     status_code = 503
@@ -341,7 +340,7 @@ class Interrupted(CopilotError):
 
 
 class ThreadBusy(CopilotError):
-    """A thread takes one question at a time."""
+    """The thread has an active run; a thread has one run at a time."""
 
     code = "THREAD_BUSY"
     status_code = 409
@@ -350,7 +349,7 @@ class ThreadBusy(CopilotError):
 
 
 class StoreFailed(CopilotError):
-    """Threads cannot be stored or read at the moment."""
+    """The thread store is unavailable."""
 
     code = "STORE_FAILED"
     status_code = 503
@@ -358,7 +357,7 @@ class StoreFailed(CopilotError):
 
 
 class StoreReadOnly(StoreFailed):
-    """Threads can be read at the moment, and nothing can be stored."""
+    """The thread store is read-only at the moment."""
 
     error_type = "STORE_READ_ONLY"
 
@@ -373,14 +372,14 @@ class Cancelled(CopilotError):
 
 
 STOPPED = Cancelled("The run was stopped.").report()
-"""What is known of a run that was under way, and that somebody stopped."""
+"""The report of a run that was stopped by a client or the operator."""
 
 RUN_FAILED = ErrorReport(
     code="UNKNOWN", message="The run failed. The server's log says why.", kind="Error"
 )
-"""What a client gets of an exception that is no `CopilotError`."""
+"""The report for exceptions that are not a `CopilotError`."""
 
 
-def report_of(error: BaseException) -> ErrorReport:
-    """Return what a client may see of any exception."""
+def build_error_report(error: BaseException) -> ErrorReport:
+    """Return the public report of any exception."""
     return error.report() if isinstance(error, CopilotError) else RUN_FAILED

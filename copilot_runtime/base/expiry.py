@@ -1,7 +1,7 @@
-"""Forget things some time after they were added, with one timer for all of them.
+"""Expire keys a fixed time after they were added, with one timer for all of them.
 
-A timer of the event loop for each would cost more than all that is done with it: among thousands it
-has to be sorted in, and nearly all are cancelled.
+One event-loop timer per key would be expensive: the loop sorts thousands of timers, and nearly all
+of them are cancelled.
 """
 
 import asyncio
@@ -9,18 +9,18 @@ from collections.abc import Callable
 
 
 class ExpiryQueue:
-    """Calls `expire` with each key, `seconds` after it was added, unless it is removed before."""
+    """Calls `expire(key)` `seconds` after a key was added, unless the key is removed before."""
 
     def __init__(self, seconds: float, expire: Callable[[str], object]) -> None:
         self.seconds = seconds
         self._expire = expire
         self._deadlines: dict[str, float] = {}
-        """In the order in which they come, since all wait equally long."""
+        """Deadlines by key, in ascending order, since all keys have the same lifetime."""
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def add(self, key: str) -> None:
-        """Let the time of a key begin, once more if it is there."""
+        """Add a key, or restart its lifetime."""
         loop = asyncio.get_running_loop()
         self._deadlines.pop(key, None)
         self._deadlines[key] = deadline = loop.time() + self.seconds
@@ -29,11 +29,11 @@ class ExpiryQueue:
             self._timer = loop.call_at(deadline, self._sweep, loop)
 
     def remove(self, key: str) -> None:
-        """Let a key stay; there need not be one."""
+        """Discard a key; no error if it is absent."""
         self._deadlines.pop(key, None)
 
     def clear(self) -> None:
-        """Let all keys stay."""
+        """Discard all keys and cancel the timer."""
         self._deadlines.clear()
         if self._timer is not None:
             self._timer.cancel()

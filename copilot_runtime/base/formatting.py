@@ -1,11 +1,11 @@
-"""Numbers, times and texts as people read them in a terminal or a log."""
+"""Format numbers, durations and text for terminals and logs."""
 
 from datetime import UTC, datetime
 from unicodedata import combining, east_asian_width
 
 
 def format_duration(seconds: float) -> str:
-    """Return a time as people read it: 850µs, 12ms, 2.31s, 3m05s, 2h10m."""
+    """Return a duration as text: 850µs, 12ms, 2.31s, 3m05s, 2h10m."""
     if seconds < 0.001:
         return f"{seconds * 1e6:.0f}µs"
     if seconds < 0.9995:
@@ -19,7 +19,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_dollars(dollars: float, unpriced: int = 0) -> str:
-    """Return a cost, with a `+` where requests without a known price come on top."""
+    """Return a cost in US dollars, with a `+` if some requests have no known price."""
     if not dollars and unpriced:
         return "unpriced"
     more = "+" if unpriced else ""
@@ -27,31 +27,31 @@ def format_dollars(dollars: float, unpriced: int = 0) -> str:
 
 
 def format_tokens(read: int, written: int) -> str:
-    """Return how many tokens were read and written; nothing for none."""
+    """Return input and output tokens as `1,204→88`, or an empty text if both are zero."""
     return f"{read:,}→{written:,}" if read or written else ""
 
 
 def format_time(nanoseconds: int) -> str:
-    """Return a time by ISO 8601, in UTC, to the millisecond."""
+    """Return a Unix time in nanoseconds as ISO 8601 in UTC, with milliseconds."""
     try:
         moment = datetime.fromtimestamp(nanoseconds // 10**9, UTC)
-    except (OverflowError, ValueError, OSError):  # no calendar has it
+    except (OverflowError, ValueError, OSError):  # out of the range of datetime
         return str(nanoseconds)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds // 10**6 % 1000:03}Z"
 
 
-def count_words(count: int, word: str) -> str:
-    """Return a number with what it counts: 1 span, 1,204 spans."""
+def format_count(count: int, word: str) -> str:
+    """Return a count with its noun in singular or plural: 1 span, 1,204 spans."""
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
 def clean_text(text: str) -> str:
-    """Return a text in one line, without what could command a terminal."""
+    """Replace control and other unprintable characters by spaces, for output in one line."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
 def fit_text(text: str, width: int) -> str:
-    """Return a text that is exactly so many columns wide: cut, or filled with spaces."""
+    """Truncate or pad a text to exactly `width` terminal columns."""
     size = measure_text(text)
     if size <= width:
         return text + " " * (width - size)
@@ -66,7 +66,7 @@ def fit_text(text: str, width: int) -> str:
 
 
 def measure_text(text: str) -> int:
-    """Return how many columns of a terminal a text takes: a Chinese character takes two."""
+    """Return the width of a text in terminal columns; East Asian wide characters take two."""
     if text.isascii():
         return len(text)
     return sum(

@@ -1,13 +1,13 @@
 """Keep Python's cyclic garbage collector out of the way of a server.
 
-Every request makes some thousand objects that are freed by reference counting, and each few
-hundred of them set the collector off on everything that was ever imported. Measured with 200
-messages in a conversation, that was a third of the CPU of a chat.
+Every request allocates some thousand objects that reference counting frees, and every few hundred
+allocations trigger a collection that scans all imported modules. With 200 messages in a
+conversation, this took a third of the CPU of a chat.
 
-Nor may it look at much at a time. An event of a run is an object that stays for minutes, and with
-500 streams, a look at those of the last minute took 130 ms, in which no stream got anything. So
-the young are looked at four times a second, while they are few and the CPU still has them in its
-cache, and all that is there when the server has nothing else to do.
+A single collection must also be short. The events of a run live for minutes; with 500 streams, one
+collection of the last minute's events blocked all streams for 130 ms. So the youngest generation is
+collected four times a second, while it is small and still in the CPU cache, and a full collection
+runs when the server is idle.
 """
 
 import asyncio
@@ -18,32 +18,32 @@ from contextvars import Context
 from time import monotonic, process_time
 
 _SERVING = (10_000, 50, 1_000)
-"""Objects more than freed ones before a look at the young, the older and the old.
+"""Collection thresholds of the three generations while serving.
 
-Python 3.11 begins with (700, 10, 10). It counts what comes less what goes: while old logs expire,
-it does not look at all. That, and the old, is left to `_collect`.
+Python 3.11 starts with (700, 10, 10). The first threshold counts allocations minus deallocations,
+so nothing is collected while old logs expire; `_collect` covers that, and the oldest generation.
 """
 
 _INTERVAL = 0.25
-"""Seconds between two looks at the young."""
+"""Seconds between two collections of the youngest generation."""
 
 _TO_OLDER = 4
-"""Looks at the young before one at those who were there then."""
+"""Every n-th collection includes generation 1."""
 
 _IDLE_SHARE = 0.02
-"""Of a core: a process that uses less has nothing to do."""
+"""Share of one core below which the process counts as idle."""
 
 _IDLE_TIME = 10.0
-"""Seconds without anything to do before a look at all objects."""
+"""Idle seconds before a full collection."""
 
 _LONGEST = 1_800.0
-"""Seconds without such a look, in a process that always has something to do."""
+"""Maximum seconds between full collections in a process that is never idle."""
 
 _STARTING = (50_000, 10, 10)
 
 
 def tune_for_startup() -> None:
-    """Collect rarely while a program imports its modules: nothing of that is garbage."""
+    """Raise the thresholds while modules are imported, which creates hardly any garbage."""
     gc.set_threshold(*_STARTING)
 
 
@@ -53,10 +53,10 @@ _saved_thresholds: list[tuple[int, int, int]] = []
 
 @asynccontextmanager
 async def tune_while_serving(_app: object) -> AsyncGenerator[None, None]:
-    """A lifespan: collect less often, and less, until the last application has ended."""
+    """A lifespan context that tunes the collector until the last application has shut down."""
     _saved_thresholds.append(gc.get_threshold())
-    # What is here now stays: never look at it again. Nor now: a collection would take 60 ms of the
-    # start, for a hundred objects, and as much of every test that starts an application.
+    # Exclude all existing objects from later collections. No collection before: it would add 60 ms
+    # to the start of every application, also in tests, and free a hundred objects.
     gc.freeze()
     gc.set_threshold(*_SERVING)
     collecting = asyncio.create_task(_collect(), name="collect garbage", context=Context())
@@ -73,25 +73,25 @@ async def tune_while_serving(_app: object) -> AsyncGenerator[None, None]:
 
 
 def freeze_imports() -> None:
-    """Never look again at what has been imported while an application serves."""
+    """Exclude everything imported so far from collections, while an application serves."""
     if _saved_thresholds:
         gc.freeze()
 
 
 class Schedule:
-    """Chooses the generation that is looked at next, by the time and the CPU that was used.
+    """Chooses the generation to collect next, by elapsed time and CPU time.
 
-    Both are in seconds, from any beginning.
+    Both are in seconds since an arbitrary start.
     """
 
     def __init__(self, time: float, cpu: float) -> None:
         self._looks = 0
         self._began = self._busy_at = time
-        """The last look at all objects, and when there was something to do."""
+        """The times of the last full collection and of the last activity."""
         self._time, self._cpu = time, cpu
 
     def choose(self, time: float, cpu: float) -> int:
-        """Return a generation: 0 are the young, 2 all objects. `cpu` is that of the process."""
+        """Return the generation to collect, 0 to 2. `cpu` is the CPU time of the process."""
         if cpu - self._cpu > _IDLE_SHARE * (time - self._time):
             self._busy_at = time
         self._time, self._cpu = time, cpu
@@ -104,9 +104,9 @@ class Schedule:
 
 
 async def _collect() -> None:
-    """Look at few objects at a time, and at all of them while that disturbs nobody.
+    """Collect young objects periodically, and all objects while the server is idle.
 
-    A program that has disabled the collector is left alone.
+    Do nothing while the program has disabled the collector.
     """
     schedule = Schedule(monotonic(), process_time())
     while True:

@@ -1,4 +1,4 @@
-"""Reads a JSON object while it comes in pieces: what is complete, and the beginnings of texts."""
+"""An incremental JSON parser: reports values and pieces of strings while an object streams in."""
 
 import re
 from collections.abc import Generator, Iterator, Sequence
@@ -6,18 +6,18 @@ from json import loads
 from typing import Any, Literal, NamedTuple
 
 Path = tuple[str | int, ...]
-"""Keys and indexes from the outermost value to one inside it."""
+"""Keys and indexes from the root to a nested value."""
 
 MAX_DEPTH = 200
-"""Values inside each other."""
+"""Maximum nesting depth."""
 
 
 class JsonPart(NamedTuple):
-    """What one piece of text has added.
+    """A parse event.
 
     `begin`: a value begins; `value` is its kind, `object`, `array`, `string` or `other`.
-    `text`: a string goes on; `value` is what is new of it, unescaped, never empty.
-    `end`: a value is complete; `value` is that value.
+    `text`: a string continues; `value` is the new text, unescaped, never empty.
+    `end`: a value is complete; `value` is the decoded value.
     """
 
     path: Path
@@ -26,12 +26,12 @@ class JsonPart(NamedTuple):
 
 
 class JsonReader:
-    """Reads one JSON object in time proportional to its length, in pieces cut anywhere.
+    """Parses one JSON object from chunks cut anywhere, in linear time.
 
-    `paths` are those that are reported; `*` stands for any key or index: `("data", "*", "*")`.
-    Once something is no JSON, `error` says so and nothing more is reported. Half a character of a
-    pair of escapes becomes U+FFFD. With `lags`, the end of a text and the beginning of an array are
-    reported with what follows, as the reader of the Node runtime does.
+    Only values at one of `paths` are reported; `*` matches any key or index: `("data", "*", "*")`.
+    After a syntax error, `error` has its description and nothing more is reported. An escaped lone
+    surrogate becomes U+FFFD. With `lags`, the end of a string and the beginning of an array are
+    reported together with the next token, as the parser of the Node runtime does.
     """
 
     def __init__(self, paths: Sequence[tuple[str, ...]] = (("*",),), *, lags: bool = False) -> None:
@@ -40,19 +40,19 @@ class JsonReader:
         self.error: str | None = None
         self.is_complete = False
         self._position = 0
-        """Characters before the piece that is read, without what is left over of the last one."""
+        """Offset of the current chunk, without the unparsed rest of the previous one."""
         self._rest = ""
-        """The beginning of an escape."""
+        """An incomplete escape at the end of the previous chunk."""
         self._lags = lags
         self._late: list[JsonPart] = []
-        """The part that is reported with what follows."""
+        """The parse event that is held back until the next token."""
         self._frames: list[_Frame] = []
         self._string: _String | None = None
         self._scalar: list[str] | None = None
-        """The pieces of a number or a word such as `true`."""
+        """The pieces of a number or a literal such as `true`."""
 
     def feed(self, piece: str) -> Sequence[JsonPart]:
-        """Return the parts that a piece has added, in the order of the text."""
+        """Parse the next chunk and return its parse events in order."""
         if self.error is not None:
             return []
         parts, self._late = (self._late, []) if piece.strip(_SPACE) else ([], self._late)
@@ -60,16 +60,16 @@ class JsonReader:
         try:
             for part in self._read(text):
                 parts.append(part)
-        except _NoJson as error:
-            place = self._position + error.at + 1
-            self.error = f"{error.reason} at character {place}."
+        except _JsonSyntaxError as error:
+            position = self._position + error.at + 1
+            self.error = f"{error.reason} at character {position}."
         self._position += len(text) - len(self._rest)
         if self._lags and parts and self._may_hold_back(text, parts[-1]):
             self._late = [parts.pop()]
         return parts
 
     def _may_hold_back(self, text: str, part: JsonPart) -> bool:
-        """Return whether a part ends a text, or begins an array, with the last character."""
+        """Return whether the last token of the chunk closes a string or opens an array."""
         if self._string is not None or self._scalar is not None or not self._frames:
             return False
         frame = self._frames[-1]
@@ -94,18 +94,18 @@ class JsonReader:
                     at = yield from self._read_token(text[at], at)
 
     def _read_token(self, char: str, at: int) -> Generator[JsonPart, None, int]:
-        """Read the first character of a token, and return the place behind it."""
+        """Read the first character of a token, and return the index after it."""
         if self.is_complete:
-            raise _NoJson("Something stands behind the object", at)
+            raise _JsonSyntaxError("Something stands behind the object", at)
         frame = self._frames[-1] if self._frames else None
         if frame is None:
             if char != "{":
-                raise _NoJson("An object is expected", at)
+                raise _JsonSyntaxError("An object is expected", at)
             self._frames.append(_Frame({}, (), None))
             return at + 1
         if char in "}]":
             if char != frame.closer or not frame.may_close:
-                raise _NoJson(f"{char!r} is not expected", at)
+                raise _JsonSyntaxError(f"{char!r} is not expected", at)
             self._frames.pop()
             if not self._frames:
                 self.is_complete = True
@@ -113,41 +113,43 @@ class JsonReader:
             return at + 1
         if frame.expects == ",":
             if char != ",":
-                raise _NoJson(f"A comma is expected, and not {char!r}", at)
+                raise _JsonSyntaxError(f"A comma is expected, and not {char!r}", at)
             frame.expects, frame.may_close = ("key" if frame.closer == "}" else "value"), False
             return at + 1
         if frame.expects == ":":
             if char != ":":
-                raise _NoJson(f"A colon is expected, and not {char!r}", at)
+                raise _JsonSyntaxError(f"A colon is expected, and not {char!r}", at)
             frame.expects = "value"
             return at + 1
         if frame.expects == "key":
             if char != '"':
-                raise _NoJson("A key in quotes is expected", at)
+                raise _JsonSyntaxError("A key in quotes is expected", at)
             self._string = _String(None)
             return at + 1
         return (yield from self._read_value(frame, char, at))
 
     def _read_value(self, frame: "_Frame", char: str, at: int) -> Generator[JsonPart, None, int]:
-        place = frame.child_place(self._most_keys)
-        path = self._report(place)
+        full_path = frame.child_path(self._most_keys)
+        path = self._report(full_path)
         kind = _KINDS.get(char, "other")
         if char in "{[":
             if len(self._frames) >= MAX_DEPTH:
-                raise _NoJson(f"There are more than {MAX_DEPTH} values inside each other", at)
-            self._frames.append(_Frame({} if char == "{" else [], place, path))
+                raise _JsonSyntaxError(
+                    f"There are more than {MAX_DEPTH} values inside each other", at
+                )
+            self._frames.append(_Frame({} if char == "{" else [], full_path, path))
         elif char == '"':
             self._string = _String(path, is_value=True)
         elif char in _SCALAR:
             self._scalar = []
         else:
-            raise _NoJson(f"{char!r} is not expected", at)
+            raise _JsonSyntaxError(f"{char!r} is not expected", at)
         if path is not None:
             yield JsonPart(path, "begin", kind)
         return at if kind == "other" else at + 1
 
     def _read_string(self, string: "_String", text: str, at: int) -> Generator[JsonPart, None, int]:
-        """Read a string as far as it goes, and return the place behind that."""
+        """Read the available part of a string, and return the index after it."""
         end, pieces = len(text), len(string.pieces)
         is_closed = False
         while at < end and not is_closed:
@@ -169,7 +171,7 @@ class JsonReader:
                 string.pieces.append(value)
                 at += size
             else:
-                raise _NoJson("A control character stands in a text", at)
+                raise _JsonSyntaxError("A control character stands in a text", at)
         if string.path is not None and (new := "".join(string.pieces[pieces:])):
             yield JsonPart(string.path, "text", new)
         if is_closed:
@@ -189,44 +191,44 @@ class JsonReader:
             self._scalar = None
             word = "".join(pieces)
             frame = self._frames[-1]
-            path = self._report(frame.child_place(self._most_keys))
+            path = self._report(frame.child_path(self._most_keys))
             try:
                 value = loads(word, parse_constant=_refuse_constant)
             except ValueError:
-                raise _NoJson(f"{word[:40]!r} is no value", stop - 1) from None
+                raise _JsonSyntaxError(f"{word[:40]!r} is no value", stop - 1) from None
             yield from self._end(path, value)
         elif sum(map(len, pieces[-2:])) > _LONGEST_SCALAR or len(pieces) > _LONGEST_SCALAR:
-            raise _NoJson("A number is too long", stop - 1)
+            raise _JsonSyntaxError("A number is too long", stop - 1)
         return stop
 
     def _end(self, path: Path | None, value: Any) -> Iterator[JsonPart]:
-        """Put a complete value into the one around it, and report it."""
+        """Add a complete value to its parent, and report it."""
         if self._frames:
             self._frames[-1].add(value)
         if path is not None:
             yield JsonPart(path, "end", value)
 
-    def _report(self, place: Path | None) -> Path | None:
-        """Return a place if it is among those that are reported."""
-        if place is None:
+    def _report(self, full_path: Path | None) -> Path | None:
+        """Return a path if it matches one of the reported paths, else None."""
+        if full_path is None:
             return None
         for pattern in self._paths:
-            if len(pattern) == len(place) and all(map(_fits, pattern, place)):
-                return place
+            if len(pattern) == len(full_path) and all(map(_fits, pattern, full_path)):
+                return full_path
         return None
 
 
 class _Frame:
-    """An object or array that is read. `path` is its place, if it is reported."""
+    """An open object or array. `path` is its path if it is reported, else None."""
 
-    __slots__ = ("closer", "expects", "key", "may_close", "path", "place", "value")
+    __slots__ = ("closer", "expects", "full_path", "key", "may_close", "path", "value")
 
     def __init__(
-        self, value: dict[str, Any] | list[Any], place: Path | None, path: Path | None
+        self, value: dict[str, Any] | list[Any], full_path: Path | None, path: Path | None
     ) -> None:
         self.value = value
-        self.place = place
-        """Where it is; None deeper than anything that is reported."""
+        self.full_path = full_path
+        """Its path; None if it is deeper than every reported path."""
         self.path = path
         self.key = ""
         self.closer = "}" if isinstance(value, dict) else "]"
@@ -235,12 +237,12 @@ class _Frame:
         )
         self.may_close = True
 
-    def child_place(self, most: int) -> Path | None:
-        """Return where the value is that comes next; None deeper than `most` keys."""
-        if self.place is None or len(self.place) >= most:
+    def child_path(self, most: int) -> Path | None:
+        """Return the path of the next child value; None if it is deeper than `most` keys."""
+        if self.full_path is None or len(self.full_path) >= most:
             return None
         key = self.key if isinstance(self.value, dict) else len(self.value)
-        return (*self.place, key)
+        return (*self.full_path, key)
 
     def add(self, value: Any) -> None:
         if isinstance(self.value, dict):
@@ -251,7 +253,7 @@ class _Frame:
 
 
 class _String:
-    """A string that is read: a key, or a value with the path under which it is reported."""
+    """An open string: a key, or a value with the path under which it is reported."""
 
     __slots__ = ("is_value", "path", "pieces")
 
@@ -261,7 +263,7 @@ class _String:
         self.pieces: list[str] = []
 
 
-class _NoJson(Exception):
+class _JsonSyntaxError(Exception):
     def __init__(self, reason: str, at: int) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -297,12 +299,12 @@ def _fits(key: str, step: str | int) -> bool:
 
 
 def _read_escape(text: str, at: int) -> tuple[str, int]:
-    """Return the character of an escape and its length; 0 if the rest of it is still to come."""
+    """Return the character of an escape and its length; length 0 if the escape is incomplete."""
     if at + 1 >= len(text):
         return "", 0
     if text[at + 1] != "u":
         if (char := _ESCAPES.get(text[at + 1])) is None:
-            raise _NoJson(f"'\\{text[at + 1]}' is no escape", at)
+            raise _JsonSyntaxError(f"'\\{text[at + 1]}' is no escape", at)
         return char, 2
     if at + 6 > len(text):
         return "", 0
@@ -325,7 +327,7 @@ def _read_escape(text: str, at: int) -> tuple[str, int]:
 def _read_code(text: str, at: int) -> int:
     found = _HEX.match(text, at + 2)
     if found is None:
-        raise _NoJson("'\\u' needs four hexadecimal digits", at)
+        raise _JsonSyntaxError("'\\u' needs four hexadecimal digits", at)
     return int(found.group(), 16)
 
 

@@ -1,7 +1,7 @@
-"""JSON as others write and read it: fast, and with half characters (lone surrogates).
+"""Fast JSON encoding and decoding that tolerates lone surrogates.
 
-A browser or a model may cut a text in the middle of an emoji. orjson refuses the halves, which
-are no reason to refuse the text.
+A browser or a model may cut a text in the middle of an emoji, which leaves a lone surrogate. orjson
+rejects such texts; this module replaces or escapes the surrogate instead.
 """
 
 import json
@@ -11,20 +11,21 @@ from typing import Any
 import orjson
 
 MAX_DEPTH = 254
-"""Levels; orjson reads more than it writes."""
+"""Maximum nesting depth; orjson reads deeper values, but cannot write them."""
 
 
 def loads(data: bytes) -> Any:
-    """Read JSON; half a character becomes U+FFFD. Raises `ValueError` for anything else.
+    """Decode JSON; an escaped lone surrogate becomes U+FFFD.
 
-    What is nested more than 254 levels deep is refused, for it could not be written again.
+    Raises `ValueError` for invalid JSON, and for values nested more than 254 levels deep, which
+    could not be encoded again.
     """
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
         if b"\\u" not in data:
             raise
-        value = orjson.loads(_ESCAPES.sub(_replace_escaped_halves, data))
+        value = orjson.loads(_ESCAPES.sub(_replace_escaped_surrogates, data))
     if len(data) > 2 * MAX_DEPTH and data.count(b"[") + data.count(b"{") > MAX_DEPTH:
         try:
             orjson.dumps(value)
@@ -40,20 +41,20 @@ _ESCAPES = re.compile(
     """.replace(b"H", b"[0-9a-fA-F]"),
     re.DOTALL | re.VERBOSE,
 )
-"""JSON up to escaped half characters, and these; nothing at an escape that is none."""
+"""JSON up to the next escaped lone surrogates, and these; empty at an incomplete escape."""
 
 
-def _replace_escaped_halves(found: re.Match[bytes]) -> bytes:
+def _replace_escaped_surrogates(found: re.Match[bytes]) -> bytes:
     if not found[0] and found.end() < len(found.string):
         raise ValueError("an escape is cut off")  # and there may be millions more
     return found[1] + rb"\ufffd" * (len(found[2]) // len(rb"\ufffd"))
 
 
 def dumps(value: Any) -> bytes:
-    """Write compact JSON. What orjson refuses is written by the standard library.
+    """Encode compact JSON, with the standard library for values that orjson rejects.
 
-    That is half a character, which is escaped, so that a browser joins the halves again; an
-    integer beyond 64 bits; and, as its text, a value that is not JSON.
+    Those are lone surrogates, which are escaped, so that a browser can join the halves again;
+    integers beyond 64 bits; and other objects, which become their `str()`.
     """
     try:
         return orjson.dumps(value)
@@ -62,21 +63,21 @@ def dumps(value: Any) -> bytes:
 
 
 def dumps_line(value: Any) -> bytes:
-    """Write what `dumps` does as one line for every reader.
+    """Encode as `dumps` does, in one line for every reader.
 
-    U+0085, U+2028 and U+2029 are escaped, which JSON takes for letters and others for the end of
-    a line; so are the controls that a terminal obeys.
+    U+0085, U+2028 and U+2029, which some readers treat as line ends, are escaped, and so are
+    terminal control characters.
     """
     return escape_json_controls(dumps(value))
 
 
 def escape_json_controls(data: bytes) -> bytes:
-    """Return JSON with escapes for what `dumps_line` escapes."""
+    """Escape the characters in encoded JSON that `dumps_line` escapes."""
     return _CONTROL.sub(_escape_control, data)
 
 
 _CONTROL = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]")
-"""U+007F to U+009F, U+2028 and U+2029 in UTF-8; JSON has them nowhere but in texts."""
+"""U+007F to U+009F, U+2028 and U+2029 in UTF-8; in JSON they occur only in strings."""
 
 
 def _escape_control(found: re.Match[bytes]) -> bytes:
@@ -84,18 +85,18 @@ def _escape_control(found: re.Match[bytes]) -> bytes:
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace half characters, which no transport can encode."""
+    """Join surrogate pairs, and replace lone surrogates, which UTF-8 cannot encode, by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        text = _PAIR.sub(_join_halves, text)
-        return _HALVES.sub(lambda found: "\ufffd" * len(found[0]), text)
+        text = _PAIR.sub(_join_pair, text)
+        return _LONE.sub(lambda found: "\ufffd" * len(found[0]), text)
     return text
 
 
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-_HALVES = re.compile("[\ud800-\udfff]+")  # a codec would ask what to do for each: 100 times slower
+_LONE = re.compile("[\ud800-\udfff]+")  # a codec error handler would be 100 times slower
 
 
-def _join_halves(found: re.Match[str]) -> str:
+def _join_pair(found: re.Match[str]) -> str:
     return found[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le")

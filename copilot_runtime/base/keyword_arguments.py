@@ -1,4 +1,4 @@
-"""Answer a wrong name of an argument with the right one, also where it is one of Node's."""
+"""Suggest the right keyword argument for a wrong one, also for names of the Node runtime."""
 
 import inspect
 import re
@@ -16,10 +16,10 @@ Constructor = Callable[Concatenate[T, P], None]
 def explain_names(
     elsewhere: Mapping[str, str] | None = None,
 ) -> Callable[[Constructor[T, P]], Constructor[T, P]]:
-    """Return a decorator of a constructor: its errors of arguments say what to write.
+    """Return a decorator for constructors that explains wrong arguments.
 
-    They are `TypeError`, as Python's are. `elsewhere` has what to write for names of something
-    that is no argument here.
+    It raises `TypeError` with a suggestion. `elsewhere` maps names that are not arguments here to
+    the code to write instead.
     """
 
     def decorate(init: Constructor[T, P]) -> Constructor[T, P]:

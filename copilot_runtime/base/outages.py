@@ -1,4 +1,4 @@
-"""Times in which a service that is used cannot be reached."""
+"""Logging of outages: once per outage, or once per interval."""
 
 from collections.abc import Callable
 from logging import Logger
@@ -6,10 +6,10 @@ from time import monotonic
 
 
 class Outage:
-    """Says once in the log that a service cannot be reached, and once that it is back.
+    """Logs one warning when a service becomes unavailable, and one when it is available again.
 
-    `reason` is what was the matter last, empty while the service can be reached. `begins` and
-    `ends` say what happens to the service, where that is something else.
+    `reason` is the last error, empty while the service is available. `message` and `recovery`
+    replace the default texts of the two warnings.
     """
 
     def __init__(
@@ -17,41 +17,41 @@ class Outage:
         logger: Logger,
         service: str,
         *,
-        begins: str = "cannot be reached",
-        ends: str = "can be reached again",
+        message: str = "cannot be reached",
+        recovery: str = "can be reached again",
     ) -> None:
         self._logger = logger
         self._service = service
-        self._begins = begins
-        self._ends = ends
-        self.goes_on = False
+        self._message = message
+        self._recovery = recovery
+        self.is_active = False
         self.reason = ""
 
     def begin(self, error: BaseException) -> None:
-        """Note that the service could not be reached; whoever calls this tries again."""
+        """Record a failed attempt; log the first one of an outage."""
         self.reason = str(error) or type(error).__name__
-        if not self.goes_on:
-            self.goes_on = True
-            self._logger.warning("%s %s: %s", self._service, self._begins, self.reason)
+        if not self.is_active:
+            self.is_active = True
+            self._logger.warning("%s %s: %s", self._service, self._message, self.reason)
 
     def end(self) -> None:
-        """Note that the service answered."""
+        """Record a successful attempt; log the end of an outage."""
         self.reason = ""
-        if self.goes_on:
-            self.goes_on = False
-            self._logger.warning("%s %s", self._service, self._ends)
+        if self.is_active:
+            self.is_active = False
+            self._logger.warning("%s %s", self._service, self._recovery)
 
 
-class LineLimit:
-    """Bounds how often something is written to the log that many requests find at one time."""
+class LogRateLimit:
+    """Rate limit for log lines that many concurrent requests would repeat."""
 
     def __init__(self, seconds: float = 60.0, clock: Callable[[], float] = monotonic) -> None:
         self._seconds = seconds
         self._clock = clock
         self._next_at = float("-inf")
 
-    def take(self) -> bool:
-        """Return whether a line may be written now: once in so many seconds."""
+    def allows_line(self) -> bool:
+        """Return whether a line may be logged now, and start the next interval if so."""
         now = self._clock()
         if now < self._next_at:
             return False

@@ -5,7 +5,7 @@ from importlib import import_module, metadata
 from operator import attrgetter
 from textwrap import shorten
 
-from copilot_runtime.api.registry import PACKAGE, Entry, Registry, install_command
+from copilot_runtime.api.registry import PACKAGE, Registry, RegistryEntry, install_command
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.config import Settings
 from copilot_runtime.config.problems import SettingOrigins, mask_secrets
@@ -138,7 +138,7 @@ def _state(registry: Registry, name: str) -> str:
         return f"needs {package}: {install_command(extra)}"
 
 
-def _clash(entry: Entry, entries: Mapping[str, Entry]) -> str:
+def _clash(entry: RegistryEntry, entries: Mapping[str, RegistryEntry]) -> str:
     return f"the name is taken by {entries[entry.name].origin}"
 
 

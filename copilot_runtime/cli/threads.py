@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.base.formatting import count_words
+from copilot_runtime.base.formatting import format_count
 from copilot_runtime.cli.program import ProgramOption, load_command_settings
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def write_out(
                 out.flush()
             finally:
                 record_command(settings, "threads.export", f"{count} to {_name_place(file)}")
-            _say(f"Exported {count_words(count, 'thread')}.")
+            _say(f"Exported {format_count(count, 'thread')}.")
 
         _with_store(store, settings, work)
 
@@ -223,7 +223,7 @@ def assign(
                 async for one in found:
                     lines.add(one)
             count = lines.finish()
-            _say(f"Would give {count_words(count, 'thread')} to {plan.owner!r}.")
+            _say(f"Would give {format_count(count, 'thread')} to {plan.owner!r}.")
             return
         try:
             async with aclosing(plan.carry_out(threads_store)) as steps:
@@ -232,7 +232,7 @@ def assign(
         finally:
             for id in plan.conflicts:
                 _say(f"Left {id!r}: {plan.owner!r} has a thread with this id.")
-            _say(f"Gave {count_words(plan.count, 'thread')} to {plan.owner!r}.")
+            _say(f"Gave {format_count(plan.count, 'thread')} to {plan.owner!r}.")
             if plan.count:
                 subject = f"{plan.count} of {source!r} to {plan.owner!r}"
                 record_command(settings, "threads.assign", subject)
@@ -269,15 +269,15 @@ def expire(
         before = datetime.now(UTC) - timedelta(days=days)
         if dry_run:
             count = await _show_older(threads_store, before)
-            _say(f"Would delete {count_words(count, 'thread')}.")
+            _say(f"Would delete {format_count(count, 'thread')}.")
             return
         gone = await threads_store.expire(before)
         if gone:
             record_command(settings, "threads.expire", f"{gone} unused for {days:g} days")
-        _say(f"Deleted {count_words(gone, 'thread')}.")
+        _say(f"Deleted {format_count(gone, 'thread')}.")
         files = await _forget_files(threads_store, before, store, settings)
         if files:
-            _say(f"Deleted {count_words(files, 'file')} of threads that are no more.")
+            _say(f"Deleted {format_count(files, 'file')} of threads that are no more.")
 
     _with_store(store, settings, work)
 
@@ -435,7 +435,7 @@ def _progress(count: int) -> None:
 
 
 def _describe(imported: "ImportProgress") -> str:
-    threads, runs = count_words(imported.threads, "thread"), count_words(imported.runs, "new run")
+    threads, runs = format_count(imported.threads, "thread"), format_count(imported.runs, "new run")
     return f"Read {threads} with {runs}"
 
 

@@ -17,7 +17,7 @@ from copilot_runtime.api.carrier import PeerLost
 from copilot_runtime.api.events import RunStarted
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.api.thread_ids import ThreadIds
-from copilot_runtime.base.concurrency import contain
+from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import Misuse, NotFound, ThreadBusy
 from copilot_runtime.extensions.cluster import Peers
@@ -125,7 +125,7 @@ class Conversations:
         """Return what an agent stored for a thread of the caller. Raises `AgentNotFound`."""
         found = await self.agent(agent, caller)
         ids = await self.thread_ids()
-        return await contain(found.load_state(ids.derive(caller.user, thread_id), caller))
+        return await convert_exits(found.load_state(ids.derive(caller.user, thread_id), caller))
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
         """Return the server's actions for this run."""
@@ -134,7 +134,7 @@ class Conversations:
     async def thread_ids(self) -> ThreadIds:
         """Return how threads are called where users are not known. Raises `StoreFailed`."""
         if self._needs_secret:
-            secret = await contain(self.store.secret())
+            secret = await convert_exits(self.store.secret())
             self._thread_ids = replace(self._thread_ids, secret=secret.encode())
             self._needs_secret = False
         return self._thread_ids
@@ -375,13 +375,13 @@ class Conversations:
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""
-        return await contain(self.store.list(query))
+        return await convert_exits(self.store.list(query))
 
     async def update(
         self, thread: ThreadKey, *, name: str | None = None, archived: bool | None = None
     ) -> Thread:
         """Rename or archive a thread. Raises `NotFound`."""
-        changed = await contain(self.store.update(thread, name=name, archived=archived))
+        changed = await convert_exits(self.store.update(thread, name=name, archived=archived))
         if changed is None:
             raise NotFound("There is no such thread.")
         self.changes.note(thread)
@@ -400,8 +400,8 @@ class Conversations:
                     hint="An agent has to let asyncio.CancelledError pass.",
                 )
             if self._forget is not None:  # first: what fails here can be tried again
-                await contain(self._forget(thread))
-            if not await contain(self.store.delete(thread)):
+                await convert_exits(self._forget(thread))
+            if not await convert_exits(self.store.delete(thread)):
                 raise NotFound("There is no such thread.")
             self.changes.note(thread)
 

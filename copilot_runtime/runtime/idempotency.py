@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.base.concurrency import contain
+from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.base.errors import Cancelled, NotFound, ThreadBusy
 from copilot_runtime.runtime.admission import Admission
 from copilot_runtime.runtime.interrupts import answers_question
@@ -56,7 +56,7 @@ class Idempotency:
 
     async def find_in_store(self, request: RunInput) -> Log | None:
         """Return the log of such a run as the store knows it."""
-        logs = await contain(
+        logs = await convert_exits(
             self._store.find_logs(ThreadKey.of(request.user, request.thread_id), request.run_id)
         )
         same = [log for log in logs if asks_same(log.log_id, request.log_id)]
@@ -81,7 +81,7 @@ class Idempotency:
         if not found.ended:
             with suppress(NotFound):
                 return await self._follow_run(thread, found.log_id)
-            await contain(self._store.end_dead_run(thread, found.log_id))
+            await convert_exits(self._store.end_dead_run(thread, found.log_id))
         runs = await self._runs(thread)
         if await answers_question(request.resume, runs):
             return None

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from copilot_runtime.base.concurrency import contain
+from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.runtime.thread_changes import ThreadChanges
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
@@ -41,7 +41,7 @@ class ThreadNaming:
 
     async def _try_to_name(self, namer: Namer, thread: ThreadKey) -> None:
         try:
-            await contain(self._name(namer, thread))
+            await convert_exits(self._name(namer, thread))
         except CopilotError as error:
             logger.warning("The thread %s got no name: %s", thread.id, error.message)
         except Exception:  # of the application's namer, adapter or store: the thread has no name

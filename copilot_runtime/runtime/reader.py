@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 from copilot_runtime.api.bus import Batch
-from copilot_runtime.base.concurrency import contain, retrieve_exception
+from copilot_runtime.base.concurrency import convert_exits, retrieve_exception
 from copilot_runtime.runtime.run import Log
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadStore
 
@@ -46,7 +46,7 @@ class ThreadReader:
         finally:
             del self._next[key, only_ended]
         try:
-            return await contain(self._read(key, only_ended))
+            return await convert_exits(self._read(key, only_ended))
         finally:
             lock.release()
 

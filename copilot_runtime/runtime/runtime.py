@@ -34,7 +34,7 @@ from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.api.stage import StageFunction
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.concurrency import (
-    contain,
+    convert_exits,
     has_running_loop,
     is_being_cancelled,
     retrieve_exception,
@@ -48,10 +48,10 @@ from copilot_runtime.base.errors import (
     LimitExceeded,
     Misuse,
     RunStalled,
-    report_of,
+    build_error_report,
 )
 from copilot_runtime.base.expiry import ExpiryQueue
-from copilot_runtime.base.formatting import count_words
+from copilot_runtime.base.formatting import format_count
 from copilot_runtime.extensions.access.audit.run import RunAudit
 from copilot_runtime.extensions.access.limits.limiter import Limiter
 from copilot_runtime.runtime.page_policy import PagePolicy
@@ -306,7 +306,7 @@ class Runtime:
                 if wait is None or conflicts > _MOST_CONFLICTS or not await wait():
                     try:
                         # of two answers at once, the second never counts: no reason to wait
-                        await contain(self._threads.confirm_answers(run.request))
+                        await convert_exits(self._threads.confirm_answers(run.request))
                         raise
                     except Exception as error:
                         await report_error(self.hooks, error, run)
@@ -322,7 +322,7 @@ class Runtime:
         request.identity.require("runs:start")
         self._check_open()
         async with asyncio.timeout(self.run_timeout):
-            return await contain(self._preparer.authorize_run(request))
+            return await convert_exits(self._preparer.authorize_run(request))
 
     def stop(self, log_id: str) -> bool:
         """End a run, and delete the log of an attached one. Never waits.
@@ -350,7 +350,7 @@ class Runtime:
         self.close_admission()
         self._old_logs.clear()
         if cut_off := self.active_runs():
-            count = count_words(len(cut_off), "answer")
+            count = format_count(len(cut_off), "answer")
             logger.info("Cut off %s as %s", count, Interrupted.code)
         for run in cut_off:
             logger.debug("Cut off in thread %s: run %s", run.request.thread_id, run.request.run_id)
@@ -420,7 +420,7 @@ class Runtime:
 
     async def _prepare(self, run: Run, agent: SupportsRun | None) -> PendingRun:
         """Prepare a run, which may take forever: nobody has to wait for it."""
-        work = contain(self._preparer.prepare_run(run.request, agent))
+        work = convert_exits(self._preparer.prepare_run(run.request, agent))
         task = self._spawn(work, f"prepare:{run.log_id}", run.context)
         waiting = (task, run.stop_requested)
         try:
@@ -449,8 +449,8 @@ class Runtime:
         request, writer = run.request, None
         actions = request.actions if request.persist else ()
         try:
-            writer = await contain(self.bus.begin(request))
-            await contain(self._threads.confirm_answers(request))
+            writer = await convert_exits(self.bus.begin(request))
+            await convert_exits(self._threads.confirm_answers(request))
             started = RunStarted(
                 run_id=request.run_id,
                 thread_id=request.thread_id,
@@ -459,12 +459,12 @@ class Runtime:
                 server_actions=tuple(action.name for action in actions if not action.in_browser),
                 click=request.click,
             )
-            await contain(writer.append(started))
+            await convert_exits(writer.append(started))
             if run.is_rewritten:
-                await contain(writer.append(MessagesSnapshot(messages=request.messages)))
+                await convert_exits(writer.append(MessagesSnapshot(messages=request.messages)))
         except BaseException as error:
             if writer is not None and request.persist:  # its thread waits for the end
-                last = RunFailed(error=report_of(error))
+                last = RunFailed(error=build_error_report(error))
                 self._spawn(call_quietly(writer.append, last), f"abandon:{run.log_id}")
             if isinstance(error, Exception) and not isinstance(error, _REPORTED_LATER):
                 await report_error(self.hooks, error, run)
@@ -510,17 +510,17 @@ class Runtime:
             last = RunFailed(error=caught.report())
         except TimeoutError as caught:
             error = self._build_stall_error() if deadline.expired() else caught
-            last = RunFailed(error=report_of(error))
+            last = RunFailed(error=build_error_report(error))
         except asyncio.CancelledError as caught:
             error = run.error
             if error is None:
                 if run.is_cancelled or is_being_cancelled():
                     raise
                 error = caught  # the agent's own, and nobody stopped it
-            last = RunFailed(error=report_of(error))
+            last = RunFailed(error=build_error_report(error))
         except BaseException as caught:  # an agent does not end the server
             error = caught
-            last = RunFailed(error=report_of(error))
+            last = RunFailed(error=build_error_report(error))
         finally:
             last = last or self._build_stop_event(run)
             try:

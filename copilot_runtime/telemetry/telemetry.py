@@ -100,7 +100,7 @@ class Telemetry:
     def observe(self, metric: str, read: Callable[[], float]) -> None:
         """Register a callback that returns the current value of a gauge."""
 
-    def find_problems(self) -> Sequence[str]:
+    def find_failing_checks(self) -> Sequence[str]:
         """Return the names of failing parts: `traces` for the store, `exporter`."""
         return ()
 
@@ -269,7 +269,7 @@ class LocalTelemetry(Telemetry):
 
         return end
 
-    def find_problems(self) -> Sequence[str]:
+    def find_failing_checks(self) -> Sequence[str]:
         """Return the names of failing parts: `traces` for the store."""
         return ("traces",) if self.store is not None and self.store.is_failing else ()
 

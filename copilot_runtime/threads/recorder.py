@@ -10,7 +10,7 @@ from time import monotonic, perf_counter
 from copilot_runtime.api.bus import START, Batch, Bus, Cursor, LogWriter
 from copilot_runtime.api.events import LAST, Event, RunFailed, RunFinished, RunStarted
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.base.concurrency import contain
+from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.base.errors import CopilotError, Interrupted, Misuse, StoreFailed
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import name_error
@@ -176,7 +176,7 @@ class Recorder(Bus):
         """Write to the store; return why that failed, or None."""
         start, failure = perf_counter(), None
         try:
-            await contain(self.store.write(segments))
+            await convert_exits(self.store.write(segments))
         except Exception as error:  # whatever it is, it must not end the writing
             failure = error
         attributes = {semconv.STORE_OPERATION: "write"}

@@ -22,7 +22,7 @@ from copilot_runtime.api.events import (
     TextMessageContent,
 )
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.base.errors import CopilotError, StoreFailed, report_of
+from copilot_runtime.base.errors import CopilotError, StoreFailed, build_error_report
 from copilot_runtime.telemetry.logs import build_run_fields
 from copilot_runtime.threads.store import Segment
 
@@ -185,7 +185,7 @@ class Recording:
     def final_event(self, last: RunFinished | RunFailed) -> RunFinished | RunFailed:
         """Return the last event as it must be now: what is broken did not end well."""
         if self.error is not None and isinstance(last, RunFinished):
-            return RunFailed(error=report_of(self.error))
+            return RunFailed(error=build_error_report(self.error))
         return last
 
 

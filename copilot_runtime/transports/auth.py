@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 
 from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.hooks import remember_call
-from copilot_runtime.api.identity import NOBODY, OPERATE, TENANT_PREFIX, Identity, is_tenant
+from copilot_runtime.api.identity import ANONYMOUS, OPERATE, TENANT_PREFIX, Identity, is_tenant
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import (
@@ -79,7 +79,7 @@ class Unauthorized(Refusal):
         self.message = message
         self.reason = reason or message
         """Why, for the operator alone."""
-        self.identity = identity or NOBODY
+        self.identity = identity or ANONYMOUS
         """Whose credential it is that was refused, for the operator alone."""
 
 
@@ -134,7 +134,7 @@ class Authenticator:
             raise Unauthorized(401, "Sign in to use this server.", headers=challenge)
         headers = request.headers
         forwarded = {name: value for name, value in headers.items() if self._forwards(name)}
-        identity = self._permit(identity or NOBODY, request)
+        identity = self._permit(identity or ANONYMOUS, request)
         return Caller(
             user=identity.owner,
             headers=forwarded,
@@ -145,7 +145,7 @@ class Authenticator:
 
     def describe_stranger(self, request: Request) -> Caller:
         """Return the caller of what decides itself who may ask: nobody, at an address."""
-        return Caller(identity=replace(NOBODY, address=find_address(request, self._proxies)))
+        return Caller(identity=replace(ANONYMOUS, address=find_address(request, self._proxies)))
 
     async def _recognise(self, schemes: SchemeChain, request: Request) -> Identity | None:
         """Return whose credential a request has, if any scheme knows it."""

@@ -1,1 +1,0 @@
-"""What changed between two JSON values, and JSON Patch (RFC 6902)."""

@@ -1,7 +1,7 @@
-"""Find what changed between two states: mostly a few keys, or items at the end of a list.
+"""Compute the difference of two JSON values as JSON Patch operations (RFC 6902).
 
-Made for states that are streamed by tokens, where the same difference is asked for many times a
-second: what both values share is not looked into.
+Optimised for states that are streamed token by token, mostly with a few changed keys or items
+appended to a list: objects that both values share by identity are not compared.
 """
 
 from typing import Any
@@ -9,13 +9,13 @@ from typing import Any
 import orjson
 
 _MAX_MOVES = 1_000_000
-"""Items that changes of one list may push aside. It is replaced before that."""
+"""Maximum number of items that the changes of one list may shift; beyond it, replace the list."""
 
 
 def find_difference(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
     """Return the operations (RFC 6902) that make `new` out of `old`.
 
-    Raises `RecursionError` for what is nested too deeply.
+    Raises `RecursionError` for values that are nested too deeply.
     """
     operations: list[dict[str, Any]] = []
     _compare(old, new, path, operations)
@@ -23,7 +23,7 @@ def find_difference(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
 
 
 def is_same_json(one: Any, other: Any) -> bool:
-    """Return whether two values are the same JSON: 1 is 1.0, and neither is true."""
+    """Return whether two values are equal as JSON: 1 equals 1.0, but not true."""
     if one is other:
         return True
     if one != other:
@@ -31,7 +31,7 @@ def is_same_json(one: Any, other: Any) -> bool:
     if type(one) is type(other) and not isinstance(one, (dict, list, tuple)):
         return True
     try:
-        # Python takes 1 for True, also deep inside; that the text is the same is quickly seen
+        # in Python 1 == True, also in nested values; comparing the serialised text is fast
         if orjson.dumps(one) == orjson.dumps(other):
             return True
     except TypeError:
@@ -40,7 +40,7 @@ def is_same_json(one: Any, other: Any) -> bool:
 
 
 def _same_slowly(one: Any, other: Any) -> bool:
-    """Look for what only Python takes for the same, in two values that are equal."""
+    """Compare two equal values recursively; a boolean never equals a number."""
     if isinstance(one, dict) and isinstance(other, dict):
         return all(_same_slowly(value, other[key]) for key, value in one.items())
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
@@ -75,7 +75,7 @@ def _compare_objects(
 def _compare_lists(
     old: list[Any], new: list[Any], path: str, operations: list[dict[str, Any]]
 ) -> None:
-    """Take away what both begin and end with; what is left was changed, added or removed."""
+    """Skip the common prefix and suffix; compare, remove or add the items in between."""
     start, shorter = 0, min(len(old), len(new))
     while start < shorter and is_same_json(old[start], new[start]):
         start += 1
@@ -93,8 +93,8 @@ def _compare_lists(
         operations.append({"op": "remove", "path": f"{path}/{at}"})
     added = new[at : len(new) - end]
     for offset, value in enumerate(added):
-        place = f"{at + offset}" if end else "-"
-        operations.append({"op": "add", "path": f"{path}/{place}", "value": value})
+        index = f"{at + offset}" if end else "-"
+        operations.append({"op": "add", "path": f"{path}/{index}", "value": value})
 
 
 def _escape(key: str) -> str:

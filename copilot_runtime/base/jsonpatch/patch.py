@@ -1,7 +1,7 @@
-"""JSON Patch (RFC 6902): the changes of a state in AG-UI.
+"""Create and apply JSON Patches (RFC 6902), which AG-UI uses for changes of a state.
 
-Values are never changed in place: what a patch does not touch is shared by the old value and the
-new one, which makes the next difference cheap to find.
+Values are never changed in place: old and new value share the unchanged parts, which makes the
+next difference cheap to compute.
 """
 
 from collections.abc import Sequence
@@ -12,27 +12,27 @@ from copilot_runtime.base.jsonpatch.sharing import count_repetition
 from copilot_runtime.base.jsontext import dumps
 
 MAX_OPERATIONS = 2_000
-"""Operations of one patch. Each may move all items of a long list: 60,000 of them took 10 s."""
+"""Maximum operations of a patch. Each may shift a long list: 60,000 operations took 10 s."""
 
 _MAX_MOVES = 5_000_000
-"""Items of lists and objects that one patch may copy or push aside, in a tenth of a second."""
+"""Maximum number of items that one patch may copy or shift; about 0.1 s."""
 
 _SHORT = 1_000
-"""Bytes of operations that are sent whatever the whole value costs."""
+"""Bytes up to which a patch is used even if the whole value is smaller."""
 
 _MAX_REPETITION = 1_000_000
-"""Values and characters that a patched value may repeat.
+"""Maximum number of repeated values and characters in a patched value.
 
-Copies are shared, so that a patch of forty of them is cheap to apply, and its outcome, twice as
-long with each, impossible to write.
+Copies are shared in memory. So forty `copy` operations, each of which doubles the value, are cheap
+to apply, but their result is too large to serialise.
 """
 
 
 def make_patch(old: Any, new: Any) -> list[dict[str, Any]] | None:
-    """Return the operations that make `new` out of `old`.
+    """Return the operations that turn `old` into `new`, both JSON values.
 
-    None means that they are long, and the whole new value is shorter, or that `apply_patch` would
-    not take so many. Values are what JSON can hold.
+    Returns None if the new value is shorter than the patch, or if the patch has more operations
+    than `apply_patch` accepts.
     """
     try:
         operations = find_difference(old, new)
@@ -40,16 +40,16 @@ def make_patch(old: Any, new: Any) -> list[dict[str, Any]] | None:
             return None
         if operations and len(dumps(operations)) >= max(len(dumps(new)), _SHORT):
             return None
-    except RecursionError:  # nested so deeply that only C can walk through it
+    except RecursionError:  # nested too deeply for recursion in Python
         return None
     return operations
 
 
 def apply_patch(value: Any, operations: Sequence[Any]) -> Any:
-    """Return the value with all operations applied. Raises `ValueError`, which names the
-    operation that cannot be applied, or says that there are more than `MAX_OPERATIONS`.
+    """Return the value with all operations applied, without changing value or operations.
 
-    A value put in by one operation may be changed by the next; the operations stay as they were.
+    Raises `ValueError` that names the operation that cannot be applied, or if there are more than
+    `MAX_OPERATIONS`.
     """
     if len(operations) > MAX_OPERATIONS:
         raise ValueError(f"it has {len(operations)} operations; {MAX_OPERATIONS} are allowed")
@@ -65,15 +65,14 @@ def apply_patch(value: Any, operations: Sequence[Any]) -> Any:
 
 
 class _PatchConflict(Exception):
-    """Why an operation cannot be applied."""
+    """An operation cannot be applied."""
 
 
 class _Patch:
-    """A value on its way from old to new.
+    """Applies operations to a value, copying each container before its first change.
 
-    `own` holds the containers made on the way, by their ids: only those may be changed in place.
-    `copies` is where the last container was copied to, `moves` how many items were copied or
-    pushed aside.
+    `own` has the copied containers by `id()`: only those are changed in place. `copies` is the
+    target path of the last `copy` operation, `moves` the number of copied or shifted items.
     """
 
     def __init__(self, root: Any) -> None:
@@ -103,7 +102,7 @@ class _Patch:
                     self._add(path, value)
             case "copy":
                 copied = self._find(_parse_pointer(operation, "from"))
-                self.own.clear()  # it will be in two places, of which a change is to reach one
+                self.own.clear()  # both paths share the value now: copy it before the next change
                 self._add(path, copied)
                 self.copies = operation["path"] or "/"
             case "test":
@@ -150,7 +149,7 @@ class _Patch:
         return value
 
     def _parent(self, path: list[str]) -> tuple[Any, str]:
-        """Return the container of the last key of a path, ready to be changed."""
+        """Return the parent container of a path, as a copy to change, and the last key."""
         self.root = parent = self._copy_once(self.root)
         for key in path[:-1]:
             at = _resolve_key(parent, key)
@@ -175,7 +174,7 @@ class _Patch:
 
 
 def _resolve_key(parent: Any, key: str) -> Any:
-    """Return what `parent` calls `key`. Raises `_PatchConflict` if it has no such thing."""
+    """Return the key or index in `parent` for a path segment. Raises `_PatchConflict` if absent."""
     if isinstance(parent, dict):
         if key in parent:
             return key
@@ -193,7 +192,7 @@ def _index(key: str, last: int) -> int:
 
 
 def _parse_pointer(operation: dict[str, Any], field: str) -> list[str]:
-    """Read a pointer (RFC 6901)."""
+    """Split a JSON Pointer (RFC 6901) into its unescaped segments."""
     pointer = operation.get(field)
     if not isinstance(pointer, str):
         raise _PatchConflict(f"its {field!r} must be a string")

@@ -1,7 +1,7 @@
-"""What two values have in common, and what one value repeats.
+"""Structural sharing between JSON values, and the repetition inside one value.
 
-States come again and again with little changed. Kept as they came, each costs its whole memory;
-shared, only what is new. And a patch that copies is short where its outcome is not.
+Consecutive states differ little. With structural sharing, each costs only the memory of its changed
+parts. Repetition tells how much larger a value is on the wire than in memory.
 """
 
 from typing import Any
@@ -10,22 +10,22 @@ from copilot_runtime.base.jsonpatch.difference import is_same_json
 from copilot_runtime.base.jsontext import MAX_DEPTH
 
 _DEEPEST_LOOK = 8
-"""Levels looked into for what is shared; what lies deeper is compared as a whole.
+"""Levels that are searched for equal parts; deeper parts are compared as a whole.
 
-Each level may be compared again on the way down, which is to stay cheap.
+Each level may be compared once more for its parent, so the cost grows with this number.
 """
 
 _CONTAINERS = (dict, list)
 _WORTH_IT = (dict, list, str)
 
 LONG = 64
-"""Characters of texts that are shared."""
+"""Minimum length, in characters, of texts that are shared."""
 
 
 def share_structure(old: Any, new: Any, levels: int = _DEEPEST_LOOK) -> Any:
-    """Return `new`, made of the parts of `old` that are the same. Changes neither.
+    """Return a value equal to `new` that reuses the equal parts of `old`. Changes neither.
 
-    Raises what comparing raises, for values that are not JSON.
+    Comparing values that are not JSON may raise any exception.
     """
     if old is new or type(old) is not type(new):
         return new
@@ -56,18 +56,18 @@ def share_structure(old: Any, new: Any, levels: int = _DEEPEST_LOOK) -> Any:
 
 
 def count_repetition(value: Any) -> int:
-    """Return how much longer a value is to write than to hold, in texts and values.
+    """Return the serialised size minus the size in memory, in characters and values.
 
-    Raises `ValueError` for one nested more deeply than JSON is written.
+    Raises `ValueError` for a value that is nested more deeply than `MAX_DEPTH`.
     """
     measured: dict[int, tuple[int, int]] = {}
     written, _ = _measure(value, 1, measured)
-    # what is counted once here is what is held: each container without those inside
+    # size in memory: each container counts once, without its nested containers
     return written - sum(_own_length(part) for part in _containers(value))
 
 
 def _measure(value: Any, level: int, measured: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """Return the length of a value and its height in levels."""
+    """Return the serialised size of a value and its height in levels."""
     if not isinstance(value, _CONTAINERS):
         return 0, 0
     length, height = measured.get(id(value), (0, 0))
@@ -87,7 +87,7 @@ def _measure(value: Any, level: int, measured: dict[int, tuple[int, int]]) -> tu
 
 
 def _containers(value: Any) -> list[Any]:
-    """Return all containers in a value, each once."""
+    """Return the distinct containers in a value."""
     containers: dict[int, Any] = {}
     left = [value]
     while left:
@@ -99,7 +99,7 @@ def _containers(value: Any) -> list[Any]:
 
 
 def _own_length(container: Any) -> int:
-    """Return the length of a container, without the containers inside."""
+    """Return the size of a container without its nested containers."""
     length = len(container) + 1
     if isinstance(container, dict):
         length += sum(map(len, container))

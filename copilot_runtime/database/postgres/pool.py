@@ -95,7 +95,7 @@ class Pool:
         logger = logging.getLogger("copilot_runtime.database")
         self.outage = Outage(logger, self.address)
         self._read_only = Outage(
-            logger, self.address, begins="is read-only", ends="can be written again"
+            logger, self.address, message="is read-only", recovery="can be written again"
         )
 
     async def open(self, prepare: Callable[[Any], Awaitable[None]]) -> None:

@@ -133,8 +133,8 @@ class AnalystAgent(Agent):
             self.signature = Signature(folder, await self._load_secret())
         self.analyst.start()
 
-    def find_problems(self) -> Sequence[str]:
-        return self.analyst.find_problems()
+    def find_failing_checks(self) -> Sequence[str]:
+        return self.analyst.find_failing_checks()
 
     async def aclose(self) -> None:
         """Stop all queries, and close the data."""

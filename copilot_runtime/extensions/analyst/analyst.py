@@ -204,7 +204,7 @@ class Analyst:
         for storage in self._storages:
             await storage.aclose()
 
-    def find_problems(self) -> Sequence[str]:
+    def find_failing_checks(self) -> Sequence[str]:
         """Return `data` if loading failed, otherwise `data:NAME` for each source with a problem."""
         has_failed = self._opening is not None and self._opening.done() and not self.is_open
         return ["data"] if has_failed else [f"data:{one.name}" for one in self.problems.list()]

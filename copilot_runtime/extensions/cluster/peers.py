@@ -11,7 +11,7 @@ from typing import Any
 
 from copilot_runtime.api.bus import START, Batch, Cursor
 from copilot_runtime.api.carrier import Carrier, PeerLost
-from copilot_runtime.base.concurrency import capture, contain, retrieve_exception
+from copilot_runtime.base.concurrency import capture_result, convert_exits, retrieve_exception
 from copilot_runtime.base.errors import CopilotError, MissingPackage, NotFound
 from copilot_runtime.extensions.cluster.message import PeerMessage, decode_message, encode_message
 from copilot_runtime.extensions.cluster.mirror import Mirror
@@ -210,7 +210,7 @@ class Peers:
         The request is repeated, because a process that has just started may not listen yet.
         """
         while not (await asyncio.wait((answer,), timeout=_LOOK))[0]:
-            if (await capture(self._is_alive(server))).value is False:
+            if (await capture_result(self._is_alive(server))).value is False:
                 raise _build_loss(server)
             with suppress(PeerLost):
                 await self._send(server, message)
@@ -257,7 +257,7 @@ class Peers:
         try:
             answer = await self.ask(server, question, timeout=timeout, **values)
         except PeerLost:
-            if await contain(self._store.is_alive(server)):
+            if await convert_exits(self._store.is_alive(server)):
                 raise
             return None
         return None if answer is None else (server, answer)
@@ -277,15 +277,15 @@ class Peers:
         try:
             return await self.ask(run.server, question, timeout=timeout, thread=[*thread], **values)
         except PeerLost:
-            if not await contain(self._store.is_alive(run.server)):
-                await contain(self._store.end_dead_run(thread, run.log_id))
+            if not await convert_exits(self._store.is_alive(run.server)):
+                await convert_exits(self._store.end_dead_run(thread, run.log_id))
             elif await self.find_run(thread) == run:
                 raise
             return None
 
     def tell(self, server: str, name: str, **values: Any) -> None:
         """Send a notice to another process, without delivery confirmation."""
-        self._start(capture(self._send(server, encode_message("tell", name, values))))
+        self._start(capture_result(self._send(server, encode_message("tell", name, values))))
 
     async def follow(
         self, thread: ThreadKey, run: RunningRun, after: Cursor = START
@@ -401,7 +401,7 @@ class Peers:
                 self._last_answers.pop((sender, number), None)
                 raise
         answer = self._answers.get(question)
-        result = None if answer is None else await capture(_call(answer, values))
+        result = None if answer is None else await capture_result(_call(answer, values))
         if result is not None and result.error is not None:
             logger.error("%r of %s has no answer", question, sender, exc_info=result.error)
         return None if result is None else result.value
@@ -511,7 +511,7 @@ class Peers:
     async def _check(self, server: str) -> None:
         """Request lost events from a process that is alive; otherwise end its logs."""
         mirrors = self._list_open(server)
-        result = await capture(self._is_alive(server)) if mirrors else None
+        result = await capture_result(self._is_alive(server)) if mirrors else None
         for mirror in mirrors:
             if mirror.is_missing or (result is not None and result.value is False):
                 await self._recover(mirror)
@@ -541,7 +541,7 @@ class Peers:
         del self._mirrors[key]
         await mirror.drop()
         if not mirror.is_complete:
-            result = await capture(
+            result = await capture_result(
                 self._carrier.send(mirror.server, encode_message("leave", mirror.log_id))
             )
             if result.error is not None:

@@ -10,7 +10,7 @@ from copilot_runtime.api.events import ActionExecutionStart, Event, Events
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.api.run_input import GuardrailRules, RunInput
 from copilot_runtime.api.stage import Stage
-from copilot_runtime.base.concurrency import contain
+from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     CopilotError,
@@ -137,7 +137,7 @@ class HttpGuardrail(Stage):
 
 
 async def _next(events: Events) -> Event | None:
-    return await contain(anext(events, None))  # in a task of its own
+    return await convert_exits(anext(events, None))  # in a task of its own
 
 
 def _may_continue(step: "asyncio.Task[Event | None]", buffer: list[Event]) -> bool:

@@ -383,7 +383,7 @@ class PlannerAgent(Agent):
         if self._resources is not None:
             await self._resources.open()
 
-    def find_problems(self) -> Sequence[str]:
+    def find_failing_checks(self) -> Sequence[str]:
         return ("plans",) if self.engine.failures else ()
 
     async def aclose(self) -> None:

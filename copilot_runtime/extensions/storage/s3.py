@@ -22,7 +22,7 @@ from obstore.exceptions import (
 )
 from obstore.store import S3Store
 
-from copilot_runtime.base.concurrency import capture
+from copilot_runtime.base.concurrency import capture_result
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.storage.storage import (
     RESERVED,
@@ -294,7 +294,9 @@ class S3Storage(Storage):
                 log.unmerged = await self._count_segments(key)
             while log.pending:
                 batch, log.pending = log.pending, []
-                error = (await capture(self._write_segment(key, [data for data, _ in batch]))).error
+                error = (
+                    await capture_result(self._write_segment(key, [data for data, _ in batch]))
+                ).error
                 _finish(batch, error)
                 log.unmerged += error is None
                 if log.unmerged >= MERGE_AFTER:

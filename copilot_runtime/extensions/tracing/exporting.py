@@ -82,10 +82,10 @@ class ExportingTelemetry(LocalTelemetry):
         if self._mirror is not None:
             self._mirror.log_event(name, attributes or {}, span, content or {})
 
-    def find_problems(self) -> Sequence[str]:
+    def find_failing_checks(self) -> Sequence[str]:
         """Return the names of failing parts: `traces` for the store, `exporter`."""
         is_failing = self._mirror is not None and self._mirror.is_failing
-        return (*super().find_problems(), *(("exporter",) if is_failing else ()))
+        return (*super().find_failing_checks(), *(("exporter",) if is_failing else ()))
 
     def describe(self) -> Mapping[str, Any]:
         """Return the telemetry status for operators, including the owner of the provider."""

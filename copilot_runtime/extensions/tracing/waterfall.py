@@ -6,8 +6,8 @@ from typing import Any
 
 from copilot_runtime.base.formatting import (
     clean_text,
-    count_words,
     fit_text,
+    format_count,
     format_dollars,
     format_duration,
     format_time,
@@ -103,7 +103,7 @@ def _describe(summary: TraceSummary, width: int) -> Iterator[str]:
     parts = [
         format_time(summary.start),
         format_duration(summary.duration),
-        count_words(summary.spans, "span"),
+        format_count(summary.spans, "span"),
         state,
         format_tokens(summary.input_tokens, summary.output_tokens),
         format_dollars(summary.dollars, summary.unpriced) if summary.model_calls else "",

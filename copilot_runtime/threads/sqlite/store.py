@@ -104,8 +104,8 @@ class SqliteThreads(DatabaseThreads["_File"]):
         close = writer.end
         try:
             server = await writer.do(lambda _: Server(self.path))
-            place, ends = f"SQLite ({self.path})", "can be written again"
-            refusal = Outage(logger, place, begins="takes nothing new", ends=ends)
+            service, recovery = f"SQLite ({self.path})", "can be written again"
+            refusal = Outage(logger, service, message="takes nothing new", recovery=recovery)
             file = _File(self.path, writer, Readers(self.path), server, refusal)
             close = file.close
             await self._end_dead_runs(file)
@@ -156,7 +156,7 @@ class _File(NamedTuple):
 
     async def check_writable(self, now: int) -> None:
         """Raise `StoreReadOnly` if a write was refused, and another one is not done now."""
-        if not self.refusal.goes_on:
+        if not self.refusal.is_active:
             return
         try:
             await self.do(partial(SqliteTransaction.write_probe, now=now, size=_PROBE_SIZE))

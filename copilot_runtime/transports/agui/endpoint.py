@@ -24,7 +24,7 @@ from copilot_runtime.base.errors import (
     AgentNotFound,
     AuthenticationFailed,
     LimitExceeded,
-    report_of,
+    build_error_report,
 )
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, optional_text
@@ -203,7 +203,7 @@ class AguiEndpoint(Transport):
         except AuthenticationFailed:
             raise
         except Exception as error:  # also of hooks: the client gets it without details
-            last = RunFailed(error=report_of(error))
+            last = RunFailed(error=build_error_report(error))
         events = (RunStarted(run_id=run.run_id, thread_id=run.thread_id), last)
         encoder = Encoder(run.thread_id, run.run_id, agent=run.agent_name, dialect=dialect)
         async with self._stream(request) as stream:
@@ -221,7 +221,7 @@ class AguiEndpoint(Transport):
         try:
             log, trace_id = await asyncio.shield(beginning)
         except Exception as error:  # also of hooks and agents: the client gets it without details
-            frames = build().feed([RunFailed(error=report_of(error))])
+            frames = build().feed([RunFailed(error=build_error_report(error))])
             # this frame is in it, and has the task that has it: the request would stay in memory
             error.__traceback__ = None
             await stream.write(b"".join(frames), last=True)

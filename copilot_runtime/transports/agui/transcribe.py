@@ -9,7 +9,7 @@ from base64 import b64decode
 from typing import Any
 
 from copilot_runtime.adapters.transcription import AudioRefused, Transcriber
-from copilot_runtime.base.concurrency import contain
+from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
@@ -110,7 +110,7 @@ async def _transcribe(transcriber: Transcriber, upload: FormFile) -> Answer:
     mime_type = _USUAL_TYPE if kind in _UNKNOWN_BYTES else upload.mime_type
     try:
         name = upload.filename or _USUAL_NAME
-        text = await contain(transcriber.transcribe(upload.data, name, mime_type))
+        text = await convert_exits(transcriber.transcribe(upload.data, name, mime_type))
     except CopilotError as error:
         logger.warning("No transcript: %s%s", error.message, f" ({error.hint})" * bool(error.hint))
         raise _problem(error) from error

@@ -6,7 +6,7 @@ from typing import Any
 
 from graphql import GraphQLError
 
-from copilot_runtime.base.errors import CopilotError, ErrorReport, report_of
+from copilot_runtime.base.errors import CopilotError, ErrorReport, build_error_report
 from copilot_runtime.transports.graphql.statuses import error_extensions
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def _report(error: Exception, failure: str) -> ErrorReport:
     """Return what a client may see of an error; all of what is not ours goes to the log."""
     if not isinstance(error, CopilotError):
         logger.error(failure, exc_info=error)
-    return report_of(error)
+    return build_error_report(error)
 
 
 def build_root_error(error: Exception, key: str | None) -> Mapping[str, Any]:

@@ -321,7 +321,7 @@ async def test_a_token_is_good_though_redis_closed_the_connection_before_it_answ
         async with hanging_up(redis.url, tmp_path / "redis.sock", after=b"nonce:n") as url:
             counters = RedisCounters(url)
             found = [(await counters.add_nonce("n", holder, 60))[0] for holder in ("a", "b")]
-            problems = counters.find_problems()
+            problems = counters.find_failing_checks()
             await counters.aclose()
 
     assert (found, problems) == ([True, False], ())

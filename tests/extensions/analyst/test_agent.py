@@ -208,7 +208,7 @@ async def test_data_that_cannot_be_read_fails_the_run_and_not_the_server(tmp_pat
     events = await run_agent(analyst, ask("Average?"))
 
     assert isinstance(events[-1], RunFailed)
-    assert analyst.find_problems() == ["data"]
+    assert analyst.find_failing_checks() == ["data"]
     await analyst.aclose()
 
 

@@ -64,12 +64,12 @@ async def test_a_source_that_cannot_be_read_leaves_the_others_and_is_tried_again
     await analyst.open()
     async with aclosing(analyst):
         assert list_names(analyst) == ["orders"]
-        assert analyst.find_problems() == ["data:bad", "data:none"]
+        assert analyst.find_failing_checks() == ["data:bad", "data:none"]
         bad.write_text("id,owner\n1,ann\n")
         analyst.start()
         await analyst.problems.wait()
         assert sorted(list_names(analyst)) == ["bad", "orders"]
-        assert analyst.find_problems() == ["data:none"]
+        assert analyst.find_failing_checks() == ["data:none"]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ async def test_a_table_without_the_columns_of_the_filter_is_closed(
     async with aclosing(analyst):
         assert list_names(analyst) == ["orders"]
         assert list_names(analyst, Scope(user="root", is_operator=True)) == ["orders"]
-        assert analyst.find_problems() == ["data:rag"]
+        assert analyst.find_failing_checks() == ["data:rag"]
         with pytest.raises(SqlRefused):
             analyst.guard_sql("SELECT * FROM rag", ANN)
 
@@ -104,7 +104,7 @@ async def test_an_operator_may_open_a_table_without_the_columns_of_the_filter(
         await analyst.open()
     async with aclosing(analyst):
         assert sorted(list_names(analyst)) == ["cities", "orders"]
-        assert not analyst.find_problems()
+        assert not analyst.find_failing_checks()
 
 
 async def test_a_filter_column_that_changes_its_type_closes_the_table(tmp_path: Path) -> None:
@@ -222,8 +222,8 @@ async def test_a_folder_that_is_deleted_is_said_and_what_is_open_is_served(
             await analyst.engine.refresh()
         query = analyst.guard_sql("SELECT count(*) FROM orders", ANN)
         assert (await analyst.engine.run(query, limit=1)).rows == [(4,)]
-        assert (list_names(analyst), analyst.find_problems()) == (["orders"], ["data:store"])
+        assert (list_names(analyst), analyst.find_failing_checks()) == (["orders"], ["data:store"])
         assert str(tmp_path / "store") in caplog.text
     async with aclosing(build(tmp_path, "orders.csv")) as again:
         await again.open()
-        assert (list_names(again), again.find_problems()) == (["orders"], [])
+        assert (list_names(again), again.find_failing_checks()) == (["orders"], [])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from copilot_runtime.api.identity import Identity
 from copilot_runtime.base.concurrency import retrieve_exception
 from copilot_runtime.base.errors import StoreFailed
-from copilot_runtime.base.outages import LineLimit
+from copilot_runtime.base.outages import LogRateLimit
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.access.api_keys.key import PREFIX, ApiKey, KeyStore, split_key
 from copilot_runtime.extensions.access.api_keys.store import build_key_store, choose_address
@@ -46,7 +46,7 @@ class ApiKeyScheme(Scheme):
         self._clock = clock
         self._used: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._line_limit = LineLimit()
+        self._log_limit = LogRateLimit()
         self.headers = self.secret_headers = [
             name for name in (AUTHORIZATION, self._header) if name
         ]
@@ -88,7 +88,7 @@ class ApiKeyScheme(Scheme):
         try:
             key = await self.store.find(id)
         except StoreFailed as error:
-            if self._line_limit.take():
+            if self._log_limit.allows_line():
                 logger.error("API keys cannot be checked: %s", error.hint)
             raise AuthenticationUnavailable("Keys cannot be checked at the moment.") from error
         if key is None:

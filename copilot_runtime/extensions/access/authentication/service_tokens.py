@@ -5,7 +5,7 @@ import time
 
 from copilot_runtime.api.identity import SERVICE_METHOD, Identity
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
-from copilot_runtime.base.outages import LineLimit
+from copilot_runtime.base.outages import LogRateLimit
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.access.api_keys.key import KeyStore
 from copilot_runtime.extensions.access.api_keys.store import build_key_store, choose_address
@@ -73,14 +73,14 @@ class StoredReplays:
 
     def __init__(self, store: KeyStore) -> None:
         self._store = store
-        self._line_limit = LineLimit()
+        self._log_limit = LogRateLimit()
 
     async def add(self, nonce: str, signed_at: float, expires_at: float) -> bool:  # noqa: ARG002
         """Remember a nonce. Raises `AuthenticationUnavailable` if that cannot be done."""
         try:
             return await self._store.add_nonce(nonce, expires_at, time.time())
         except StoreFailed as error:
-            if self._line_limit.take():
+            if self._log_limit.allows_line():
                 logger.error("Tokens of services cannot be checked: %s", error.hint)
             raise AuthenticationUnavailable("Tokens cannot be checked at the moment.") from error
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed, NotFound
-from copilot_runtime.base.formatting import count_words
+from copilot_runtime.base.formatting import format_count
 from copilot_runtime.base.jsontext import dumps_line
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption, load_command_settings
@@ -151,7 +151,7 @@ def verify(
         raise typer.Exit(1)
     if found.first > 1:
         typer.echo(f"Lines before number {found.first} are deleted: audit.max_files.")
-    typer.echo(f"{count_words(found.lines, 'line')}, unchanged.")
+    typer.echo(f"{format_count(found.lines, 'line')}, unchanged.")
     if not settings.audit.key:
         typer.echo(NO_KEY)
     typer.echo(f"head {found.head.number}:{found.head.hash}")

@@ -58,7 +58,7 @@ class Counters:
         """Release slots. Raises `CountersFailed`."""
         raise NotImplementedError
 
-    def find_problems(self) -> Sequence[str]:
+    def find_failing_checks(self) -> Sequence[str]:
         """Return `limits` while the store fails, for `/health/ready`."""
         return ()
 

@@ -11,7 +11,7 @@ from copilot_runtime.api.events import Usage
 from copilot_runtime.api.identity import Identity, split_owner
 from copilot_runtime.base.concurrency import has_running_loop, retrieve_exception
 from copilot_runtime.base.errors import LimitExceeded
-from copilot_runtime.base.outages import LineLimit
+from copilot_runtime.base.outages import LogRateLimit
 from copilot_runtime.extensions.access.limits.counters import (
     Counters,
     CountersFailed,
@@ -115,7 +115,7 @@ class Limiter:
         }
         self._throttle = Throttle()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._line_limit = LineLimit()
+        self._log_limit = LogRateLimit()
 
     @property
     def limits_requests(self) -> bool:
@@ -344,7 +344,7 @@ class Limiter:
             return 0
 
     def _warn(self, error: CountersFailed) -> None:
-        if self._line_limit.take():
+        if self._log_limit.allows_line():
             logger.error("Limits are not counted, so that nobody is limited: %s", error)
 
 

@@ -196,7 +196,7 @@ class RedisCounters(Counters):
             return None
         return bool(found.get("save")) or found.get("appendonly") != "no"
 
-    def find_problems(self) -> Sequence[str]:
+    def find_failing_checks(self) -> Sequence[str]:
         """Return `limits` if the last command failed.
 
         It does not wait for Redis, but starts a check in the background, at most once a second.

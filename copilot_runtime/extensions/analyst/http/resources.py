@@ -68,7 +68,7 @@ class Resources:
             "memory_enabled": settings.memory_enabled,
             "allow_save": settings.allow_save,
             "tools": [*self._analyst.active_tools],
-            "problems": [*self._analyst.find_problems()],
+            "problems": [*self._analyst.find_failing_checks()],
         }
 
     async def _list_datasets(self) -> None:

@@ -71,7 +71,7 @@ class RedisCarrier(Carrier):
 
     @property
     def is_reachable(self) -> bool:
-        return not self._outage.goes_on
+        return not self._outage.is_active
 
     async def open(self, address: str, receive: Receive, lose: Lose) -> None:
         """Connect, and read the inbox. Raises `ConfigurationFailed` if Redis does not answer."""
@@ -94,7 +94,7 @@ class RedisCarrier(Carrier):
 
     async def send(self, to: str, message: bytes) -> None:
         """Queue a message without delivery confirmation. Raises `PeerLost`."""
-        if self._outage.goes_on:
+        if self._outage.is_active:
             raise PeerLost("Redis, which carries messages, cannot be reached.")
         self._queues[to] += (_HEAD.pack(len(message)), message)
         self._queued += len(message)
@@ -151,7 +151,7 @@ class RedisCarrier(Carrier):
         next_trim = monotonic() + _TRIM
         while self._receive is not None:
             try:
-                if was_away := self._outage.goes_on:
+                if was_away := self._outage.is_active:
                     last = await self._find_position(last)
                     await self._try_to_write()
                 found = await self._redis.xread({inbox: last}, block=_BLOCK)

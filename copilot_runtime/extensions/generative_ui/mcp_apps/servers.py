@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.base.concurrency import call, capture
+from copilot_runtime.base.concurrency import call, capture_result
 from copilot_runtime.base.errors import (
     ConfigurationFailed,
     LimitExceeded,
@@ -214,7 +214,7 @@ class AppServers:
 
     async def _try_to_list(self, server: McpAppServer, run: RunInput) -> "Sequence[UiTool]":
         label = describe_server(server)
-        found = await capture(self._list_patiently(server, run))
+        found = await capture_result(self._list_patiently(server, run))
         if found.error is None:
             self._down.pop(label, None)
             return found.value
@@ -240,7 +240,7 @@ class AppServers:
         if not callable(headers):
             return self._pool.connect(server.server, headers)
         async with asyncio.timeout(self.options.timeout):
-            values = await capture(call(headers, run))
+            values = await capture_result(call(headers, run))
         if values.error is not None:
             raise NetworkError("The function for its headers failed.") from values.error
         return self._pool.connect(server.server, values.value)

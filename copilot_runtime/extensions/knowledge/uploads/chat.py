@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.api.events import Activity
 from copilot_runtime.api.messages import MediaPart, Message, TextMessage
-from copilot_runtime.api.retrieval import Passage, Reading
+from copilot_runtime.api.retrieval import Passage, PreparedMessages
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import CopilotError, Misuse
@@ -138,7 +138,7 @@ class ChatFiles:
     def __init__(self, knowledge: "Knowledge") -> None:
         self._knowledge = knowledge
 
-    async def read_files(self, run: RunInput) -> AsyncGenerator[Activity | Reading, None]:
+    async def read_files(self, run: RunInput) -> AsyncGenerator[Activity | PreparedMessages, None]:
         """Yield the progress of the files of a run, and finally their content for the model.
 
         Yields nothing for a run without files. It raises nothing: a file that cannot be taken in
@@ -151,7 +151,7 @@ class ChatFiles:
             # suggestions and the like come in threads of their own: nothing is stored for them
             named = [it for it in attachments if it.kind in _WITH_TEXT or it.uri]
             names = {it.slot: it.write_name() for it in named}
-            yield Reading(messages=replace_attachments(run.messages, names))
+            yield PreparedMessages(messages=replace_attachments(run.messages, names))
             return
         actor = build_actor(run.user, run.thread_id, agent=run.agent_name)
         files = await self._open(attachments, run, actor)
@@ -161,13 +161,13 @@ class ChatFiles:
         lines = {it.attachment.slot: it.write_line() for it in files}
         messages = await self._replace(run, files, lines)
         passages = await self._find_passages(run, actor, files, find_question(run.messages))
-        yield Reading(messages=messages, passages=passages)
+        yield PreparedMessages(messages=messages, passages=passages)
 
     def has_files(self, run: RunInput) -> bool:
         """Return whether a run has files for `store_files`."""
         return _is_chat(run) and any(True for _ in find_attachments(run.messages))
 
-    async def store_files(self, run: RunInput) -> AsyncGenerator[Activity | Reading, None]:
+    async def store_files(self, run: RunInput) -> AsyncGenerator[Activity | PreparedMessages, None]:
         """Yield the progress of the files of a run, and finally their content for the agent.
 
         An agent gets files as they came, with the bytes of those that are stored here; but none
@@ -179,7 +179,7 @@ class ChatFiles:
             async for step in steps:
                 yield step
         lines = {it.attachment.slot: it.write_line() if it.is_withheld else None for it in files}
-        yield Reading(messages=await self._replace(run, files, lines))
+        yield PreparedMessages(messages=await self._replace(run, files, lines))
 
     async def _open(
         self, attachments: Sequence[Attachment], run: RunInput, actor: Actor

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.api.action import Action, ActionSource
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.base.concurrency import call, capture
+from copilot_runtime.base.concurrency import call, capture_result
 from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.extensions.mcp.client.allowlist import AllowRule as AllowRule
 from copilot_runtime.extensions.mcp.client.allowlist import McpAllowlist as McpAllowlist
@@ -88,7 +88,7 @@ class McpActions(ActionSource):
     async def _load(self, server: McpServer, run: RunInput) -> Sequence[Action]:
         try:
             async with asyncio.timeout(SERVER_TIMEOUT):
-                headers = await capture(_headers(server, run))
+                headers = await capture_result(_headers(server, run))
         except TimeoutError:
             return _leave_out(server, f"Its headers took more than {SERVER_TIMEOUT:g} s.")
         if headers.error is not None:
@@ -97,7 +97,7 @@ class McpActions(ActionSource):
         if run.span.telemetry is not None:
             self._pool.telemetry = run.span.telemetry
         connection = self._pool.connect(server, headers.value, environment)
-        answer = await capture(
+        answer = await capture_result(
             self._slow.ask(
                 connection.key, partial(_ask, connection), run.span, timeout=SERVER_TIMEOUT
             )

@@ -10,7 +10,7 @@ from secrets import token_hex
 
 from copilot_runtime.app.threads import build_carrier
 from copilot_runtime.base.errors import CopilotError, StoreFailed
-from copilot_runtime.base.formatting import count_words
+from copilot_runtime.base.formatting import format_count
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.access.build import build_counters
 from copilot_runtime.extensions.operations.database import Place, check_writable, open_snapshot
@@ -193,7 +193,7 @@ async def check_audit(settings: Settings) -> Sequence[Finding]:
     if found.problems:
         hint = "`copilot-runtime audit verify` lists all that is wrong with it."
         return [problem("audit log", found.problems[0], hint)]
-    lines = f"{count_words(found.lines, 'line')}, unchanged"
+    lines = f"{format_count(found.lines, 'line')}, unchanged"
     if not settings.audit.key:
         hint = "Set audit.key to a secret, and begin a new file: it fits no line from before."
         text = f"{lines}. {NO_KEY}"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from copilot_runtime.base.formatting import (
     clean_text,
-    count_words,
     fit_text,
+    format_count,
     format_dollars,
     format_duration,
 )
@@ -92,7 +92,7 @@ def draw_tree(
     for row in chosen:
         lines.append(_draw_row(row, names, sizes, width, now, color=color))
     if left_out := len(rows) - len(chosen):
-        lines.append(f"… and {count_words(left_out, 'more task')}")
+        lines.append(f"… and {format_count(left_out, 'more task')}")
     if ascii_only:
         return [
             line.translate(_PLAIN_CHARACTERS).encode("ascii", "replace").decode() for line in lines
@@ -107,7 +107,7 @@ def describe_totals(plan: JsonObject, now: float) -> str:
     parts = [
         f"{as_count(progress.get('finished')) or 0}/{as_count(progress.get('total')) or 0} tasks",
         _format_time({"started_at": plan.get("created_at"), **plan}, now),
-        count_words(tokens, "token") if tokens else "",
+        format_count(tokens, "token") if tokens else "",
         format_dollars(dollars) if dollars else "",
     ]
     return "  ".join(part for part in parts if part)
@@ -119,7 +119,7 @@ def describe_cost(task: JsonObject, now: float) -> Sequence[str]:
     return (
         clean_text(get_text(task, "assistant"))[:24],
         _format_time(task, now),
-        count_words(tokens, "token") if tokens else "",
+        format_count(tokens, "token") if tokens else "",
         format_dollars(dollars) if dollars else "",
     )
 

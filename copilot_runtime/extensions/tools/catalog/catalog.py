@@ -12,7 +12,7 @@ from copilot_runtime.actions.execute import execute, parse_failure
 from copilot_runtime.api.action import Action, ActionContext, ActionSource
 from copilot_runtime.api.caller import SelectNames
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.base.concurrency import capture
+from copilot_runtime.base.concurrency import capture_result
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import as_object, as_optional_text
@@ -318,7 +318,7 @@ class ToolCatalog(ActionSource):
         was_slow = task is not None
         if task is None or (task.done() and (task.cancelled() or task.result().error is not None)):
             # the task may outlive the run
-            task = asyncio.create_task(capture(tool.build_actions(run)), name=f"tool:{name}")
+            task = asyncio.create_task(capture_result(tool.build_actions(run)), name=f"tool:{name}")
         began = monotonic()
         if not was_slow:  # an endpoint that hangs delays a single run
             await asyncio.wait((task,), timeout=LOAD_TIMEOUT)

@@ -12,7 +12,7 @@ import typer
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 from copilot_runtime.base.formatting import (
     clean_text,
-    count_words,
+    format_count,
     format_dollars,
     format_duration,
     format_time,
@@ -316,8 +316,8 @@ def stats(
         typer.echo("There are no such traces.", err=True)
         return
     typer.echo(
-        f"{count_words(found['traces'], 'trace')}, {found['failed']} with errors, "
-        f"{count_words(found['spans'], 'span')}\n"
+        f"{format_count(found['traces'], 'trace')}, {found['failed']} with errors, "
+        f"{format_count(found['spans'], 'span')}\n"
     )
     for kind in ("agents", "models", "tools"):
         if found[kind]:
@@ -418,7 +418,7 @@ def delete(
         ids += [it["trace_id"] for it in source.list_traces({"user": user}, _MOST_DELETED)]
     for trace_id in ids:
         source.delete(trace_id)
-    typer.echo(f"Deleted {count_words(len(ids), 'trace')}.", err=True)
+    typer.echo(f"Deleted {format_count(len(ids), 'trace')}.", err=True)
 
 
 @traces.command("export")
@@ -452,7 +452,7 @@ def write_out(
         raise typer.Exit(1) from None
     except OSError as error:
         raise ConfigurationFailed(f"{target} cannot be written: {error.strerror}.") from None
-    typer.echo(f"Exported {count_words(count, 'trace')}.", err=True)
+    typer.echo(f"Exported {format_count(count, 'trace')}.", err=True)
 
 
 @traces.command("import")
@@ -486,7 +486,7 @@ def read_in(
     StoreSource(address, is_new=True).add_spans(spans)
     count = len({span["trace_id"] for span in spans})
     typer.echo(
-        f"Read {count_words(len(spans), 'span')} of {count_words(count, 'trace')}.", err=True
+        f"Read {format_count(len(spans), 'span')} of {format_count(count, 'trace')}.", err=True
     )
 
 

@@ -142,4 +142,4 @@ def test_without_telemetry_nothing_is_counted() -> None:
     NO_TELEMETRY.record(semconv.COST, 1)
     NO_TELEMETRY.observe(semconv.RUNS_OPEN, lambda: 1)
     assert NO_TELEMETRY.metrics is None
-    assert NO_TELEMETRY.find_problems() == ()
+    assert NO_TELEMETRY.find_failing_checks() == ()

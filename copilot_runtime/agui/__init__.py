@@ -1,1 +1,0 @@
-"""Decode and encode AG-UI, for its transport and for agents behind it."""

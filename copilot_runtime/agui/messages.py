@@ -1,4 +1,4 @@
-"""A conversation as AG-UI writes it (0.0.59 and 1.0), and as we do.
+"""Convert conversations between AG-UI (0.0.59 and 1.0) and our messages.
 
 One message of an assistant, with its text and its calls, is a `TextMessage` and the
 `ActionExecutionMessage`s that have it for a parent. Further fields of AG-UI are carried

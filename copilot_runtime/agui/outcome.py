@@ -1,4 +1,4 @@
-"""How a run of AG-UI ended, and what it cost: a result, questions, a stop or an error."""
+"""Decode and encode the outcome of an AG-UI run: result, interrupts, cancellation, error, usage."""
 
 from collections.abc import Iterator, Sequence
 
@@ -71,7 +71,7 @@ def encode_langgraph_value(interrupt: Interrupt) -> str:
 
 
 def decode_cancellation(event: JsonObject) -> Cancelled | None:
-    """Return the error of a run that somebody stopped, if that is how a RUN_FINISHED ends it."""
+    """Return the error of a cancelled run from its RUN_FINISHED, or None."""
     if as_object(event.get("outcome")).get("type") == "cancelled":
         return Cancelled("The agent's run was stopped.")
     return None

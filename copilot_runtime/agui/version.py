@@ -1,4 +1,4 @@
-"""Which version of AG-UI the other side speaks. Only a request and RUN_STARTED say so.
+"""The AG-UI protocol version of the peer, declared only in a request and in RUN_STARTED.
 
 Rules: https://docs.ag-ui.com/spec/1.1/basic/versioning.
 """
@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 
 PROTOCOL_VERSION = "1.0"
-"""What this package speaks, and declares on both sides."""
+"""The version that this package implements and declares."""
 
 _CURRENT = (1, 0)
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})", re.ASCII)

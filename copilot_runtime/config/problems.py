@@ -1,4 +1,4 @@
-"""Say what is wrong with a setting, where it stands, and what it could be."""
+"""Explain invalid settings: the error, its location, and suggestions."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -118,7 +118,7 @@ def _suggest(name: str, names: Sequence[str]) -> str:
 
 
 _SECTION_ERRORS = ("model_type", "model_attributes_type")
-"""How pydantic calls what is no section."""
+"""Pydantic's error types for a value that is not a section."""
 
 
 def _explain_section(name: str, value: object, names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Refuse secrets that can be found by trying, or that everybody can read in an example."""
+"""Reject secrets that are too short or taken from an example."""
 
 _PUBLISHED = frozenset(
     {

@@ -1,4 +1,4 @@
-"""What a section of the settings is, and the types of what stands in sections."""
+"""The base class of settings sections, and common field types."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Tell settings that a program writes from those that it reads."""
+"""Detect settings that a program sets in code instead of loading them."""
 
 from collections.abc import Collection
 from operator import attrgetter

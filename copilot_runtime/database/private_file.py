@@ -1,4 +1,4 @@
-"""Make the files of databases, so that only their owner may read them."""
+"""Create database files that only their owner may read and write."""
 
 import errno
 import os

@@ -1,1 +1,0 @@
-"""The order of events that every client accepts."""

@@ -1,4 +1,4 @@
-"""Warns of user interfaces in the results of calls (A2UI) that no page gets, as A2UI is not on."""
+"""Warn about A2UI operations in tool results that are not rendered, because A2UI is disabled."""
 
 import logging
 from collections.abc import Callable, Generator
@@ -11,7 +11,7 @@ from copilot_runtime.base.jsonvalue import parse_text
 logger = logging.getLogger(__name__)
 
 A2UI_EVENTS = frozenset({ActionExecutionResult, Activity})
-"""What `watch_a2ui` wants to see."""
+"""The event types that `watch_a2ui` needs."""
 
 _OPERATIONS, _SURFACE = "a2ui_operations", "a2ui-surface"
 

@@ -1,4 +1,4 @@
-"""What is open in a run: texts, calls, steps, thoughts and subagents without an end yet."""
+"""The open items of a run: texts, calls, steps, reasoning and subagents that have not ended."""
 
 from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
@@ -34,7 +34,7 @@ class OpenItems(Generic[Kind, Value]):
         return True
 
     def list_innermost_first(self) -> list[tuple[Kind, str, Value]]:
-        """Return what is open; what began last comes first."""
+        """Return the open items, the most recent first."""
         return [(kind, key, self.by_kind[kind][key]) for kind, key in reversed(self._order)]
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""What an agent yields must be an event that can be sent and stored."""
+"""Validate that agents yield events that can be serialised."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,10 +24,10 @@ _PARTS: tuple[type, ...] = get_args(Part)
 
 
 def validate_event(event: Event, agent: str) -> Event:
-    """Return an event of that agent whose values are plain JSON, the same one if it has them.
+    """Return the event with its values as plain JSON; the same object if they already are.
 
-    Raises `Misuse` for what is no event and for a value that is no JSON, `IncompleteStream` for a
-    value nested too deeply.
+    Raises `Misuse` for an object that is not an event or a value that is not JSON, and
+    `IncompleteStream` for a value that is nested too deeply.
     """
     kind = type(event)
     known = _KINDS.get(kind) or next((_KINDS[one] for one in kind.__mro__ if one in _KINDS), None)
@@ -54,7 +54,7 @@ def validate_event(event: Event, agent: str) -> Event:
 
 
 def _check_items(value: Any, kinds: tuple[type, ...], name: str, kind: type) -> None:
-    """Raise `Misuse` for what is no list of messages, or of parts."""
+    """Raise `Misuse` if the value is not a list of messages, or of parts."""
     for item in value if isinstance(value, Sequence) else (value,):
         if not isinstance(item, kinds):
             raise Misuse(
@@ -97,8 +97,8 @@ def _one(kind: type) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """The fields of an event by what they hold: texts, texts or nothing, any JSON, and lists of
-    what is of one of some types.
+    """The fields of an event class by type: strings, optional strings, JSON values, and lists of
+    messages or parts.
     """
 
     texts: Sequence[str]
@@ -139,13 +139,13 @@ def _is_plain(value: Any, option: int) -> bool:
 
 
 class TooDeep(Exception):
-    """A value is nested too deeply, or holds itself."""
+    """A value is nested too deeply, or contains itself."""
 
 
 def to_plain_json(value: Any, level: int = 0) -> Any:
-    """Return a value as texts, numbers, booleans, None, lists and dicts; messages stay messages.
+    """Convert a value to strings, numbers, booleans, None, lists and dicts; messages are kept.
 
-    Raises `TypeError` that says what is no JSON, and `TooDeep`.
+    Raises `TypeError` that names the part that is not JSON, and `TooDeep`.
     """
     if level == DEEPEST and not isinstance(value, (str, int, float, NoneType)):
         raise TooDeep

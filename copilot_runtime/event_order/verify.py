@@ -1,7 +1,7 @@
-"""The order of events that every client accepts: what must be begun, and what must be ended.
+"""Verify the order of a run's events: items must be started before they grow or end.
 
-The rules, and the words they are broken with, are those of `verifyEvents` in @ag-ui/client
-0.0.59, so that a person sees the same error from this server as from CopilotKit's own.
+Rules and error messages are those of `verifyEvents` in @ag-ui/client 0.0.59, so that users see the
+same errors as from CopilotKit's own runtime.
 """
 
 from collections.abc import Callable
@@ -38,15 +38,15 @@ from copilot_runtime.event_order.validate import validate_event
 _MAY_BE_DONE = (
     "This call was interrupted, and may have been done: find out before you make it again."
 )
-"""What a model reads of a complete call without a result, before why its run ended."""
+"""The prefix of the result of a complete call whose run was interrupted."""
 
 
 async def verify_events(events: Events, run: RunInput) -> Events:
-    """End a run whose agent breaks the order: a stage. Raises `IncompleteStream`.
+    """A stage that raises `IncompleteStream` for events in a wrong order.
 
-    Values of events become plain JSON, so that they are the same live and stored. What is no event,
-    or holds what is no JSON, ends the run with `Misuse`, before it is published or stored.
-    What the agent leaves open at its end stays open: each transport ends it in its own way.
+    Values of events become plain JSON, so that live and stored events are equal. An object that is
+    not an event, or a value that is not JSON, raises `Misuse` before it is published or stored.
+    Items that the agent leaves open stay open: each transport closes them in its own way.
     """
     ordering = EventOrder(begun=True)
     texts = ordering.texts
@@ -88,16 +88,16 @@ _SUBAGENT = _Kind("subagent", "SUBAGENT", lambda key: Subagent(subagent_id=key, 
 
 
 class EventOrder:
-    """The order of one run: which events may not come next, and what is open.
+    """The state machine of one run: checks each event, and tracks the open items.
 
-    Thoughts need no order: clients tolerate any. With `begun`, the first event has come already.
+    Reasoning may come in any order, as clients tolerate it. With `begun`, the run has started.
     """
 
     def __init__(self, *, begun: bool = False) -> None:
         self._open: OpenItems[_Kind, str] = OpenItems((_STEP, _TEXT, _CALL, _SUBAGENT, _THOUGHT))
         """The value of a call is its name."""
         self.texts = self._open.by_kind[_TEXT]
-        """The open texts by their ids: to add to one of them is never against the order."""
+        """The open texts by id; content for one of them is always in order."""
         self._answered: set[str] = set()
         self._departed: set[str] = set()
         """Subagents that have ended: their ids are never used again."""
@@ -105,7 +105,7 @@ class EventOrder:
         self._last: type[RunFinished | RunFailed] | None = None
 
     def check(self, event: Event) -> None:
-        """Add an event. Raises `IncompleteStream` for one that no client would accept."""
+        """Add an event. Raises `IncompleteStream` if clients would reject it."""
         if violation := self.violation(event):
             raise IncompleteStream(
                 violation, hint=f"The agent sent {event.type!r} where it may not stand."
@@ -122,10 +122,10 @@ class EventOrder:
         return self._follow(event)
 
     def closing_events(self, failed: ErrorReport | None = None) -> list[Event]:
-        """Return what ends everything open, the innermost first, before the last event.
+        """Return the events that close all open items, the innermost first.
 
-        In a run that `failed`, but not in one that was stopped, a call that broke off also
-        gets a result, as from CopilotKit's runtime: no model can go on from a call without one.
+        In a run that `failed`, but not in a stopped one, an interrupted call also gets a result, as
+        from CopilotKit's runtime, because models reject a call without a result.
         """
         closing_events: list[Event] = []
         for kind, key, name in self._open.list_innermost_first():
@@ -138,7 +138,7 @@ class EventOrder:
         return closing_events
 
     def _out_of_run(self, event: Event) -> str | None:
-        """Return the error of an event before the first, after the last, or the first again."""
+        """Return the error of an event before the start or after the end of the run, or None."""
         first, last = isinstance(event, RunStarted), self._last
         if last is RunFailed:
             return (
@@ -260,9 +260,9 @@ class EventOrder:
 
 
 def interrupted_result(failed: ErrorReport, *, is_complete: bool = False) -> str:
-    """Return the result of a call that broke off with its run, so that no client makes it.
+    """Return the result of an interrupted call, so that no client executes it.
 
-    One that `is_complete` may have been made: only one that broke off before had no effect.
+    If the call `is_complete`, it may already have been executed.
     """
     status, reason = "error", "missing_terminal_event"
     if failed.code == Cancelled.code:
@@ -274,7 +274,7 @@ def interrupted_result(failed: ErrorReport, *, is_complete: bool = False) -> str
 def interrupted_call(
     call_id: str, name: str, failed: ErrorReport, *, is_complete: bool = False
 ) -> ActionExecutionResult:
-    """Return such a result as an event."""
+    """Return the result of `interrupted_result` as an event."""
     return ActionExecutionResult(
         call_id=call_id,
         name=name,
@@ -299,7 +299,7 @@ _WIRE = {
 
 
 def _wire(event: Event) -> str:
-    """Return what the protocol calls an event."""
+    """Return the AG-UI name of an event."""
     if isinstance(event, Subagent):
         ending = {"started": "STARTED", "finished": "FINISHED", "failed": "ERROR"}
         return f"SUBAGENT_{ending[event.status]}"

@@ -1,1 +1,0 @@
-"""HTTP to the services that this runtime calls."""

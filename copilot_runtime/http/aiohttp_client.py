@@ -80,7 +80,7 @@ class AiohttpClient:
         return AiohttpResponse(response, self._draining)
 
     async def aclose(self) -> None:
-        """Close all connections, whatever they are doing."""
+        """Close all connections, also active ones."""
         loop = asyncio.get_running_loop()
         draining = [task for task in self._draining if task.get_loop() is loop]
         for task in draining:
@@ -106,7 +106,7 @@ class AiohttpResponse:
             raise ClientPayloadError(str(error)) from error
 
     def release(self, *, finished: bool) -> None:
-        """Keep the connection for others if the response is complete, else close it."""
+        """Return the connection to the pool if the response is complete, else close it."""
         if self._response.content.at_eof():
             self._response.release()
         elif finished:

@@ -46,14 +46,14 @@ class Response(Protocol):
         ...
 
     def release(self, *, finished: bool) -> None:
-        """Keep the connection for others if the response is complete, else close it.
+        """Return the connection to the pool if the response is complete, else close it.
 
-        With `finished`, no more than the end of the response is missing.
+        With `finished`, only the end of the response is missing.
         """
         ...
 
     def close(self) -> None:
-        """Close the connection. Who reads gets an error."""
+        """Close the connection. A pending read raises an error."""
         ...
 
 
@@ -120,7 +120,7 @@ class Upstream:
         await self._drop_closed_loops()
 
     async def _drop_closed_loops(self) -> None:
-        """Let go of connections whose event loop has been closed: their sockets close with them."""
+        """Drop connections of closed event loops; their sockets are closed with the loops."""
         for clients in (self._pools, self._aiohttp_clients):
             for loop in [loop for loop in clients if loop.is_closed()]:
                 await clients.pop(loop).aclose()
@@ -128,7 +128,7 @@ class Upstream:
     async def send(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> Response:
-        """Return the response once its headers are here. Retries what may pass by itself."""
+        """Return the response once its headers have arrived. Retries transient errors."""
         attempt = 0
         while True:
             wait: float | None = None
@@ -240,7 +240,7 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class JsonResponse:
-    """A whole answer. `body` is None when it was empty or no JSON."""
+    """A complete response. `body` is None if it was empty or not JSON."""
 
     status: int
     headers: Mapping[str, str]
@@ -272,9 +272,9 @@ class Exchange:
 
 
 class StreamResponse:
-    """An answer as it arrives. Iterate for its bytes, in blocks as the network gives them.
+    """A streamed response. Iterate over its bytes, in blocks as they arrive.
 
-    Set `finished` when nothing of interest follows: the connection is then kept for others.
+    Set `finished` if the rest is irrelevant: the connection then returns to the pool.
     """
 
     def __init__(self, response: Response, upstream: Upstream) -> None:

@@ -26,7 +26,7 @@ class ServerDisconnected(ConnectionError):
 
 
 class InvalidResponse(OSError):
-    """What the server sent is not HTTP/1.1, or is too long."""
+    """The response is not HTTP/1.1, or too long."""
 
 
 class ClientPayloadError(ConnectionError):
@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
         return self._transport is None or self._transport.is_closing()
 
     async def send(self, head: bytes, body: bytes, timeout: float) -> "Response":
-        """Send a request and return its response once the headers are here.
+        """Send a request and return its response once the headers have arrived.
 
         Raises `TimeoutError` after `timeout` seconds, `ServerDisconnected`, `InvalidResponse`, and
         what else of `OSError` closed the connection. Whatever is raised, the connection is closed.
@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
         return response
 
     def release(self, response: "Response") -> None:
-        """Let go of a response that has ended, or that is about to: the rest of it is dropped."""
+        """Release a response that has ended or is about to end; drop its rest."""
         if self._response is not response:
             return
         if response.ended:
@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
             self._drain_timer = self._loop.call_later(_DRAIN_TIME, self.abort)
 
     def abort(self, error: OSError | None = None) -> None:
-        """Close the socket at once, whatever has not been sent; who still reads gets `error`."""
+        """Close the socket at once, dropping unsent data; pending reads raise `error`."""
         self._keep_alive = False
         if self._drain_timer is not None:
             self._drain_timer.cancel()
@@ -260,9 +260,9 @@ class Response:
         return block
 
     def release(self, *, finished: bool) -> None:
-        """Let go: keep the connection for others if the response is complete, else close it.
+        """Return the connection to the pool if the response is complete, else close it.
 
-        With `finished`, no more than the end of the response is missing, and it is awaited shortly.
+        With `finished`, only the end of the response is missing; wait for it briefly.
         """
         if self.ended or finished:
             self._connection.release(self)
@@ -270,7 +270,7 @@ class Response:
             self.close()
 
     def close(self) -> None:
-        """Close the connection. Who reads gets an error."""
+        """Close the connection. A pending read raises an error."""
         self._connection.abort_response(self)
 
     # called by the connection
@@ -298,7 +298,7 @@ class Response:
         self.end()
 
     def drop(self) -> None:
-        """Forget what was not read, and what will arrive."""
+        """Discard unread data, and data that arrives later."""
         self._dropped = True
         self._blocks.clear()
 

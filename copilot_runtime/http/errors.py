@@ -1,7 +1,7 @@
-"""What can go wrong on the way to a service, in sentences; first of all, its address.
+"""Errors of upstream services, and the validation of their URLs.
 
-Messages are for the person in front of the browser, so no address of ours is in them; hints are
-for the log and name the remedy.
+Messages are shown to end users, so they contain no internal address; hints are for the log and
+name the remedy.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class ConnectionFailed(OSError):
 
 
 def parse_url(url: str, what: str, hint: str, *, has_authorization: bool = False) -> SplitResult:
-    """Return the parts of the address of `what`. Raises `ConfigurationFailed` if it is none.
+    """Parse the URL of `what`. Raises `ConfigurationFailed` if it is invalid.
 
     With `has_authorization`, requests have a header of that name: the address may then have no
     user and no password, which become the same header.

@@ -1,4 +1,4 @@
-"""Send a request that one client has built by another one: the client of a host application.
+"""Forward a request built by one HTTP client through the client of the host application.
 
 Clients of httpx and of httpx2, which the package `mcp` uses, have the same methods. This module
 imports neither.

@@ -39,9 +39,9 @@ class BufferedResponse:
 
 
 class HostTransport(httpx.AsyncBaseTransport):
-    """A transport for a client of ours that sends by the client of the host application.
+    """An httpx transport that sends through the client of the host application.
 
-    That one stays open when ours is closed.
+    Closing this transport does not close that client.
     """
 
     def __init__(self, client: httpx.AsyncClient) -> None:

@@ -1,4 +1,4 @@
-"""Decompress a response, of a server that compresses although it is asked not to."""
+"""Decompress a response of a server that ignores `Accept-Encoding: identity`."""
 
 import zlib
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class InflatedResponse:
                 return block
 
     def release(self, *, finished: bool) -> None:
-        """Keep the connection for others if the response is complete, else close it."""
+        """Return the connection to the pool if the response is complete, else close it."""
         self._response.release(finished=finished)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The connections of one event loop: kept for the next request to the same server, or opened.
+"""The connection pool of one event loop, with keep-alive.
 
 Connecting tries IPv6 and IPv4 in parallel (RFC 8305). Certificates and host names are verified.
 """
@@ -16,7 +16,7 @@ from copilot_runtime.http.errors import ConnectionFailed, Failure
 from copilot_runtime.http.request import Origin
 
 KEEP_ALIVE = 15.0
-"""Seconds that a free connection is kept. Servers close it after 5 to 75."""
+"""Keep-alive timeout of idle connections, in seconds. Servers use 5 to 75."""
 
 _MOST_FREE = 256  # of one server
 _DNS_TIME = 10.0
@@ -53,7 +53,7 @@ class ConnectionPool:
         return await connection.send(head, body, timeout)
 
     async def aclose(self) -> None:
-        """Close all connections, whatever they are doing; none if their loop has been closed."""
+        """Close all connections, also active ones, unless their event loop is closed."""
         if self._loop.is_closed():
             return
         if self._sweep_timer is not None:
@@ -89,7 +89,7 @@ class ConnectionPool:
             free.remove(connection)
 
     def _sweep(self) -> None:
-        """Close what has been free for too long, and look again as long as something is."""
+        """Close connections that were idle for too long; reschedule while idle ones remain."""
         self._sweep_timer = None
         now = self._loop.time()
         for origin, free in [*self._free.items()]:
@@ -129,7 +129,7 @@ class ConnectionPool:
         return connection
 
     async def _look_up(self, host: str, port: int) -> Any:
-        """Return the addresses of a host. Many that ask at once share one answer of the DNS."""
+        """Return the addresses of a host; concurrent lookups share one DNS query."""
         lookup = self._lookups.get((host, port))
         if lookup is None:
             is_address = ":" in host or host[-1].isdigit()
@@ -151,7 +151,7 @@ class ConnectionPool:
 
 @cache
 def create_tls_context() -> ssl.SSLContext:
-    """Return what trusts the authorities of the system, or those that SSL_CERT_FILE names."""
+    """Return a TLS context with the system's CA certificates, or those of SSL_CERT_FILE."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context

@@ -11,7 +11,7 @@ MAX_EVENT_SIZE = 8 * 1024 * 1024
 """The largest event, in bytes, that is waited for."""
 
 PAYLOADS_AT_ONCE = 64
-"""Events of one block that are read before others have their turn: it may hold thousands."""
+"""Events of one block that are decoded before yielding to the event loop."""
 
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = (b"event", b"id", b"retry")
@@ -68,7 +68,7 @@ class SSEDecoder:
         return [data for data in events if data] if b"" in events else events
 
     def _is_one_event(self, block: bytes) -> bool:
-        """Return whether the block is one event of one line, as most blocks of a stream are."""
+        """Return whether the block is exactly one single-line event, the common case."""
         return (
             block[:6] == b"data: "
             and block[-2:] == b"\n\n"
@@ -85,7 +85,7 @@ class SSEDecoder:
         return [data for data in events if data]
 
     def _start_event(self, rest: bytes, events: list[bytes]) -> None:
-        """Take what belongs to an event that ends in a later block."""
+        """Buffer the beginning of an event that ends in a later block."""
         lines = rest.split(b"\n")
         rest = lines.pop()
         if lines:
@@ -94,7 +94,7 @@ class SSEDecoder:
             self._append_rest(rest)
 
     def _parse_named_event(self, frame: bytes, events: list[bytes]) -> None:
-        """Take an event of two lines, a name and its data, as Anthropic writes them."""
+        """Decode an event of two lines, `event:` and `data:`, as Anthropic sends them."""
         line = frame.partition(b"\n")[2]
         if line.startswith(b"data: "):
             events.append(line[6:])

@@ -1,1 +1,0 @@
-"""What keeps requests and answers within bounds."""

@@ -44,7 +44,7 @@ class Cors:
         return headers
 
     def preflight(self, request: Mapping[str, str]) -> RawHeaders:
-        """Return the headers for an OPTIONS request: what was asked for is what is allowed."""
+        """Return the headers of a preflight response: allow what the browser requests."""
         origin = request.get("origin")
         if origin is None or not self.allows(origin):
             return [(b"vary", b"Origin")]

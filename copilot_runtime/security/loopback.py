@@ -105,7 +105,7 @@ class LoopbackGuard:
         return self._refuse(421, f"does not answer for the host {host[:100]!r}", "allowed_hosts")
 
     def check_origin(self, headers: Mapping[str, str]) -> Violation | None:
-        """Return why pages of an origin are not answered, or None."""
+        """Return the reason why an origin is rejected, or None."""
         origin = headers.get("origin")
         if origin is None and "*" not in self._origins and _is_embedded(headers):
             return self._refuse(
@@ -199,7 +199,7 @@ _PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip
 
 @lru_cache(maxsize=64)
 def is_elsewhere(address: str) -> bool:
-    """Return whether it is an address, and other machines can send to it."""
+    """Return whether this is an IP address that other machines can reach."""
     try:
         ip_address(address)
     except ValueError:

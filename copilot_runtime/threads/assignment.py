@@ -1,4 +1,4 @@
-"""Threads that get another owner, such as those from before anybody had to sign in."""
+"""Reassign threads to another owner, such as those created before authentication was required."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -9,11 +9,11 @@ from copilot_runtime.threads.store import Thread, ThreadKey, ThreadStore
 from copilot_runtime.threads.validation import busy
 
 _AT_ONCE = 100
-"""Threads of one transaction: answers wait for it."""
+"""Threads per transaction, to keep it short."""
 
 
 class Assignment:
-    """The threads of `source`, or those of them with some ids, that `owner` is to get."""
+    """The assignment of the threads of `source`, or some of them, to `owner`."""
 
     def __init__(self, source: str, owner: str, ids: Sequence[str] = ()) -> None:
         self.source = source
@@ -22,7 +22,7 @@ class Assignment:
         self.count = 0
         """How many the owner has got."""
         self.conflicts: list[str] = []
-        """The ids of those that stay: the owner has a thread with the same one."""
+        """Ids of skipped threads: the new owner already has a thread with that id."""
 
     async def list_threads(self, store: ThreadStore) -> AsyncGenerator[Thread, None]:
         """Yield what is to be given.

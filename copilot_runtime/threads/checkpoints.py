@@ -1,4 +1,4 @@
-"""Checkpoints of runs that wait for people: their keys in databases, and a store in memory."""
+"""Checkpoints of interrupted runs: their database keys, and an in-memory store."""
 
 from collections import OrderedDict
 from hashlib import sha256
@@ -7,7 +7,7 @@ from itertools import count
 from copilot_runtime.api.checkpoints import Checkpoint, CheckpointKey, Checkpoints
 
 LIFETIME = 7 * 24 * 3600 * 1_000_000
-"""Microseconds for which those are stored that belong to no thread."""
+"""Retention of checkpoints without a thread, in microseconds."""
 
 MOST_WITHOUT_THREAD = 10_000
 """The oldest beyond are deleted."""
@@ -18,7 +18,7 @@ _MOST_BYTES = 256 * 1024 * 1024
 
 
 def hash_key(key: CheckpointKey) -> bytes:
-    """Return what a checkpoint is found by: its names may be too long for an index."""
+    """Return the hash of a checkpoint key, which may be too long for an index."""
     lengths = ",".join(str(len(part)) for part in key)
     return sha256(f"{lengths}:{''.join(key)}".encode(errors="surrogatepass")).digest()
 
@@ -32,7 +32,7 @@ class MemoryCheckpoints(Checkpoints):
         self._size = 0
 
     async def save_checkpoint(self, key: CheckpointKey, data: bytes) -> bool:
-        """Store data in place of what was there."""
+        """Create or replace a checkpoint."""
         self._drop(key)
         self._found[key] = Checkpoint(next(self._versions), data)
         self._size += len(data)
@@ -41,11 +41,11 @@ class MemoryCheckpoints(Checkpoints):
         return True
 
     async def find_checkpoint(self, key: CheckpointKey) -> Checkpoint | None:
-        """Return what is stored, or None."""
+        """Return the checkpoint, or None."""
         return self._found.get(key)
 
     async def delete_checkpoint(self, key: CheckpointKey, version: int | None = None) -> bool:
-        """Delete what is stored, if it is of that version still. Returns whether this call did."""
+        """Delete a checkpoint if it still has that version. Returns whether it was deleted."""
         found = self._found.get(key)
         if found is None or version not in (None, found.version):
             return False
@@ -53,7 +53,7 @@ class MemoryCheckpoints(Checkpoints):
         return True
 
     def forget_thread(self, owner: str, thread_id: str) -> None:
-        """Delete what belongs to a thread."""
+        """Delete the checkpoints of a thread."""
         for key in [key for key in self._found if key[:2] == (owner, thread_id)]:
             self._drop(key)
 

@@ -1,4 +1,4 @@
-"""Events as the stores keep them: a JSON array, written and read fast.
+"""A fast JSON codec for stored events.
 
 `events.load_event` checks more and takes ten times as long: a thread of 10,000 events is read
 while somebody waits for it.
@@ -27,7 +27,7 @@ _next_line: dict[str, float] = {}
 
 
 def encode(events: Sequence[Event]) -> bytes:
-    """Write events as a JSON array. What JSON does not know becomes its text.
+    """Encode events as a JSON array. Values that are not JSON become their `str()`.
 
     An event that cannot be written at all, such as a state nested a thousand deep, is left out
     with a line in the log: it must not take the answer with it.

@@ -1,4 +1,4 @@
-"""Shorten the log of a run to what a client needs to show it again."""
+"""Compact the log of a run to the events that a client needs to replay it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -49,7 +49,7 @@ def compact(
 
 
 class _Item:
-    """A text, a call or a thought; what is added to it stays with it."""
+    """A text, call or reasoning block with its content."""
 
     __slots__ = ("end", "key", "piece", "pieces", "section", "start")
 
@@ -87,7 +87,7 @@ class _Log:
         """How many snapshots there were. What came before one must not come after it."""
 
     def take(self, events: Iterable[Event]) -> RunFinished | RunFailed | None:
-        """Take all events up to the last one, and return that."""
+        """Process the events, and return the last one."""
         for event in events:
             match event:
                 case TextMessageContent(message_id=key, content=text):
@@ -185,7 +185,7 @@ class _Log:
         item.pieces.append(text)
 
     def _closed(self, event: Event) -> bool:
-        """End an item where it is. Returns whether the event is about an item."""
+        """Close an item in place. Returns whether the event concerns an item."""
         match event:
             case TextMessageEnd(message_id=key):
                 items = self._texts

@@ -1,4 +1,4 @@
-"""What the stores of threads in databases share: all but how a database is opened and reached."""
+"""The common base of the SQLite and PostgreSQL thread stores."""
 
 import asyncio
 import logging
@@ -47,7 +47,7 @@ from copilot_runtime.threads.validation import (
 T = TypeVar("T")
 
 Work = Callable[[Transaction], Coroutine[Any, Any, T]]
-"""What is done in one transaction."""
+"""The body of one transaction."""
 
 
 class OpenDatabase(Protocol):
@@ -68,7 +68,7 @@ class OpenDatabase(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish what is being done, and close the database."""
+        """Finish pending work, and close the database."""
         ...
 
 
@@ -78,23 +78,23 @@ logger = logging.getLogger("copilot_runtime.threads")
 
 
 class OpenRun(NamedTuple):
-    """A run of this server that goes on: its thread, and where it is in the database."""
+    """An active run of this server: its thread, and its database key."""
 
     key: ThreadKey
     place: Place
     server: Any
-    """What this server was when the run began."""
+    """The server id at the start of the run."""
 
 
 class DatabaseThreads(ThreadStore, Generic[Database]):
-    """A store in a database, which is opened when it is first needed."""
+    """A thread store in a database, opened at first use."""
 
     def __init__(self) -> None:
         self._clock = Clock()
         self._opening = asyncio.Lock()
         self._database: Database | None = None
         self._running: dict[str, OpenRun] = {}
-        """The runs of this server that go on, by their `log_id`."""
+        """The active runs of this server, by `log_id`."""
         self._undoing: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -147,7 +147,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         return bool(dead)
 
     async def begin(self, run: RunInput) -> Sequence[Message]:
-        """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep.
+        """Create the log of a run. Raises `ThreadBusy`, or `Misuse` for ids that are too long.
 
         That is `DuplicateRun` for a run that has begun before.
         """
@@ -182,7 +182,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
             return await self._do(begin)
 
     async def write(self, segments: Sequence[Segment]) -> None:
-        """Add to logs. What belongs to a thread that was deleted goes nowhere.
+        """Append to logs; segments of deleted threads are ignored.
 
         Raises `Interrupted` for runs that others have ended, because they took this server for
         dead; then nothing is written.
@@ -221,7 +221,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
             )
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
-        """Return a page of threads. Raises `Misuse` for a cursor that is none."""
+        """Return a page of threads. Raises `Misuse` for an invalid cursor."""
         after, size = parse_cursor(query.cursor), page_size(query.limit)
         if not all(map(is_text, (query.owner, query.agent or ""))):
             return ThreadPage(threads=[], next_cursor=None)  # no thread has such a name
@@ -235,7 +235,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         return build_page(rows, size)
 
     async def get(self, key: ThreadKey) -> Thread | None:
-        """Return a thread, or None if there is none."""
+        """Return a thread, or None if it does not exist."""
         if not is_valid_key(key):
             return None
         return await self._read(partial(transactions.get_thread, key=key))
@@ -256,7 +256,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
     async def update(
         self, key: ThreadKey, *, name: str | None = None, archived: bool | None = None
     ) -> Thread | None:
-        """Change what is not None; an empty name takes the name away."""
+        """Update the arguments that are not None; an empty name removes the name."""
         check_text("name", name or "")
         if not is_valid_key(key):
             return None
@@ -265,7 +265,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         return await self._do(partial(update, key=key, name=name, archived=archived, now=now))
 
     async def delete(self, key: ThreadKey) -> bool:
-        """Delete a thread; a run that goes on is stored no more."""
+        """Delete a thread; its active run is no longer stored."""
         if not is_valid_key(key):
             return False
         for log_id in [log_id for log_id, run in self._running.items() if run.key == key]:
@@ -306,7 +306,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         return [build_thread(row) for row in rows]
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
-        """Import a thread of another store, and those of its runs that are not here yet."""
+        """Import a thread of another store, with its runs that are not stored yet."""
         now = self._clock.now()
         return await self._do(partial(transactions.put_thread, thread=thread, runs=runs, now=now))
 
@@ -317,7 +317,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         return await self._do(partial(transactions.assign_threads, keys=valid, owner=owner))
 
     async def save_checkpoint(self, key: CheckpointKey, data: bytes) -> bool:
-        """Store what an agent needs to go on with a run that waits for a person."""
+        """Store the checkpoint of an interrupted run."""
         if not is_valid_key(ThreadKey(key.owner, key.thread_id)):
             return False  # what no run of a thread has
         now = self._clock.now()
@@ -325,15 +325,15 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         return True
 
     async def find_checkpoint(self, key: CheckpointKey) -> Checkpoint | None:
-        """Return what is stored for a key, or None."""
+        """Return the checkpoint of a key, or None."""
         return await self._read(partial(transactions.find_checkpoint, key=key))
 
     async def delete_checkpoint(self, key: CheckpointKey, version: int | None = None) -> bool:
-        """Delete what is stored for a key, if it is of that version still."""
+        """Delete the checkpoint of a key if it still has that version."""
         return await self._do(partial(transactions.delete_checkpoint, key=key, version=version))
 
     async def aclose(self) -> None:
-        """Finish what is being done, and close the database. What is asked for later opens it."""
+        """Finish pending work, and close the database. What is asked for later opens it."""
         if self._undoing:
             await asyncio.wait(self._undoing)
         async with self._opening:

@@ -1,4 +1,4 @@
-"""Threads as JSON Lines: out of any store, into any other.
+"""Export threads as JSON Lines from any store, and import them into any other.
 
 A line with `"type": "thread"` has what a list shows of a thread. The lines with `"type": "run"`
 that follow are its runs, each with its events. Times are ISO 8601, to the microsecond.

@@ -1,4 +1,4 @@
-"""Threads of a store, however many: a page at a time."""
+"""Iterate over the threads of a store, page by page."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing

@@ -78,7 +78,7 @@ class MemoryThreads(ThreadStore):
         return self._secret
 
     async def begin(self, run: RunInput) -> Sequence[Message]:
-        """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep."""
+        """Create the log of a run. Raises `ThreadBusy`, or `Misuse` for ids that are too long."""
         key = get_thread_key(run)
         thread = self._threads.get(key)
         if thread and is_duplicate(run, thread.find_logs(run.run_id)):
@@ -113,7 +113,7 @@ class MemoryThreads(ThreadStore):
         return thread.find_logs(run_id) if thread else []
 
     async def write(self, segments: Sequence[Segment]) -> None:
-        """Add to logs. What belongs to a thread that was deleted goes nowhere."""
+        """Append to logs; segments of deleted threads are ignored."""
         for segment in segments:
             if segment.log_id not in self._running:
                 continue
@@ -129,7 +129,7 @@ class MemoryThreads(ThreadStore):
             thread.message_ids.update(collect_names(segment.whole))
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
-        """Return a page of threads. Raises `Misuse` for a cursor that is none."""
+        """Return a page of threads. Raises `Misuse` for an invalid cursor."""
         after = parse_cursor(query.cursor)
         size = page_size(query.limit)
         found: list[_Thread] = []
@@ -152,7 +152,7 @@ class MemoryThreads(ThreadStore):
     async def update(
         self, key: ThreadKey, *, name: str | None = None, archived: bool | None = None
     ) -> Thread | None:
-        """Change what is not None; an empty name takes the name away."""
+        """Update the arguments that are not None; an empty name removes the name."""
         check_text("name", name or "")
         thread = self._threads.get(key)
         if thread is None:
@@ -166,7 +166,7 @@ class MemoryThreads(ThreadStore):
         return build_thread(thread.row())
 
     async def delete(self, key: ThreadKey) -> bool:
-        """Delete a thread; a run that goes on is stored no more."""
+        """Delete a thread; its active run is no longer stored."""
         thread = self._threads.get(key)
         if thread is None:
             return False
@@ -219,7 +219,7 @@ class MemoryThreads(ThreadStore):
         return [build_thread(thread.row()) for thread in latest]
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
-        """Import a thread of another store, and those of its runs that are not here yet."""
+        """Import a thread of another store, with its runs that are not stored yet."""
         updated = from_datetime(thread.updated_at)
         local = self._threads.get(thread.key)
         if local is None:
@@ -258,15 +258,15 @@ class MemoryThreads(ThreadStore):
         return moves
 
     async def save_checkpoint(self, key: CheckpointKey, data: bytes) -> bool:
-        """Store what an agent needs to go on with a run that waits for a person."""
+        """Store the checkpoint of an interrupted run."""
         return await self._checkpoints.save_checkpoint(key, data)
 
     async def find_checkpoint(self, key: CheckpointKey) -> Checkpoint | None:
-        """Return what is stored for a key, or None."""
+        """Return the checkpoint of a key, or None."""
         return await self._checkpoints.find_checkpoint(key)
 
     async def delete_checkpoint(self, key: CheckpointKey, version: int | None = None) -> bool:
-        """Delete what is stored for a key, if it is of that version still."""
+        """Delete the checkpoint of a key if it still has that version."""
         return await self._checkpoints.delete_checkpoint(key, version)
 
     async def aclose(self) -> None:

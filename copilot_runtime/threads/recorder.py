@@ -1,4 +1,4 @@
-"""Store the runs of threads while they happen: who reads a thread again finds what they saw."""
+"""Store the events of runs as they happen, so that a reloaded thread shows what users saw."""
 
 import asyncio
 import logging
@@ -186,7 +186,7 @@ class Recorder(Bus):
         return failure
 
     async def _publish(self, write: PendingWrite) -> None:
-        """Publish what is stored now."""
+        """Publish the events that are now stored."""
         run = write.run
         if write.unpublished and not await self._publish_all(write):
             for event in write.unpublished:
@@ -272,7 +272,7 @@ class Recorder(Bus):
 
 
 Commit = Callable[[Sequence[PendingWrite]], Awaitable[None]]
-"""Stores what is pending of any number of runs. It raises nothing."""
+"""Writes the pending events of any number of runs. Must not raise."""
 
 
 class GroupCommit:
@@ -293,7 +293,7 @@ class GroupCommit:
         self._pending: dict[str, Recording] = {}
         """The runs with something to write, in the order in which it came."""
         self._deferred: dict[str, Recording] = {}
-        """Those for which nobody waits."""
+        """Runs with only deferred events."""
         self._deferred_timer: asyncio.TimerHandle | None = None
         self.queued = 0
         """Characters, roughly."""
@@ -328,7 +328,7 @@ class GroupCommit:
         return dropped.last
 
     def flush(self) -> None:
-        """Commit what was deferred."""
+        """Commit the deferred events."""
         if self._deferred_timer is not None:
             self._deferred_timer.cancel()
             self._deferred_timer = None

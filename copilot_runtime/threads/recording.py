@@ -1,4 +1,4 @@
-"""What the recorder holds of each run that it stores."""
+"""The recorder's state of each stored run."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ _VALUE_SIZE = 10_000
 
 
 class PendingWrite:
-    """What one run has to store: all that came since its last write."""
+    """The pending events of one run since its last write."""
 
     __slots__ = ("events", "last", "run", "size", "unpublished")
 
@@ -44,7 +44,7 @@ class PendingWrite:
         self.last = end if isinstance(end, LAST) else None
         """The last event of the run, if it is among these."""
         self.unpublished: Sequence[Event] = events
-        """Those that are not published before they are stored."""
+        """The events that are published only after they are stored."""
         if run.publish_first:
             self.unpublished = () if self.last is None else (self.last,)
 

@@ -27,7 +27,7 @@ from copilot_runtime.base.expiry import ExpiryQueue
 from copilot_runtime.base.jsonpatch.sharing import LONG, share_structure
 
 _EVENT_BYTES = 160
-"""What an event costs beside its text, measured on CPython 3.11. Texts count by characters."""
+"""Bytes per event without its text, measured on CPython 3.11. Texts count by characters."""
 
 _LONGEST_CURSOR = 18
 """Digits; reading thousands of them takes long, and Python refuses at last."""
@@ -113,7 +113,7 @@ class MemoryBus(Bus):
         return self._readers
 
     async def drop(self, log_id: str) -> None:
-        """Delete a log. Those who read it at this moment may read on."""
+        """Delete a log. Its current readers may continue."""
         self._forget(log_id)
         self._expiry.remove(log_id)
 
@@ -221,7 +221,7 @@ class _Log:
         return event, _EVENT_BYTES + self.sizes.add(values)
 
     def growth(self) -> asyncio.Future[None]:
-        """Return what is done when the log has grown."""
+        """Return the future that resolves at the next append."""
         waiter = asyncio.get_running_loop().create_future()
         self.waiters.append(waiter)
         return waiter
@@ -310,7 +310,7 @@ class SizeTracker:
 
 
 def _fields(value: object) -> list[Any]:
-    """Return what a dataclass or a model of pydantic holds, and nothing of any other object."""
+    """Return the field values of a dataclass or pydantic model; an empty list for other objects."""
     kind = type(value)
     if names := getattr(kind, "__dataclass_fields__", None):
         return [getattr(value, name, None) for name in names]

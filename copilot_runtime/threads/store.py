@@ -20,7 +20,7 @@ from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.threads.log_ids import LogStatus
 
 ThreadsState = Literal["reachable", "read-only", "unreachable"]
-"""What can be done with threads at the moment."""
+"""The availability of the thread store."""
 
 
 class ThreadKey(NamedTuple):
@@ -47,7 +47,7 @@ class Thread:
     updated_at: datetime
     last_run_at: datetime | None
     is_running: bool = False
-    """Whether it is being answered, in whatever process."""
+    """Whether a run is active, in any process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ class ThreadStore:
     on_renewal: Callable[[], None] | None = None
     """Called when this process has another address, because the others took it for dead."""
     on_dead_run: Callable[[DeadRun], None] | None = None
-    """Called with each run that this process, and no other one, has ended for one that died."""
+    """Called with each run of a dead process that this process has ended."""
 
     async def open(self) -> None:
         """Make ready, and end the runs of servers that died. May be called twice."""
@@ -204,11 +204,11 @@ class ThreadStore:
         """
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
-        """Return a page of threads. Raises `Misuse` for a cursor that is none."""
+        """Return a page of threads. Raises `Misuse` for an invalid cursor."""
         raise NotImplementedError
 
     async def get(self, key: ThreadKey) -> Thread | None:
-        """Return a thread, or None if there is none."""
+        """Return a thread, or None if it does not exist."""
         raise NotImplementedError
 
     async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
@@ -225,7 +225,7 @@ class ThreadStore:
     async def update(
         self, key: ThreadKey, *, name: str | None = None, archived: bool | None = None
     ) -> Thread | None:
-        """Change what is not None, and return the thread, or None if there is none."""
+        """Update the arguments that are not None; return the thread, or None."""
         raise NotImplementedError
 
     async def delete(self, key: ThreadKey) -> bool:
@@ -262,7 +262,7 @@ class ThreadStore:
                 return latest
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
-        """Import a thread of another store, and those of its runs that are not here yet.
+        """Import a thread of another store, with its runs that are not stored yet.
 
         Returns how many those were. A run that had not ended is ended. Of two names, and of two
         values of `archived`, the one of the later update counts.
@@ -278,7 +278,7 @@ class ThreadStore:
         raise NotImplementedError
 
     async def save_checkpoint(self, key: CheckpointKey, data: bytes) -> bool:  # noqa: ARG002
-        """Store what an agent needs to go on with a run that waits for a person.
+        """Store the checkpoint of an interrupted run.
 
         It replaces what has the same key, and is deleted with its thread. Returns False if this
         store has no place for it; then only the process in which the run began can go on with it.
@@ -286,11 +286,11 @@ class ThreadStore:
         return False
 
     async def find_checkpoint(self, key: CheckpointKey) -> Checkpoint | None:  # noqa: ARG002
-        """Return what is stored for a key, or None."""
+        """Return the checkpoint of a key, or None."""
         return None
 
     async def delete_checkpoint(self, key: CheckpointKey, version: int | None = None) -> bool:
-        """Delete what is stored for a key, if it is of that version still.
+        """Delete the checkpoint of a key if it still has that version.
 
         Returns whether this call did: of several processes, one gets True.
         """
@@ -298,4 +298,4 @@ class ThreadStore:
         return False
 
     async def aclose(self) -> None:
-        """Release what the store holds, when the server ends."""
+        """Release the resources of the store at shutdown."""

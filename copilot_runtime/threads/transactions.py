@@ -1,6 +1,6 @@
-"""What is done to threads in a database: functions that are each one transaction.
+"""The transactions of the thread stores, one function each.
 
-Each may be done twice, if the connection breaks when nobody knows whether it had been done.
+Each must be idempotent: it is retried if the connection breaks before the commit is confirmed.
 """
 
 from abc import ABC, abstractmethod
@@ -52,7 +52,7 @@ _EXPIRED_AT_ONCE = 100
 
 
 class EndedRun(NamedTuple):
-    """What is kept of a run that has ended."""
+    """The stored data of an ended run."""
 
     place: Place
     log: Sequence[Event]
@@ -68,7 +68,7 @@ class Transaction(ABC):
     """
 
     table_prefix: ClassVar[str]
-    """What the names of the tables begin with."""
+    """The prefix of the table names."""
     by_key: ClassVar[str]
     """The condition that selects a thread by its key."""
     server: Any
@@ -160,7 +160,7 @@ class Transaction(ABC):
 
 
 class ServerLost(Exception):
-    """Other servers have taken this one for dead, and ended its runs."""
+    """This server lost its lease: other servers have ended its runs."""
 
 
 async def begin_run(
@@ -215,7 +215,7 @@ async def begin_run(
 
 
 async def undo_begin(db: Transaction, *, key: ThreadKey, run: int) -> None:
-    """Delete a run that nobody waited for, and its thread if it has no other."""
+    """Delete a run whose request was cancelled, and its thread if it has no other run."""
     rows = await db.fetch(
         f"SELECT id FROM copilot_threads WHERE {db.by_key} AND running = ? FOR UPDATE",  # noqa: S608  # ours
         *(*db.key_values(key), run),
@@ -340,7 +340,7 @@ def _get_beginning(row: Sequence[Any]) -> tuple[int, int]:
 
 
 async def get_thread(db: Transaction, *, key: ThreadKey) -> Thread | None:
-    """Return a thread, or None if there is none."""
+    """Return a thread, or None if it does not exist."""
     rows = await db.fetch(
         f"SELECT {COLUMNS} FROM copilot_threads WHERE {db.by_key}",  # noqa: S608  # ours
         *db.key_values(key),
@@ -351,7 +351,7 @@ async def get_thread(db: Transaction, *, key: ThreadKey) -> Thread | None:
 async def update_thread(
     db: Transaction, *, key: ThreadKey, name: str | None, archived: bool | None, now: int
 ) -> Thread | None:
-    """Change what is not None; an empty name takes the name away."""
+    """Update the arguments that are not None; an empty name removes the name."""
     await db.execute(
         "UPDATE copilot_threads SET updated = ?, archived = coalesce(?, archived),"  # noqa: S608  # ours
         f" name = nullif(coalesce(?, name), '') WHERE {db.by_key}",

@@ -1,4 +1,4 @@
-"""Connections to one database of PostgreSQL that come back when it does."""
+"""A PostgreSQL connection pool that reconnects after a restart of the database."""
 
 import asyncio
 import importlib
@@ -236,7 +236,7 @@ class Pool:
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """What statements and connections raise."""
+        """The exceptions of statements and connections."""
         asyncpg = self._asyncpg
         return (
             OSError,
@@ -255,7 +255,7 @@ class Pool:
         return f"PostgreSQL ({where}{host}{parts.path})"
 
     def _explain(self, error: Exception) -> Exception:
-        """Return an error whose text is for people."""
+        """Return an error with a readable message."""
         if isinstance(error, TimeoutError) and not str(error):
             return TimeoutError("it does not answer in time")
         if isinstance(error, self._asyncpg.InternalClientError):
@@ -275,7 +275,7 @@ class Pool:
         return tuple(getattr(self._asyncpg, name) for name in names)
 
     def build_failure(self, error: Exception) -> CopilotError:
-        """Return what to raise for an error of the database."""
+        """Return the `CopilotError` for a database error."""
         if isinstance(error, self._asyncpg.ReadOnlySQLTransactionError):
             return self.build_read_only()
         if _is_wrong_text(error, self._asyncpg):
@@ -292,7 +292,7 @@ class Pool:
         )
 
     def build_read_only(self) -> StoreReadOnly:
-        """Return what to raise for a database that cannot be written."""
+        """Return the `CopilotError` for a read-only database."""
         return StoreReadOnly(
             f"{self.address} is read-only: nothing can be stored.",
             hint=_READ_ONLY_HINT,

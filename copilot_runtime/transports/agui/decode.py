@@ -1,4 +1,4 @@
-"""From an AG-UI client's `RunAgentInput` to one `RunInput`.
+"""Decode an AG-UI `RunAgentInput` to a `RunInput`.
 
 The fields are those of @ag-ui/core 0.0.59 and 1.0.0, read as leniently as CopilotKit's own server
 reads them: `state` and `forwardedProps` may be missing or null, `tools` and `context` missing, and

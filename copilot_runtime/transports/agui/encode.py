@@ -1,4 +1,4 @@
-"""Write the log of a run as AG-UI events, in an order that every client accepts.
+"""Encode the log of a run as AG-UI events, in an order that every client accepts.
 
 The client's rules are those of `verifyEvents` in @ag-ui/client 0.0.59 and 1.0.0: it refuses what
 was never begun, what is begun twice, and a run that ends while something is open. What would break
@@ -56,7 +56,7 @@ from copilot_runtime.event_order.verify import interrupted_result
 from copilot_runtime.transports import trace_ids
 
 _ROLES = {"assistant", "user", "system", "developer"}
-"""Those a text may have on the wire."""
+"""The roles of text messages on the wire."""
 
 _AFTER_1_50 = ("REASONING_", "SUBAGENT_")
 """Events that @ag-ui/client 0.0.42 does not know."""
@@ -69,7 +69,7 @@ _ENDS = {
     "subagent": ("SUBAGENT_FINISHED", "subagentRunId"),
     "step": ("STEP_FINISHED", "stepName"),
 }
-"""What may be open → the event that ends it, and the field of its id."""
+"""Kind of an open item → the event that ends it, and its id field."""
 
 _NOTHING = object()
 
@@ -132,7 +132,7 @@ class Encoder:
         self.ended = False
 
     def feed(self, events: Sequence[Event]) -> list[bytes]:
-        """Return the frames of some events, to be sent in one write."""
+        """Return the frames for a batch of events, to be sent in one write."""
         for event in events:
             if not self.ended:
                 self._event(event)
@@ -372,7 +372,7 @@ class Encoder:
         self.ended = True
 
     def _close(self, kind: str, key: str) -> None:
-        """End an item, if it is open."""
+        """Close an item, if it is open."""
         if self._open.end(kind, key):
             event_type, name = _ENDS[kind]
             self._send(event_type, **{name: key})
@@ -418,7 +418,7 @@ def _field(kind: str) -> bytes:
 
 
 def _drop_none(**values: Any) -> dict[str, Any]:
-    """Leave out what is None: clients refuse most nulls."""
+    """Drop members that are None: clients reject most nulls."""
     return {key: value for key, value in values.items() if value is not None}
 
 

@@ -100,7 +100,7 @@ class AguiEndpoint(Transport):
         self._starting: set[asyncio.Task[_Start]] = set()
 
     async def accepts(self, request: Request) -> bool:
-        """Take all below the URL, and at the URL itself what is no GraphQL."""
+        """Accept all paths below the URL, and non-GraphQL requests at the URL itself."""
         if request.path:
             return not request.is_websocket
         return await request.is_envelope()
@@ -164,7 +164,7 @@ class AguiEndpoint(Transport):
         return status, b"" if body is None else dumps(body)
 
     def _negotiate(self, operation: Operation) -> Dialect:
-        """Return what the client of a request understands. Raises `Misuse`."""
+        """Return the dialect of the client. Raises `Misuse`."""
         declared = optional_text(operation.body, "protocolVersion")
         return self._dialect if is_legacy(declared) else self._current_dialect
 
@@ -332,7 +332,7 @@ def _build_encoder(key: threads.ThreadKey, first: Event, agent: str, dialect: Di
 
 
 async def _find_operation_name(request: Request) -> str:
-    """Return what is asked for; the body is read only where nothing else says it."""
+    """Return the operation name; read the body only if the URL does not tell."""
     if request.path:
         return from_path(request.method, request.path, request.query_string).name
     envelope = await request.json()

@@ -31,7 +31,7 @@ def no_json(details: str) -> Refusal:
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """Return what a client gets for an error before there is a stream; unforeseen ones masked."""
+    """Return the HTTP refusal for an error before a stream; unexpected errors are masked."""
     match error:
         case BadRequest():
             return invalid(error.message, error.status, error.headers)

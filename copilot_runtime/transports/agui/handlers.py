@@ -1,4 +1,4 @@
-"""What is answered at once, with a status and a value: all but runs."""
+"""Handlers of all operations but runs, which answer with a status and a value."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ _REFUSALS: Mapping[Name, str] = {
     "annotate": "This server does not offer annotations; that is a part of CopilotKit's cloud.",
     "subscribe": "This server tells no WebSocket of changes: its setting realtime_url is off.",
 }
-"""What is said where an operation is not offered."""
+"""Messages for operations that are not available."""
 
 _RUNS_AT_ONCE = 50
 """Runs of a thread that are written before others have their turn; some milliseconds."""

@@ -29,7 +29,7 @@ from copilot_runtime.transports.agui.encode import Dialect, Encoder
 from copilot_runtime.transports.body import BadRequest
 
 _PART = 16 * 1024
-"""Characters of a text in one event of a replay."""
+"""Maximum characters of text in one replayed event."""
 
 _INCOMPLETE = RunFailed(
     error=Interrupted(
@@ -87,7 +87,7 @@ def messages(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
 
 
 def events(key: ThreadKey, runs: Iterable[StoredRun], dialect: Dialect) -> Iterator[bytes]:
-    """Yield what happened in each run of a thread, as the inside of a JSON list."""
+    """Yield the events of each run of a thread, as the items of a JSON list."""
     for run in runs:
         frames = _frames(key, run, run.events, dialect)
         yield b",".join(frame.removeprefix(b"data:").strip() for frame in frames)

@@ -35,7 +35,7 @@ class Context:
     """How many fields of each part of the schema this request has asked for."""
     started: list[Run] = field(default_factory=list[Run])
     trace_id: str = ""
-    """The trace of the run that was started, if somebody asks for it."""
+    """The id of the trace of the started run, if the client requests it."""
     operations: int = 0
     """How many are answered at the moment, over a WebSocket."""
 

@@ -1,4 +1,4 @@
-"""Parse, validate and plan a GraphQL document once, however often it is sent.
+"""Parse, validate and plan GraphQL documents, with a cache.
 
 Parsing and validating the v1 client's document takes 5 ms, more than everything else in a
 short chat together; every client sends the same few documents. What a stranger writes may take
@@ -37,7 +37,7 @@ from graphql import (
 from copilot_runtime.transports.graphql.plan import Plan, compile_plan
 
 _CACHE_SIZE = 64
-"""Documents remembered, most recently used. One takes up to 1 MB."""
+"""Size of the LRU cache of documents. One takes up to 1 MB."""
 
 _LONGEST_REMEMBERED = 20_000
 """Characters of a document that is remembered; those of CopilotKit's clients have 3,300."""
@@ -48,7 +48,7 @@ _MAX_ROOT_FIELDS = 4
 
 @dataclass(slots=True)
 class Document:
-    """A parsed document, or the `errors` for which it is refused."""
+    """A parsed document, or its syntax and validation `errors`."""
 
     node: DocumentNode | None
     errors: list[GraphQLError] = field(default_factory=list[GraphQLError])
@@ -125,7 +125,7 @@ class Documents:
         return document.plans[operation_name]
 
     def _read_once(self, text: str) -> Document:
-        """Read a document, unless that was done for another request while this one waited."""
+        """Parse a document, unless another request did so while this one waited."""
         if (document := self._recall(text)) is not None:
             return document
         document = self._read(text)
@@ -244,7 +244,7 @@ _PATCHES = ("defer", "stream")
 
 
 class IntrospectionLimitsRule(ValidationRule):
-    """Refuses a document that asks for the schema again and again.
+    """A validation rule that limits introspection.
 
     `__schema` and `__type` are counted in the operations and fragments of a document. Below them
     nothing may have an alias, and nothing may come later: an alias repeats a list, and each patch
@@ -280,6 +280,6 @@ class IntrospectionLimitsRule(ValidationRule):
             )
 
     def _is_below(self) -> bool:
-        """Return whether what is visited stands in a selection of a type of introspection."""
+        """Return whether the visited node is inside a selection of an introspection type."""
         parent = self.context.get_parent_type()
         return parent is not None and is_introspection_type(parent)

@@ -1,4 +1,4 @@
-"""Write the log of a run as the patches of a planned response.
+"""Encode the log of a run as the patches of a planned response.
 
 Patches are those of the 2022 draft of incremental delivery, which urql 5 reads: every patch
 carries its whole path, and for list items the path ends with the index of the first one.
@@ -84,7 +84,7 @@ class Encoder:
         return dumps({"data": {self._plan.key: head}, **more, "hasNext": True})
 
     def feed(self, events: Sequence[Event]) -> list[bytes]:
-        """Return the payloads of the events that came together, to be sent in one write.
+        """Return the payloads for a batch of events, to be sent in one write.
 
         Every patch is a payload of its own, so that a client shows each step of the answer;
         only pieces of one message that came together share a patch.
@@ -129,7 +129,7 @@ class Encoder:
         self._pieces.append(dumps(piece))
 
     def _flush(self) -> None:
-        """Make one patch of the pieces that came for one message, each an item of its own."""
+        """Build one patch from the buffered chunks of one message, one item each."""
         message, pieces = self._growing, self._pieces
         if message is None or not pieces:
             return
@@ -201,7 +201,7 @@ class Encoder:
     def _add_data(
         self, fields: Sequence[Field], owner: object, path: bytes, status: object = None
     ) -> None:
-        """Add the patch of what was not known before of a message or of the response."""
+        """Add a patch with deferred data of a message or of the response."""
         if fields:
             data = dumps(project(fields, owner, status))
             self._patches.append(b'{"data":%b,"path":%b]}' % (data, path))

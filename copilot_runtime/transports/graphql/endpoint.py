@@ -1,4 +1,4 @@
-"""The URL of v1 clients: which requests are GraphQL. They are answered by `server.py`."""
+"""The endpoint of CopilotKit v1 clients; imports the GraphQL server lazily."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -25,11 +25,11 @@ class GraphQLEndpoint(Transport):
         self._services = services
 
     async def accepts(self, request: Request) -> bool:
-        """Take all but AG-UI: WebSockets too, and what cannot be read."""
+        """Accept all requests but AG-UI envelopes, including WebSockets and unreadable bodies."""
         return not await request.is_envelope()
 
     async def limit(self, request: Request, error: LimitExceeded) -> None:
-        """Answer a question by its failure, and all else by an error of GraphQL."""
+        """Answer a chat with a failed response, and other requests with a GraphQL error."""
         if request.is_websocket:
             closing = {"code": 1013, "reason": "Try again later"}
             await request.send({"type": "websocket.close", **closing})
@@ -39,7 +39,7 @@ class GraphQLEndpoint(Transport):
         await GraphQLResponse(request).fail(error, None)
 
     async def show(self, request: Request, refusal: Refusal) -> Refusal:
-        """Return an answer that a page of v1 shows to whoever could not sign in."""
+        """Return a response that v1 frontends display for a failed authentication."""
         from copilot_runtime.transports.graphql import refusal as failures  # as below
 
         if failures.CLIENT_VERSION not in request.headers:
@@ -59,7 +59,7 @@ class GraphQLEndpoint(Transport):
         await self._server(request)
 
     async def open(self) -> None:
-        """Load the libraries and the schema, and keep the garbage collector away from them."""
+        """Load the libraries and the schema, and exclude them from garbage collection."""
         _ = self._server
         freeze_imports()
 

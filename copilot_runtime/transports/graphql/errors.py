@@ -1,4 +1,4 @@
-"""How errors look in GraphQL: what the client may see, and the codes by which errors differ."""
+"""Format errors for GraphQL clients, with their public messages and codes."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from copilot_runtime.transports.graphql.statuses import error_extensions
 logger = logging.getLogger(__name__)
 
 _NEGATIVE_COUNT = "initialCount must be a positive integer"
-"""What graphql-core raises, as a resolver would, for a `@stream` that a client wrote."""
+"""The message of graphql-core for an invalid `@stream` directive."""
 
 
 def format_error(error: GraphQLError) -> dict[str, Any]:
@@ -29,13 +29,13 @@ def format_error(error: GraphQLError) -> dict[str, Any]:
 
 
 def hide_details(error: Exception) -> GraphQLError:
-    """Return an error of a subscription, which Strawberry would show as it is."""
+    """Return the public form of a subscription's error, which Strawberry would send unchanged."""
     report = _report(error, "A subscription failed")
     return GraphQLError(report.message, extensions=error_extensions(report))
 
 
 def _report(error: Exception, failure: str) -> ErrorReport:
-    """Return what a client may see of an error; all of what is not ours goes to the log."""
+    """Return the public report of an error; log errors that are not a `CopilotError`."""
     if not isinstance(error, CopilotError):
         logger.error(failure, exc_info=error)
     return build_error_report(error)

@@ -1,4 +1,4 @@
-"""Translate what graphql-core delivers into the dialect of v1 clients.
+"""Translate graphql-core's incremental delivery into the dialect of v1 clients.
 
 graphql-core 3.3 names each stream once (`pending`) and then refers to it by id. The client's
 urql reads the 2022 draft: every patch carries its whole path, and for list items the path ends

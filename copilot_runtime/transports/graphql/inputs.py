@@ -228,7 +228,7 @@ class LoadAgentStateInput:
 def find_inputs(
     document: DocumentNode, operation_name: str | None, variables: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the variables of an operation that are coerced: all but those that are any JSON."""
+    """Return the input types of an operation's variables, except for arbitrary JSON."""
     operation = get_operation_ast(document, operation_name)
     definitions = operation.variable_definitions or () if operation else ()
     return {
@@ -267,7 +267,7 @@ _JSON = ("JSON", "JSONObject")
 
 
 def read_input(value: Any) -> GenerateCopilotResponseInput | None:
-    """Read the `data` variable; None when it is not what the schema asks for."""
+    """Decode the `data` variable; None if it does not match the schema."""
     try:
         return _reader().validate_json(orjson.dumps(value))
     except (ValueError, TypeError):  # of pydantic and of orjson; graphql-core will explain

@@ -1,4 +1,4 @@
-"""The output types of the v1 schema, and which event becomes which of them.
+"""The output types of the v1 schema, and their mapping from events.
 
 The streamed fields read the log of the run, each from a cursor of its own, so that no reader
 waits for another. `encode.py` writes the same objects without resolving them.
@@ -51,14 +51,14 @@ from copilot_runtime.transports.graphql.types import DateTimeISO, MessageRole, M
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in the log of one run: so many events after a cursor."""
+    """A position in the log of one run: an offset in events after a cursor."""
 
     run: Run
     cursor: Cursor = START
     skip: int = 0
 
     async def events(self) -> "AsyncGenerator[tuple[Place, Event], None]":
-        """Yield what follows, each event with the place before it."""
+        """Yield the following events, each with the position before it."""
         before, skip = self.cursor, self.skip
         async with aclosing(self.run.follow(self.cursor)) as batches:
             async for cursor, events in batches:
@@ -91,7 +91,7 @@ class MessageDelta:
 
 
 def read_delta(event: Event) -> MessageDelta | None:
-    """Return what an event adds to a message, if it does."""
+    """Return the delta that an event adds to a message, or None."""
     match event:
         case TextMessageContent():
             return MessageDelta(message_id=event.message_id, content=event.content)
@@ -295,7 +295,7 @@ TYPES = (
 
 
 def build_message(event: Event, place: Place | None = None) -> BaseMessageOutput | None:
-    """Return the message that begins with an event, if one does."""
+    """Return the message that an event starts, or None."""
     match event:
         case TextMessageStart():
             return TextMessageOutput(

@@ -1,8 +1,8 @@
-"""Refusals that pages of CopilotKit v1 show to everybody.
+"""Rejections that CopilotKit v1 frontends display to end users.
 
-Its client reads no body of another status than 200 (up to 500), and shows an error of GraphQL to
-developers alone, on localhost. What ends an answer is shown to the person who asked. So whoever may
-not ask, or not now, gets an answer that has failed: without one, the page would say nothing.
+The v1 client ignores bodies with statuses from 201 to 499, and shows GraphQL errors only to
+developers on localhost, but shows the error of a failed response to the user. So a rejected chat is
+answered with a failed response; otherwise the frontend would show nothing.
 """
 
 import re
@@ -23,7 +23,7 @@ _THREAD = re.compile(rb'"threadId"\s*:\s*"([\w.-]{1,200})"')
 
 
 def is_chat(request: Request, body: bytes) -> bool:
-    """Return whether a page of v1 asks a question, by the beginning of the body at least."""
+    """Return whether this is a chat request of a v1 frontend, judged by the start of its body."""
     return (
         request.method == "POST"
         and CLIENT_VERSION in request.headers
@@ -32,9 +32,9 @@ def is_chat(request: Request, body: bytes) -> bool:
 
 
 def build_failed_response(report: ErrorReport, body: bytes) -> Mapping[str, Any]:
-    """Return the answer to a question, which ends with an error: all that the client asks for.
+    """Return a failed chat response with all fields that the client selects.
 
-    The page goes on in its thread, if the body names it.
+    It has the thread id of the request, if the body names one.
     """
     thread = _THREAD.search(body)
     status = response_status(RunFailed(error=report))

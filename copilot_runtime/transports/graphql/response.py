@@ -1,4 +1,4 @@
-"""Answer one HTTP request: in one body, or in a stream of payloads that is cut for the client.
+"""Send GraphQL responses: as one body, or as a stream of payloads.
 
 Multipart: https://github.com/graphql/graphql-over-http/blob/main/rfcs/IncrementalDelivery.md.
 Each write ends with the next delimiter, because urql takes a part for complete only when it has
@@ -47,9 +47,9 @@ class GraphQLResponse:
         return {"trace": {"traceId": trace_id}} if trace_id else {}
 
     def require_stream(self) -> "Framing":
-        """Return how to stream: multipart wherever it is welcome, events where only they are.
+        """Return the framing for a stream: multipart if accepted, else server-sent events.
 
-        Raises `BadRequest` (406) when the client takes no kind of stream.
+        Raises `BadRequest` (406) if the client accepts neither.
         """
         if not self._accept or any(name in self._accept for name in _ANY_MULTIPART):
             return MULTIPART
@@ -81,9 +81,9 @@ class GraphQLResponse:
         )
 
     async def fail(self, error: CopilotError, key: str | None) -> None:
-        """Answer a question that somebody may not ask, or not now, so that their page shows it.
+        """Reject a request: with a failed response for a chat, so that the frontend shows it.
 
-        All but pages get an error of GraphQL; `key` is where it has happened.
+        Other requests get a GraphQL error; `key` is the root field.
         """
         request = self._request
         request.set_retry_after(error)
@@ -94,7 +94,7 @@ class GraphQLResponse:
             await self.json(build_root_error(error, key))
 
     async def refuse(self, error: BadRequest) -> None:
-        """Answer a request that cannot be read."""
+        """Answer a malformed request."""
         errors = [{"message": error.message, "extensions": {"code": error.code}}]
         await self.json({"errors": errors}, error.status, error.headers)
 
@@ -107,7 +107,7 @@ class GraphQLResponse:
 
 
 class PayloadStream:
-    """The payloads of a streamed answer, cut as its framing says."""
+    """A streamed response: sends payloads in its framing."""
 
     def __init__(self, stream: Stream, framing: "Framing") -> None:
         self._stream = stream
@@ -127,7 +127,7 @@ class PayloadStream:
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """How a sequence of JSON payloads is cut on the wire."""
+    """The framing of JSON payloads on the wire."""
 
     content_type: str
     opening: bytes
@@ -152,6 +152,6 @@ EVENT_STREAM = Framing("text/event-stream", b":\n\n", _event, b"event: complete\
 
 
 def _version_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Echo the client's version: with any other, v1 clients show a banner of mismatch."""
+    """Return the client's version as header; v1 clients warn if the runtime's differs."""
     version = headers.get(CLIENT_VERSION, "")
     return {"x-copilotkit-runtime-version": version} if _VERSION.fullmatch(version) else {}

@@ -139,7 +139,7 @@ class Subscription:
 async def start_run(
     context: Context, data: GenerateCopilotResponseInput, properties: dict[str, Any] | None
 ) -> Run:
-    """Start the run a request asks for, which ends with it. Raises what forbids it to start."""
+    """Start a run that ends with its request. Raises the error that prevents its start."""
     run = context.runs.create(run_input(context, data, properties))
     context.started.append(run)
     await context.runs.launch(run)
@@ -163,7 +163,7 @@ class _Schema(strawberry.Schema):
 
 @dataclass(frozen=True, slots=True)
 class SchemaParts:
-    """Which parts of the schema there are, besides what CopilotKit has and our subscription."""
+    """The optional parts of the schema that are enabled."""
 
     knowledge: bool = False
     traces: bool = False
@@ -181,7 +181,7 @@ _PARTS: Mapping[str, str] = {
     "events": "copilot_runtime.transports.graphql.events",
     "analyst": "copilot_runtime.extensions.analyst.graphql",
 }
-"""The module of each part, whose `ROOTS` are added to those here."""
+"""The module of each optional part; its `ROOTS` are merged into the root types."""
 
 
 def make_schema(

@@ -23,11 +23,11 @@ _SCOPES: Mapping[str, str] = {
     "stopCopilotResponse": "runs:start",
     "loadAgentState": "threads:read",
 }
-"""Field at the root → its scope; an empty one is for everybody."""
+"""Root field → required scope; empty if none is required."""
 
 
 def require_scopes(document: DocumentNode, operation_name: str | None, identity: Identity) -> None:
-    """Raise `Forbidden` for an operation of which a field needs more than somebody may do."""
+    """Raise `Forbidden` if a field of an operation needs a scope that the caller lacks."""
     if identity.permissions >= USER_SCOPES:
         return  # nearly everybody: what is for operators alone is decided where it is read
     operation = get_operation_ast(document, operation_name)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from copilot_runtime.transports.graphql.websocket import Socket
 
 _LARGE = 64 * 1024
-"""Bytes of a request in which there is room for much that is wrong."""
+"""Bytes of a request above which its variables are counted, to enforce limits."""
 
 
 class GraphQLServer:
@@ -152,7 +152,7 @@ class GraphQLServer:
         context: Context,
         response: GraphQLResponse,
     ) -> None:
-        """Answer by the plan: start the run and write its log as it grows."""
+        """Execute a planned document: start the run and stream its log."""
         response.require_stream()
         try:
             run = await start_run(context, data, properties)
@@ -179,7 +179,7 @@ class GraphQLServer:
         context: Context,
         response: GraphQLResponse,
     ) -> None:
-        """Answer by graphql-core, in one body or in its own patches, translated."""
+        """Execute a document with graphql-core; translate its incremental patches."""
         assert document.node is not None
         result = experimental_execute_incrementally(
             self._schema,
@@ -224,7 +224,7 @@ class GraphQLServer:
 
 
 def choose_parts(services: Services) -> SchemaParts:
-    """Return the parts of the schema that a runtime has something for, and somebody to read it."""
+    """Return the optional parts of the schema that the runtime supports."""
     has_operators = services.traces is not None and services.traces.may_allow
     return SchemaParts(
         knowledge=services.knowledge is not None,

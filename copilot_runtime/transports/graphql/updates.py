@@ -1,4 +1,4 @@
-"""The response of a run as a subscription sees it: what is new since the last update."""
+"""The subscription to a run: updates with the changes since the previous one."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing

@@ -80,7 +80,7 @@ class Socket(GraphQL[Context, None]):
         return request.scope[CONTEXT]
 
     def decode_json(self, data: str | bytes) -> object:
-        """Read one message. Strawberry would fail on what is none by the protocol."""
+        """Decode one message; Strawberry would fail on a message that violates the protocol."""
         written = data.encode(errors="replace") if isinstance(data, str) else data
         if has_more_values(written, self._max_values):
             raise JSONDecodeError("too many values", "", 0)

@@ -54,4 +54,4 @@ class KnowledgeChanges:
                 logger.info("Others are not told of new knowledge: %s", error.message)
                 return
             for server in servers:
-                peers.broadcast(server, CHANGED)
+                peers.tell(server, CHANGED)

@@ -104,7 +104,7 @@ async def describe(settings: Settings) -> dict[str, Any]:
         found["new messages"] = await threads.begin(again)
     async with aclosing(build_log(settings.planner.store)) as plans:
         await plans.open()
-        listed = await plans.list_plans(PlanQuery(is_everybody=True))
+        listed = await plans.list_plans(PlanQuery(all_users=True))
         found["plans"] = [(plan, [*await plans.read(plan.id)]) for plan in listed]
         found["claimed"] = [lease.plan_id for lease in await plans.claim()]
     async with aclosing(build_key_store(choose_address(settings))) as keys:

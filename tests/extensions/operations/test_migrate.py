@@ -96,7 +96,7 @@ async def test_plans_of_each_version_go_on(tmp_path: Path) -> None:
 async def check_plans(address: str) -> None:
     async with aclosing(build_log(address)) as plans:
         await plans.open()
-        found = await plans.list_plans(PlanQuery(is_everybody=True))
+        found = await plans.list_plans(PlanQuery(all_users=True))
         assert [(plan.id, plan.title) for plan in found] == [
             ("on", "Plan on"),
             ("over", "Plan over"),

@@ -33,7 +33,7 @@ def test_a_package_adds_a_bus_by_an_entry_point(
     info = tmp_path / "acme-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[copilot_runtime.threads]\nacme = acme_bus:AcmeBus\n")
+    (info / "entry_points.txt").write_text("[copilot_runtime.bus]\nacme = acme_bus:AcmeBus\n")
     (tmp_path / "acme_bus.py").write_text(
         "from copilot_runtime.threads.run_log import MemoryBus\nclass AcmeBus(MemoryBus): pass\n"
     )

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 from copilot_runtime.actions.schema import Arguments, inspect_arguments
 from copilot_runtime.api.action import Action, ActionContext
-from copilot_runtime.app.argument_checks import describe
+from copilot_runtime.api.argument_checks import describe
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import ConfigurationFailed
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from copilot_runtime.adapters.api_key import ApiKey
 from copilot_runtime.adapters.errors import Service, read_error_message, read_response_error
@@ -30,17 +30,6 @@ _ENDINGS = {
 _TOO_LONG = ("too long", "longer than", "maximum content size", "too large")
 _TOO_SHORT = ("too short",)
 _FORMAT = ("invalid file format", "could not be decoded", "unsupported file format", "corrupted")
-
-
-class Transcriber(Protocol):
-    """A speech-to-text service.
-
-    A transcriber may also have `async aclose()`, which is awaited at the server's shutdown.
-    """
-
-    async def transcribe(self, audio: bytes, filename: str, mime_type: str) -> str:
-        """Return the text of a recording. Raises `AudioRefused`, or another `CopilotError`."""
-        ...
 
 
 class AudioRefused(CopilotError):

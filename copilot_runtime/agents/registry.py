@@ -1,7 +1,7 @@
 """The agents of a server, as each caller may use them."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from copilot_runtime.api.agent import Agent, AgentResolver, Agents, SupportsRun
 from copilot_runtime.api.caller import Caller
@@ -22,14 +22,12 @@ class AgentRegistry:
 
     Args:
         own: The agents of the program.
-        find_others: Returns the agents from files.
     """
 
-    def __init__(
-        self, own: Mapping[str, Agent] | AgentResolver, find_others: FindAgents | None = None
-    ) -> None:
+    def __init__(self, own: Mapping[str, Agent] | AgentResolver) -> None:
         self._own = own
-        self._find_others = find_others
+        self._find_others: FindAgents | None = None
+        self._list_others: Callable[[], Collection[str]] = tuple
         self._planners: Mapping[str, Agent] = {}
         self._opened: Mapping[str, Agent] = {}
         """Agents from the settings, if the program's agents are a function."""
@@ -77,6 +75,15 @@ class AgentRegistry:
             raise build_duplicate_error(name)
         self._planners = {**self._planners, name: planner}
 
+    def add_files(self, find: FindAgents, list_names: Callable[[], Collection[str]]) -> None:
+        """Add agents that come and go with files: `list_names` returns those there are now."""
+        self._find_others, self._list_others = find, list_names
+
+    def check_names(self) -> None:
+        """Raise `ConfigurationFailed` if an agent of a file has the name of another one."""
+        if twice := self.lasting.keys() & self._list_others():
+            raise build_duplicate_error(min(twice))
+
     async def __call__(self, caller: Caller) -> Mapping[str, SupportsRun]:
         """Return the agents that a caller may use."""
         own = await self._find_own(caller)
@@ -107,3 +114,8 @@ def build_duplicate_error(name: str) -> ConfigurationFailed:
     return ConfigurationFailed(
         f"Two agents have the name {name!r}.", hint="Give one of them another."
     )
+
+
+def has_plans(agent: object) -> bool:
+    """Return whether an agent makes plans."""
+    return bool(getattr(agent, "has_plans", False))

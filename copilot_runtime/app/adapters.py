@@ -1,20 +1,13 @@
 """Builds what stands for models, and finds what is meant for one that is not there."""
 
 import logging
-from typing import TYPE_CHECKING
 
 from copilot_runtime.adapters.parameters import ParametersLike, merge_parameters, parse_parameters
 from copilot_runtime.agents.instructions import Instructions
 from copilot_runtime.api.adapter import Adapter
 from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.loader import has_transcription
 from copilot_runtime.config.settings import Settings
-
-if TYPE_CHECKING:
-    import httpx
-
-    from copilot_runtime.adapters.transcription import Transcriber
 
 logger = logging.getLogger(__name__)
 
@@ -44,20 +37,3 @@ def build_empty_adapter() -> Adapter:
     from copilot_runtime.adapters.empty import EmptyAdapter  # only for those who have no model
 
     return EmptyAdapter()
-
-
-def build_transcriber(
-    settings: Settings, http_client: "httpx.AsyncClient | None"
-) -> "Transcriber | None":
-    """Return OpenAI's, or one like it, if there is a key or the settings name one."""
-    if not has_transcription(settings):
-        return None
-    from copilot_runtime.adapters.transcription import OpenAITranscriber  # brings aiohttp along
-
-    chosen = settings.transcription
-    return OpenAITranscriber(
-        chosen.model or "whisper-1",
-        base_url=chosen.base_url,
-        language=chosen.language,
-        http_client=http_client,
-    )

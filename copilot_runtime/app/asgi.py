@@ -4,11 +4,11 @@ Importing FastAPI takes a while, so this module is imported by those who make an
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from fastapi import FastAPI
 from fastapi.routing import request_response
@@ -21,15 +21,11 @@ from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from copilot_runtime import __version__
-from copilot_runtime.extensions.tracing.http.metrics import MetricsEndpoint
 from copilot_runtime.threads.store import ThreadsState
 from copilot_runtime.transports.rest_route import SharedRoute, answer_by_app
 from copilot_runtime.transports.router import Router, RouterResponse
 from copilot_runtime.transports.transport import Transport
 from copilot_runtime.transports.urls import ChatUrls, spell_url
-
-if TYPE_CHECKING:
-    from copilot_runtime.extensions.knowledge.updater import KnowledgeStatus
 
 _OPENAPI_PATH = "/openapi.json"
 
@@ -68,8 +64,8 @@ class Health:
 
     `is_closing` says whether it takes no more questions, `is_draining` whether it soon will take
     none, so that nobody should send it new ones, `find_threads` whether its threads can be
-    used, `knowledge` what is loaded, and `find_failing_checks` which parts fail without which
-    questions can be answered.
+    used, `describe` returns further fields, and `find_failing_checks` names the parts that fail
+    although questions can be answered.
     """
 
     def __init__(
@@ -78,13 +74,13 @@ class Health:
         is_closing: Callable[[], bool],
         is_draining: Callable[[], bool] = lambda: False,
         find_threads: Callable[[], Awaitable[ThreadsState]],
-        knowledge: "Callable[[], KnowledgeStatus] | None" = None,
+        describe: Callable[[], Mapping[str, Any]] = dict,
         find_failing_checks: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._is_closing = is_closing
         self._is_draining = is_draining
         self._find_threads = _SharedLook(find_threads)
-        self._knowledge = knowledge
+        self._describe = describe
         self._find_failing_checks = find_failing_checks
 
     def routes(self, path: str) -> Sequence[BaseRoute]:
@@ -117,17 +113,12 @@ class Health:
         found = Readiness(
             status="ready" if is_ready else "not ready",
             threads=threads,
-            knowledge=self._describe_knowledge(),
             failing=[*self._find_failing_checks()] or None,
+            **self._describe(),
         )
         return JSONResponse(
             found.model_dump(exclude_none=True), status_code=200 if is_ready else 503
         )
-
-    def _describe_knowledge(self) -> KnowledgeReadiness | None:
-        if self._knowledge is None:
-            return None
-        return KnowledgeReadiness(state=self._knowledge().state)
 
 
 class _SharedLook:
@@ -277,7 +268,7 @@ def add_endpoint(
     transports: Sequence[Transport],
     *,
     health: Health,
-    metrics: MetricsEndpoint | None,
+    beside: Sequence[BaseRoute],
     dependencies: Sequence[Any],
 ) -> None:
     """Add what a router answers to an application of another, under dependencies of FastAPI."""
@@ -293,8 +284,7 @@ def add_endpoint(
     app.router.routes.append(Route(f"{path}/health", health.open))
     app.router.routes.append(Route(f"{path}/health/live", health.live))
     app.router.routes.append(Route(f"{path}/health/ready", health.ready))
-    if metrics is not None:
-        app.router.routes.append(metrics.route(f"{path}/metrics"))
+    app.router.routes.extend(beside)
     for url in [url for end in dict.fromkeys(("", *below)) for url in spell_url(path + end)]:
         # a preflight carries no login, so no dependency may refuse it
         app.router.routes.append(Route(url, RouterResponse(router), methods=["OPTIONS"]))

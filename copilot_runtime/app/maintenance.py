@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from copilot_runtime.api.adapter import Adapter
 from copilot_runtime.base.concurrency import convert_exits
@@ -11,9 +11,6 @@ from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, Store
 from copilot_runtime.base.formatting import format_count
 from copilot_runtime.base.outages import Outage
 from copilot_runtime.threads.store import ThreadsState, ThreadStore
-
-if TYPE_CHECKING:
-    from copilot_runtime.extensions.knowledge import Knowledge
 
 logger = logging.getLogger(__name__)
 
@@ -35,16 +32,20 @@ async def warn_of_key(adapter: Adapter) -> None:
 
 
 async def delete_old_threads(
-    threads: ThreadStore, age: float, knowledge: "Knowledge | None" = None
+    threads: ThreadStore, age: float, expire: Callable[[float], Awaitable[None]] | None = None
 ) -> None:
-    """Delete threads, once an hour, that were not used for `age` seconds; 0 keeps all."""
+    """Delete threads, once an hour, that were not used for `age` seconds; 0 keeps all.
+
+    `expire` deletes what belongs to them elsewhere and is older than a time, in seconds since the
+    epoch.
+    """
     while age:
         try:
             span = timedelta(seconds=min(age, _LONGEST_RETENTION))
             before = datetime.now(UTC) - span
             count = await convert_exits(threads.expire(before))
-            if knowledge is not None:
-                await knowledge.forget_old_files(before.timestamp())
+            if expire is not None:
+                await expire(before.timestamp())
         except Exception as error:  # also of another's store: there is a next hour
             known = isinstance(error, CopilotError)
             logger.warning("Old threads were not deleted: %s", error, exc_info=not known)

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
@@ -15,11 +15,12 @@ Constructor = Callable[Concatenate[T, P], None]
 
 def explain_names(
     elsewhere: Mapping[str, str] | None = None,
+    list_options: Callable[[], Sequence[str]] = tuple,
 ) -> Callable[[Constructor[T, P]], Constructor[T, P]]:
     """Return a decorator for constructors that explains wrong arguments.
 
     It raises `TypeError` with a suggestion. `elsewhere` maps names that are not arguments here to
-    the code to write instead.
+    the code to write instead. `list_options` returns names that are taken as `**options`.
     """
 
     def decorate(init: Constructor[T, P]) -> Constructor[T, P]:
@@ -29,8 +30,9 @@ def explain_names(
         @wraps(init)
         def check(self: T, /, *args: P.args, **arguments: P.kwargs) -> None:
             for name in arguments:
-                if name not in own:
-                    raise TypeError(_explain_name(type(self), name, elsewhere or {}))
+                if name not in own and name not in list_options():
+                    names = [*_list_names(type(self)), *list_options()]
+                    raise TypeError(_explain_name(type(self), name, names, elsewhere or {}))
             if len(args) > most:
                 raise TypeError(_explain_position(type(self), len(args)))
             init(self, *args, **arguments)
@@ -40,8 +42,12 @@ def explain_names(
     return decorate
 
 
-def _explain_name(kind: type, name: str, elsewhere: Mapping[str, str]) -> str:
-    names = [*inspect.signature(kind).parameters]
+def _list_names(kind: type) -> Sequence[str]:
+    parameters = inspect.signature(kind).parameters.values()
+    return [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
+
+
+def _explain_name(kind: type, name: str, names: Sequence[str], elsewhere: Mapping[str, str]) -> str:
     in_snake_case = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     if in_snake_case in names:
         way_out = f"Did you mean {in_snake_case!r}?"

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from copilot_runtime.extensions.access.authentication.proxy import TrustedProxies
+from copilot_runtime.security.proxies import TrustedProxies
 
 _SCHEMES = {b"http": ("http", "ws"), b"https": ("https", "wss"), b"ws": ("http", "ws")}
 _SCHEMES[b"wss"] = _SCHEMES[b"https"]

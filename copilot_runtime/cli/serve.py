@@ -83,8 +83,8 @@ def serve(
         _check_workers(settings)
         if _list_log_settings(settings) != _list_log_settings(before):
             _configure_logs(settings)
-        if runtime.grpc is not None:
-            runtime.grpc.shares_port = worker is not None
+        for extension in runtime.extensions:
+            extension.shares_ports = worker is not None
     if worker is None or worker.is_first:
         _warn_of_private_state(settings)
         if target is not None:

@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from copilot_runtime.config.access import AccessSettings, ProxySettings
 from copilot_runtime.config.adapters import (
     AdapterSettings,
     ParameterSettings,
@@ -32,12 +33,10 @@ from copilot_runtime.config.section import (
 )
 from copilot_runtime.config.store_url import check_store_url
 from copilot_runtime.extensions.access.settings import (
-    AccessSettings,
     ApiKeySettings,
     AuditSettings,
     JwtSettings,
     LimitSettings,
-    ProxySettings,
     ServiceTokenSettings,
 )
 from copilot_runtime.extensions.analyst.settings import AnalystSettings

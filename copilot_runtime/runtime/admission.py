@@ -6,8 +6,8 @@ from contextlib import aclosing, contextmanager, nullcontext
 from typing import Literal
 
 from copilot_runtime.base.errors import CopilotError, Interrupted, Misuse, NotFound, ThreadBusy
-from copilot_runtime.extensions.cluster import Peers
 from copilot_runtime.runtime.interrupts import answers_same
+from copilot_runtime.runtime.peers import Peers
 from copilot_runtime.runtime.run import Log, Run, StopReason
 from copilot_runtime.runtime.runtime import Runtime
 from copilot_runtime.threads.log_ids import build_duplicate_error

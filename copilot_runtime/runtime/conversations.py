@@ -20,10 +20,10 @@ from copilot_runtime.api.thread_ids import ThreadIds
 from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import Misuse, NotFound, ThreadBusy
-from copilot_runtime.extensions.cluster import Peers
 from copilot_runtime.runtime.admission import Admission, WhenBusy
 from copilot_runtime.runtime.idempotency import Idempotency
 from copilot_runtime.runtime.naming import Namer, ThreadNaming
+from copilot_runtime.runtime.peers import Peers
 from copilot_runtime.runtime.reader import ThreadReader, replay_run
 from copilot_runtime.runtime.report import report_error
 from copilot_runtime.runtime.run import Log, Run, StopReason

@@ -8,7 +8,6 @@ from typing import Literal, assert_never
 
 from copilot_runtime.api.bus import START, Batch, Bus, Cursor
 from copilot_runtime.api.current_run import RunSlot
-from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import STOPPED, Cancelled, NotFound
 from copilot_runtime.telemetry.span import NO_SPAN, Span
@@ -24,9 +23,6 @@ deleted."""
 
 Log = AsyncGenerator[Batch, None]
 """The events of a run in batches, to its end."""
-
-RunListener = Callable[[RunInput, RunStarted | RunFinished | RunFailed], None]
-"""Is told of the beginning and the end of each run. It neither waits nor raises."""
 
 _PATIENCE = 10.0
 """Seconds in which a cancelled agent may clean up. Then it is cancelled again."""

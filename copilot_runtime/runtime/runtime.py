@@ -28,7 +28,6 @@ from copilot_runtime.api.events import (
     Usage,
 )
 from copilot_runtime.api.hooks import Hooks, call, call_quietly, trace_early_calls
-from copilot_runtime.api.messages import ImageMessage, ResultMessage, TextMessage
 from copilot_runtime.api.retrieval import FileStore
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.api.stage import StageFunction
@@ -52,12 +51,11 @@ from copilot_runtime.base.errors import (
 )
 from copilot_runtime.base.expiry import ExpiryQueue
 from copilot_runtime.base.formatting import format_count
-from copilot_runtime.extensions.access.audit.run import RunAudit
-from copilot_runtime.extensions.access.limits.limiter import Limiter
+from copilot_runtime.runtime.observer import RunObserver
 from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPreparer, get_agent
 from copilot_runtime.runtime.report import report_error
-from copilot_runtime.runtime.run import Run, RunListener
+from copilot_runtime.runtime.run import Run
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.genai import end_run_span, name_agent, start_run_span
@@ -93,9 +91,8 @@ class Runtime:
     """Drives each run in a task of its own, which ends before the runtime does.
 
     `chat` answers requests that name no agent. Times are in seconds; `max_runs` of zero means any
-    number at once. `grace` is how long `aclose` waits for what does not end. The `listener` is
-    told of the beginning and the end of each run. The `limiter` says whether somebody may have one
-    more, and counts what it has used; the `audit` writes down who began what.
+    number at once. `grace` is how long `aclose` waits for runs that do not end. The `observers` may
+    refuse a run, and are called at its beginning and its end.
     """
 
     def __init__(
@@ -116,14 +113,12 @@ class Runtime:
         max_runs: int = 0,
         grace: float = 10.0,
         telemetry: Telemetry = NO_TELEMETRY,
-        listener: RunListener | None = None,
-        limiter: Limiter | None = None,
-        audit: RunAudit | None = None,
+        observers: Sequence[RunObserver] = (),
     ) -> None:
         self.telemetry = telemetry
-        self._limiter = limiter
-        self._audit = audit
-        self._listener = listener
+        self._observers = observers
+        self._gates = [one for one in observers if type(one).admit is not RunObserver.admit]
+        self._meters = [one for one in observers if one.counts_usage]
         self.chat = complete(Agent, chat)
         self.agents = agents if callable(agents) else _complete_agents(agents)
         self.bus = bus
@@ -220,8 +215,9 @@ class Runtime:
             await self._launch(run, agent, wait)
         except BaseException as error:
             end_run_span(run.span, "refused", error)
-            if self._audit is not None and not isinstance(error, DuplicateRun):
-                self._audit.refuse(run.request, error)
+            if not isinstance(error, DuplicateRun):
+                for observer in self._observers:
+                    observer.refused(run, error)
             raise
         finally:
             reset_log_fields(token)
@@ -270,14 +266,11 @@ class Runtime:
             raise
         self._runs[run.log_id] = run
         try:
-            if self._limiter is not None:
-                await self._take_place(self._limiter, run)
+            for gate in self._gates:
+                await self._ask_gate(gate, run)
             pending, writer = await self._begin(run, agent, wait)
             run.is_attached = not run.request.detached
             run.slot.run = run.request
-            if self._limiter is not None and self._limiter.counts_tokens:
-                count, own = self._limiter.count_usage_soon, run.request
-                run.slot.count_usage = partial(count, own.identity, own.user)
             if run.request.persist:
                 run.slot.wait_for_storage = partial(self.bus.wait_for_storage, run.log_id)
             run.context.run(CURRENT_RUN.set, run.slot)
@@ -397,26 +390,19 @@ class Runtime:
         if self.is_closing:
             raise Interrupted("The server stopped before it could answer.")
 
-    async def _take_place(self, limiter: Limiter, run: Run) -> None:
-        """Take a place among those that the caller may have, until the run ends."""
-        request = run.request
+    async def _ask_gate(self, gate: RunObserver, run: Run) -> None:
+        """Raise what an observer refuses a run with, after reporting it to the hook."""
         try:
-            release = await limiter.admit_run(
-                request.identity,
-                request.user,
-                run.log_id,
-                is_continuation=_is_continuation(request),
-            )
+            await gate.admit(run)
         except CopilotError as error:
             await report_error(self.hooks, error, run)
             raise
-        run.ended.add_done_callback(lambda _: release())
 
     async def _count_usage(self, run: Run, events: Sequence[Event]) -> None:
-        """Count what a run has used."""
-        if self._limiter is not None and self._limiter.counts_tokens:
-            usages = [event for event in events if isinstance(event, Usage)]
-            await self._limiter.count_usage(run.request.identity, run.request.user, usages)
+        """Pass the model usage of an ended run to the observers that count it."""
+        usages = [event for event in events if isinstance(event, Usage)] if self._meters else ()
+        for meter in self._meters:
+            await meter.count_usage(run, usages)
 
     async def _prepare(self, run: Run, agent: SupportsRun | None) -> PendingRun:
         """Prepare a run, which may take forever: nobody has to wait for it."""
@@ -469,24 +455,9 @@ class Runtime:
             if isinstance(error, Exception) and not isinstance(error, _REPORTED_LATER):
                 await report_error(self.hooks, error, run)
             raise
-        self._notify(request, started)
+        for observer in self._observers:
+            observer.started(run, started)
         return writer
-
-    def _notify(
-        self,
-        request: RunInput,
-        event: RunStarted | RunFinished | RunFailed,
-        *,
-        is_lost: bool = False,
-    ) -> None:
-        """Tell the listener and the audit log of the beginning or the end of a run.
-
-        The end of one that is lost is written into the audit log by the process that ended it.
-        """
-        if self._listener is not None:
-            self._listener(request, event)
-        if self._audit is not None and not is_lost:
-            self._audit.feed(request, event)
 
     async def _drive(self, run: Run, agent: Agent, writer: LogWriter) -> None:
         last: RunFinished | RunFailed | None = None
@@ -528,7 +499,8 @@ class Runtime:
                     await self._end(run, writer, last, error)
             finally:
                 run.slot.run = None
-                self._notify(run.request, last, is_lost=writer.is_lost)
+                for observer in self._observers:
+                    observer.ended(run, last, is_lost=writer.is_lost)
                 if run.span.is_recording:
                     end_run_span(run.span, _name_outcome(last), error)
                 if run.is_attached:  # and stays in memory until its reader has left
@@ -568,9 +540,8 @@ class Runtime:
             if not run.is_attached:
                 del self._runs[run.log_id]
             run.finish("ended")
-        counts = self._limiter is not None and self._limiter.counts_tokens
         # at once: its reader may have left, and then the log goes
-        events = await _read_log(run) if counts or run.span.keeps_content else ()
+        events = await _read_log(run) if self._meters or run.span.keeps_content else ()
         await self._count_usage(run, events)
         if run.span.keeps_content:
             answer = fold_messages(events)
@@ -624,13 +595,6 @@ def _complete_agents(agents: Mapping[str, SupportsRun]) -> Mapping[str, Agent]:
     if all(isinstance(agent, Agent) for agent in agents.values()):
         return cast("Mapping[str, Agent]", agents)  # it may know more than its names
     return {name: complete(Agent, agent) for name, agent in agents.items()}
-
-
-def _is_continuation(request: RunInput) -> bool:
-    """Return whether a request goes on with an answer: after an action, or a person's answer."""
-    kinds = (TextMessage, ImageMessage, ResultMessage)
-    last = next((one for one in reversed(request.messages) if isinstance(one, kinds)), None)
-    return bool(request.resume) or isinstance(last, ResultMessage)
 
 
 async def _read_log(run: Run) -> Sequence[Event]:

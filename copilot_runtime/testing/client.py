@@ -14,11 +14,11 @@ from copilot_runtime.actions.functions import as_actions
 from copilot_runtime.actions.results import serialize_result
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.agent import DEFAULT_AGENT
+from copilot_runtime.api.argument_checks import check_list, check_mapping
 from copilot_runtime.api.events import Event, Interrupt
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage, new_id
 from copilot_runtime.api.run_input import AgentInput, ContextItem, Resume, RunInput
 from copilot_runtime.app.app import CopilotRuntime
-from copilot_runtime.app.argument_checks import check_list, check_mapping
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import to_text

@@ -14,6 +14,11 @@ from starlette.requests import HTTPConnection
 from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.hooks import remember_call
 from copilot_runtime.api.identity import ANONYMOUS, OPERATE, TENANT_PREFIX, Identity, is_tenant
+from copilot_runtime.api.scheme import (
+    AUTHORIZATION,
+    CredentialInvalid,
+    Credentials,
+)
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import (
@@ -23,14 +28,9 @@ from copilot_runtime.base.errors import (
     CopilotError,
     Misuse,
 )
-from copilot_runtime.extensions.access.authentication.chain import SchemeChain, check_identity
-from copilot_runtime.extensions.access.authentication.proxy import TrustedProxies
-from copilot_runtime.extensions.access.authentication.scheme import (
-    AUTHORIZATION,
-    CredentialInvalid,
-    Credentials,
-)
-from copilot_runtime.extensions.access.settings import AccessSettings
+from copilot_runtime.config.access import AccessSettings
+from copilot_runtime.security.proxies import TrustedProxies
+from copilot_runtime.security.schemes import SchemeChain, check_identity
 from copilot_runtime.telemetry.propagation import extract_context
 from copilot_runtime.threads.validation import check_owner
 from copilot_runtime.transports.body import BadRequest

@@ -15,12 +15,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime.api.identity import set_current_identity
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
-from copilot_runtime.extensions.access.audit.request import RequestAudit
-from copilot_runtime.extensions.access.limits.limiter import Limiter
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.loopback import LoopbackGuard
 from copilot_runtime.transports.auth import Authenticator, Unauthorized
 from copilot_runtime.transports.body import BadRequest, ClientGone
+from copilot_runtime.transports.policy import RequestPolicy
 from copilot_runtime.transports.request import Request, decode_headers
 from copilot_runtime.transports.streaming import WriteTimeout
 from copilot_runtime.transports.transport import Refusal, Transport, error_body
@@ -58,8 +57,7 @@ class Router:
         max_values: int,
         read_timeout: float,
         write_timeout: float,
-        limiter: Limiter | None = None,
-        audit: RequestAudit | None = None,
+        policies: Sequence[RequestPolicy] = (),
     ) -> None:
         self._base = base
         self._cors = cors
@@ -70,8 +68,8 @@ class Router:
         self._max_values = max_values
         self._read_timeout = read_timeout
         self._write_timeout = write_timeout
-        self._audit = audit
-        self._limiter = limiter if limiter is not None and limiter.limits_requests else None
+        self._gates = [one for one in policies if type(one).before is not RequestPolicy.before]
+        self._recorders = [one for one in policies if type(one).after is not RequestPolicy.after]
         paths = [(path, transport) for transport in transports for path in transport.paths]
         self._patterns = _group_patterns(paths)
         """Those that a path may match, by its first part; an empty one for all other paths."""
@@ -104,16 +102,20 @@ class Router:
             request.response_headers = self._cors.preflight(headers)
             await request.respond(204)
             return
-        if self._audit is None:
+        if not self._recorders:
             await self._answer(request)
             return
-        request.record = self._audit.record
+        request.record = self._record
         try:
             error = await self._answer(request)
         except BaseException as caught:
-            self._audit.record(request, caught)
+            self._record(request, caught)
             raise
-        self._audit.record(request, error or request.refusal)
+        self._record(request, error or request.refusal)
+
+    def _record(self, request: Request, error: BaseException | None) -> None:
+        for policy in self._recorders:
+            policy.after(request, error)
 
     async def _answer(self, request: Request) -> BaseException | None:
         """Answer a request, and return the error by which it was refused or has failed."""
@@ -127,7 +129,7 @@ class Router:
             transport = await self._find(request)
             if scope_name := transport.find_scope(request):
                 request.caller.identity.require(scope_name)
-            if self._limiter is not None and (error := await self._count(self._limiter, request)):
+            if self._gates and (error := await self._ask_gates(request)):
                 await transport.limit(request, error)
                 return error
             await transport(request)
@@ -155,10 +157,11 @@ class Router:
                 refusal = await transport.show(request, refusal)
         return refusal
 
-    async def _count(self, limiter: Limiter, request: Request) -> LimitExceeded | None:
-        """Count a request, and return why it is one too many."""
+    async def _ask_gates(self, request: Request) -> LimitExceeded | None:
+        """Return the error of a policy that refuses the request as one too many, or `None`."""
         try:
-            await limiter.check_request(request.caller.identity)
+            for policy in self._gates:
+                await policy.before(request)
         except LimitExceeded as error:
             request.set_retry_after(error)
             return error

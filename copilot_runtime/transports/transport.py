@@ -2,65 +2,41 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
+from copilot_runtime.api.parts import Parts
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.base.errors import RUN_FAILED, ConfigurationFailed, CopilotError, LimitExceeded
 from copilot_runtime.config.settings import Settings
-from copilot_runtime.extensions.generative_ui.options import GenerativeUi
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
-from copilot_runtime.transports import SIDE_ENDPOINTS, TRANSPORTS
+from copilot_runtime.transports import TRANSPORTS
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.program_runs import ProgramRuns
 from copilot_runtime.transports.request import Request
 
-if TYPE_CHECKING:
-    from copilot_runtime.adapters.transcription import Transcriber
-    from copilot_runtime.extensions.access.http.report import AccessReport
-    from copilot_runtime.extensions.analyst.http.access import AnalystAccess
-    from copilot_runtime.extensions.events.http.access import EventAccess
-    from copilot_runtime.extensions.generative_ui.mcp_apps.proxy import AppProxy
-    from copilot_runtime.extensions.knowledge import Knowledge
-    from copilot_runtime.extensions.planner.http.access import PlanAccess
-    from copilot_runtime.extensions.tools.catalog import ToolCatalog
-    from copilot_runtime.extensions.tracing.http.access import TraceAccess
-    from copilot_runtime.transports.thread_push.push import ThreadPush
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """The parts of one runtime that its transports use.
-
-    `runs` starts, stops and follows runs, and has threads and agents; `program_runs` does so for
-    clients that keep no threads. `serves_chat` is whether the plain chat is offered as the agent
-    `default`, where no other agent has that name. `knowledge` is there if the runtime has some.
-    `traces` decides who may read what was traced, and has it. `plans` does so for plans, if there
-    is an agent that plans, `analyst` for data, if an agent answers from some, and `events` for
-    events, if they are kept. `tools` are those that an operator wrote, and `generative_ui` what is
-    set for interfaces that models make; `app_proxy` answers MCP apps in frames, if there are any.
-    `access` describes who may do what, and `thread_push` tells pages of changes of threads.
-    """
+    """The parts of one runtime that its transports use."""
 
     runs: Conversations
+    """Starts, stops and follows runs, and has the threads and the agents."""
     program_runs: ProgramRuns
+    """Starts runs for clients that keep no threads."""
     settings: Settings
-    transcriber: "Transcriber | None" = None
-    knowledge: "Knowledge | None" = None
-    traces: "TraceAccess | None" = None
-    plans: "PlanAccess | None" = None
-    analyst: "AnalystAccess | None" = None
-    events: "EventAccess | None" = None
-    tools: "Sequence[ToolCatalog]" = ()
-    generative_ui: GenerativeUi = field(default_factory=GenerativeUi)
-    app_proxy: "AppProxy | None" = None
-    serves_chat: bool = True
     telemetry: Telemetry = NO_TELEMETRY
-    access: "AccessReport | None" = None
-    thread_push: "ThreadPush | None" = None
+    serves_chat: bool = True
+    """Whether the plain chat is the agent `default`, where no other agent has that name."""
+    parts: Parts = field(default_factory=Parts)
+    """What extensions offer, by its type."""
+    schema: tuple[str, ...] = ()
+    """Modules whose `ROOTS` are added to the GraphQL schema."""
+    info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Fields that extensions add to `/info` of AG-UI."""
 
 
 class Refusal(Exception):
@@ -199,10 +175,11 @@ def build_transports(items: Sequence[TransportLike], services: Services) -> Sequ
     return [_build(table[item] if isinstance(item, str) else item, services) for item in items]
 
 
-def build_side_endpoints(names: Sequence[str], services: Services) -> Sequence[Transport]:
-    """Return what is answered beside the transports, by its names."""
-    table = Registry("copilot_runtime.side_endpoints", SIDE_ENDPOINTS)
-    return [_build(table[name], services) for name in names]
+def build_endpoints(
+    makers: Sequence[Callable[[Services], Any]], services: Services
+) -> Sequence[Transport]:
+    """Return the transports of extensions that carry no chat."""
+    return [_build(make, services) for make in makers]
 
 
 def _build(item: Any, services: Services) -> Transport:

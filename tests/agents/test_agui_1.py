@@ -7,6 +7,7 @@ import pytest
 from copilot_runtime import RunInput
 from copilot_runtime.agents.agui import AguiAgent
 from copilot_runtime.api.events import ActionExecutionResult, MessagesSnapshot, Usage
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.messages import (
     ActivityMessage,
     MediaPart,
@@ -129,7 +130,10 @@ async def test_a_run_that_was_stopped_over_there_is_kept_and_shown_as_stopped(pr
         errors.append(error)
 
     agents = {"default": agent_of(provider)}
-    async with browsing(agents=agents, on_stop=on_stop, on_error=on_error) as browser:
+    async with browsing(
+        agents=agents,
+        hooks=Hooks(stop=on_stop, error=on_error),
+    ) as browser:
         live = (await browser.run(protocolVersion="1.0")).events()
         path, body = "/agent/default/connect", connect_input("t")
         now = (await browser.ask("POST", path, {**body, "protocolVersion": "1.0"})).events()

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.api import Caller, RunInput
 from copilot_runtime.api.events import Event
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.thread_ids import ThreadIds
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.config import load_settings
@@ -176,7 +177,7 @@ def test_a_store_that_does_not_give_its_secret_is_reported(
         agents={"far": Far()},
         authenticate=user_of,
         threads=Broken(),
-        on_error=lambda error, context: errors.append(error),
+        hooks=Hooks(error=lambda error, context: errors.append(error)),
     )
     body = {"threadId": "t", "runId": str(uuid4()), "messages": [], "tools": [], "context": []}
     with TestClient(runtime.app()) as client:

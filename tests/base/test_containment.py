@@ -13,6 +13,7 @@ from copilot_runtime.adapters.scripted import say
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import Caller, ChatRequest, RunInput
 from copilot_runtime.api.events import Event, Events
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.messages import Message
 from copilot_runtime.base.errors import RUN_FAILED
 from copilot_runtime.extensions.guardrails.guardrails import HttpGuardrail
@@ -112,8 +113,7 @@ def runtime(place: str, error: BaseException) -> CopilotRuntime:
         stages=[part],
         authenticate=authenticate_later if "later" in place else authenticate,
         threads=Threads(part),
-        on_before_request=before,
-        on_after_request=after,
+        hooks=Hooks(before_request=before, after_request=after),
         settings=Settings(),
     )
 

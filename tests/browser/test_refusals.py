@@ -12,6 +12,7 @@ from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api.events import Usage
 from copilot_runtime.api.identity import Identity
 from copilot_runtime.extensions.access.api_keys.sqlite import SqliteKeys
+from copilot_runtime.extensions.access.limits.limiter import Limiter
 from tests.browser.build import built_page
 from tests.browser.chat import Chat
 from tests.browser.desk import Desk
@@ -46,8 +47,7 @@ async def serve(page: str, folder: Path) -> AsyncGenerator[tuple[str, dict[str, 
     keys = SqliteKeys(folder / "access.db")
     runtime = CopilotRuntime(Parrot(), settings=settings, agents={"trip": echo})
     async with serving(one_origin(built_page(page), runtime), proxy_headers=False) as port:
-        assert runtime.limiter is not None
-        await runtime.limiter.count_usage(LIMITED, LIMITED.owner, [USAGE])
+        await runtime.get(Limiter).count_usage(LIMITED, LIMITED.owner, [USAGE])
         tokens = {
             "": await issue_key(keys, "ann"),
             "nobody": "",

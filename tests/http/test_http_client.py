@@ -18,6 +18,7 @@ from copilot_runtime.adapters.transcription import OpenAITranscriber
 from copilot_runtime.api import Caller, RunInput
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.api.run_input import GuardrailRules
+from copilot_runtime.api.transcriber import Transcriber
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
 from copilot_runtime.config.adapters import TranscriptionSettings
 from copilot_runtime.extensions.frameworks.langserve import langserve_actions
@@ -284,8 +285,9 @@ async def test_a_runtime_gives_its_client_to_what_it_makes_of_urls_and_settings(
             answer = await browser.ask(
                 chat(user("Hi"), cloud=RULES), headers={**HEADERS, KEY_HEADER: "key"}
             )
-            assert runtime.transcriber is not None
-            assert await runtime.transcriber.transcribe(b"...", "a.webm", "audio/webm") == "Hello"
+            assert (
+                await runtime.get(Transcriber).transcribe(b"...", "a.webm", "audio/webm") == "Hello"
+            )
 
     assert merge(answer.payloads())["generateCopilotResponse"]["status"]["code"] == "Success"
     assert paths == {"/info", "/guardrails/validate", "/v1/audio/transcriptions", "/mcp"}

@@ -13,6 +13,7 @@ from copilot_runtime import CopilotRuntime, RunInput, ScriptedAdapter, Settings,
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import ChatRequest
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.messages import Message
 from copilot_runtime.base.errors import ErrorContext, NetworkError
 from copilot_runtime.threads.export import export_threads
@@ -61,9 +62,11 @@ class Shop:
             instructions=instructions,
             actions=[look_up],
             agents={"clerk": DirectAgent(self.model, instructions=instructions)},
-            on_before_request=self._saw,
-            on_after_request=self._answered,
-            on_error=lambda error, context: self.errors.append((error, context)),
+            hooks=Hooks(
+                before_request=self._saw,
+                after_request=self._answered,
+                error=lambda error, context: self.errors.append((error, context)),
+            ),
             settings=settings,
         )
         self.got: list[str] = []

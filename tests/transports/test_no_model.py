@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import say
+from copilot_runtime.api.hooks import Hooks
 from tests.wire.documents import PLAIN, chat
 from tests.wire_agui.http import run_input
 
@@ -63,7 +64,9 @@ def test_a_hook_may_choose_the_agent_where_there_is_no_model(door: str) -> None:
     def choose(run: RunInput) -> RunInput:
         return replace(run, agent="cook")
 
-    runtime = build(agents=dict.fromkeys(["clerk", "cook"], Clerk()), on_before_request=choose)
+    runtime = build(
+        agents=dict.fromkeys(["clerk", "cook"], Clerk()), hooks=Hooks(before_request=choose)
+    )
     with TestClient(runtime.app()) as client:
         path, body = "", chat(query=PLAIN)
         if door == "agui":

@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 from copilot_runtime import CopilotRuntime, Events, RunInput, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api import ContextItem
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.errors import ConfigurationFailed
 from tests.wire.documents import PLAIN, WHEN, chat, user
@@ -124,7 +125,7 @@ def test_what_a_hook_instructs_is_the_servers_and_stays(policy: Any) -> None:
     model = ScriptedAdapter(say("Hello"))
     runtime = CopilotRuntime(
         adapter=model,
-        on_before_request=add,
+        hooks=Hooks(before_request=add),
         settings=Settings(threads="memory", shared_state=False, page_instructions=policy),
     )
     with TestClient(runtime.app()) as client:

@@ -12,6 +12,7 @@ from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import Parameters
+from copilot_runtime.api.hooks import Hooks
 from tests.wire.documents import PLAIN, chat, user
 from tests.wire_agui.http import run_input
 
@@ -175,7 +176,7 @@ def test_a_hook_of_the_server_may_choose_any_model() -> None:
     chosen = Parameters(model="for-ann")
     runtime = CopilotRuntime(
         adapter=adapter,
-        on_before_request=lambda run: replace(run, parameters=chosen),
+        hooks=Hooks(before_request=lambda run: replace(run, parameters=chosen)),
         settings=Settings(threads="memory"),
     )
     with TestClient(runtime.app()) as client:

@@ -6,6 +6,7 @@ import pytest
 
 from copilot_runtime import CopilotRuntime, action
 from copilot_runtime.api import RunInput
+from copilot_runtime.api.hooks import Hooks
 from tests.wire.client import Client, client_of
 from tests.wire.documents import PLAIN, chat
 from tests.wire.upstream import HEAD, SILENCE, Upstream, call, finish, text
@@ -81,7 +82,9 @@ async def test_the_stop_hook_is_called_once(provider: Upstream) -> None:
         called.set()
 
     provider.plays([HEAD, text("Hello"), SILENCE])
-    async with client_of(CopilotRuntime(adapter=provider.adapter(), on_stop=on_stop)) as client:
+    async with client_of(
+        CopilotRuntime(adapter=provider.adapter(), hooks=Hooks(stop=on_stop))
+    ) as client:
         async with client.open(chat()) as exchange:
             await exchange.head()
             await exchange.until(b'["Hello"]')

@@ -6,6 +6,7 @@ import pytest
 
 from copilot_runtime import CopilotRuntime, EmptyAdapter, action
 from copilot_runtime.api import RunInput
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import CopilotError
 from tests.wire.client import Answer, Client, client_of
 from tests.wire.documents import CHAT, chat
@@ -60,7 +61,7 @@ async def test_a_hook_that_raises_on_purpose_speaks_to_the_person(provider: Upst
         raise CopilotError("Not on Sundays.")
 
     async with client_of(
-        CopilotRuntime(adapter=provider.adapter(), on_before_request=before)
+        CopilotRuntime(adapter=provider.adapter(), hooks=Hooks(before_request=before))
     ) as client:
         answer = await client.ask(chat())
 
@@ -73,7 +74,7 @@ async def test_a_hook_that_breaks_tells_the_person_nothing(provider: Upstream) -
         raise KeyError(SECRET)
 
     async with client_of(
-        CopilotRuntime(adapter=provider.adapter(), on_before_request=before)
+        CopilotRuntime(adapter=provider.adapter(), hooks=Hooks(before_request=before))
     ) as client:
         answer = await client.ask(chat())
 

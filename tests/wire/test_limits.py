@@ -8,6 +8,7 @@ import pytest
 from graphql import get_introspection_query
 
 from copilot_runtime import CopilotRuntime, Settings
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import ErrorContext
 from copilot_runtime.transports.graphql import server
 from tests.wire.client import HEADERS, Answer, Client, client_of, parts
@@ -23,7 +24,9 @@ def runtime(
 ) -> CopilotRuntime:
     adapter = provider.adapter(idle_timeout=idle_timeout, connect_timeout=1)
     return CopilotRuntime(
-        adapter=adapter, settings=Settings(threads="memory", **settings), on_error=on_error
+        adapter=adapter,
+        settings=Settings(threads="memory", **settings),
+        hooks=Hooks(error=on_error),
     )
 
 
@@ -327,7 +330,7 @@ async def test_a_reader_that_stalls_does_not_grow_memory(provider: Upstream) -> 
         failed.set()
 
     provider.plays([HEAD, *(text("x" * 1000) for _ in range(1000)), SILENCE])
-    limited = runtime(provider, on_error=on_error, max_bytes_per_run=100_000)
+    limited = runtime(provider, hooks=Hooks(error=on_error), max_bytes_per_run=100_000)
     async with client_of(limited) as client, client.open(chat()) as exchange:
         await exchange.head()
         exchange.reading.clear()

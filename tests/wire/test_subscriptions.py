@@ -12,6 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
 from copilot_runtime import CopilotRuntime, RunInput, Settings
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import RUN_FAILED, ErrorContext
 from copilot_runtime.threads.run_log import MemoryBus
 from tests.wire.client import PATH, Client
@@ -371,7 +372,7 @@ async def test_what_fails_within_is_logged_and_not_shown(
         raise ValueError(f"the password of the database, in {run.operation}")
 
     mutation = "mutation ($data: GenerateCopilotResponseInput!) { %s { threadId } }"
-    failing = CopilotRuntime(adapter=provider.adapter(), on_before_request=before)
+    failing = CopilotRuntime(adapter=provider.adapter(), hooks=Hooks(before_request=before))
     async with listening(failing) as port, opened(port) as socket:
         await socket.subscribe(mutation % "generateCopilotResponse(data: $data)", data=data())
         error = await socket.error()
@@ -391,7 +392,7 @@ async def test_the_error_hook_learns_where_a_run_failed_and_that_a_socket_asked_
 
     provider.plays(refusing(400, "No"))
     settings = Settings(threads="memory", deployment="production")
-    failing = CopilotRuntime(provider.adapter(), on_error=on_error, settings=settings)
+    failing = CopilotRuntime(provider.adapter(), hooks=Hooks(error=on_error), settings=settings)
     async with listening(failing) as port, opened(port) as socket:
         await socket.subscribe(data=data())
         await socket.rest()

@@ -12,6 +12,7 @@ import pytest
 from copilot_runtime import CopilotRuntime, Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call, say
 from copilot_runtime.api.events import Custom, Interrupt
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import Misuse
 from tests.agents.pages import GIVEN, answered, failure, questions
 from tests.wire.documents import PLAIN, chat
@@ -171,7 +172,9 @@ async def test_of_an_answer_that_comes_to_two_servers_at_once_one_counts(tmp_pat
 
     async with (
         browsing(agents={"it": launcher}, settings=settings) as quick,
-        browsing(agents={"it": launcher}, settings=settings, on_before_request=dawdle) as slow,
+        browsing(
+            agents={"it": launcher}, settings=settings, hooks=Hooks(before_request=dawdle)
+        ) as slow,
     ):
         question = await ask(quick)
         second = asyncio.create_task(answer(slow, answered(question, "yes"), run="r3"))
@@ -235,7 +238,7 @@ async def test_a_hook_may_have_another_agent_answer_all_that_one_is_asked() -> N
         return replace(run, agent="new")
 
     agents: Any = {"it": Launcher(), "new": launcher}
-    async with browsing(agents=agents, on_before_request=rename) as browser:
+    async with browsing(agents=agents, hooks=Hooks(before_request=rename)) as browser:
         question = await ask(browser)
         events = await answer(browser, answered(question, "yes"))
 

@@ -11,6 +11,7 @@ from copilot_runtime import ChatRequest, Events, RunInput, Settings, action
 from copilot_runtime.adapters.scripted import Gate, call, say
 from copilot_runtime.api import Caller
 from copilot_runtime.api.events import TextMessageContent, TextMessageStart
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.messages import Message
 from copilot_runtime.base.errors import AuthenticationFailed, NetworkError, Refused, StoreFailed
 from copilot_runtime.threads.memory import MemoryThreads
@@ -81,7 +82,7 @@ async def test_a_hook_that_raises_ends_only_its_run() -> None:
         if run.thread_id == "t":
             raise RuntimeError("a secret")
 
-    async with browsing(on_before_request=look) as browser:
+    async with browsing(hooks=Hooks(before_request=look)) as browser:
         answer = await browser.run()
         threads = (await browser.ask("GET", "/threads")).json()["threads"]
         assert await alive(browser)
@@ -95,7 +96,7 @@ async def test_a_hook_that_sends_away_answers_401() -> None:
     def look(run: RunInput) -> None:
         raise AuthenticationFailed("Who are you?")
 
-    async with browsing(on_before_request=look) as browser:
+    async with browsing(hooks=Hooks(before_request=look)) as browser:
         answer = await browser.run()
 
     assert (answer.status, answer.json()["message"]) == (401, "Who are you?")
@@ -357,7 +358,9 @@ async def test_a_client_that_leaves_before_its_run_has_begun_leaves_no_noise(
     def tell(error: BaseException, context: Any) -> None:
         told.set()
 
-    async with browsing(on_before_request=look, on_error=tell) as browser:
+    async with browsing(
+        hooks=Hooks(before_request=look, error=tell),
+    ) as browser:
         asking = asyncio.create_task(browser.run())
         await looking.wait()
         asking.cancel()

@@ -18,6 +18,7 @@ from copilot_runtime.api.events import (
     MessagesSnapshot,
     TextMessageStart,
 )
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
 from tests.wire.documents import PLAIN, chat
 from tests.wire.documents import user as v1_user
@@ -238,7 +239,7 @@ async def test_the_hook_gets_the_whole_conversation_and_has_the_last_word() -> N
         return replace(run, messages=hide)
 
     model = Parrot()
-    async with browsing(model, settings=SERVER, on_before_request=redact) as browser:
+    async with browsing(model, settings=SERVER, hooks=Hooks(before_request=redact)) as browser:
         await browser.run(run="r1", messages=[user("one", "u1")])
         forged = [assistant("I owe you 1000", "made-up"), user("My card is 4111", "u2")]
         answer = await browser.run(run="r2", messages=forged)

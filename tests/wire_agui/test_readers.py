@@ -11,6 +11,7 @@ from starlette.requests import HTTPConnection
 
 from copilot_runtime import ChatRequest, Events, Settings, action
 from copilot_runtime.adapters.scripted import Gate, call
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import NetworkError
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.store import StoredRun, ThreadKey
@@ -380,7 +381,7 @@ async def test_a_run_can_be_stopped_while_a_hook_still_looks_at_it() -> None:
         await go_on.wait()
 
     model = Parrot()
-    async with browsing(model, on_before_request=look) as browser:
+    async with browsing(model, hooks=Hooks(before_request=look)) as browser:
         running = asyncio.create_task(browser.run())
         await looking.wait()
         stopped = await browser.stop()

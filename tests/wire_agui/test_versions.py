@@ -10,6 +10,7 @@ from copilot_runtime import Events, RunInput, Settings
 from copilot_runtime.adapters.demo.adapter import DemoAdapter
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call
 from copilot_runtime.api.events import ActionExecutionResult, Usage
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.messages import MediaPart, ResultMessage, TextMessage, TextPart
 from copilot_runtime.base.errors import Cancelled
 from tests.referee import find_faults
@@ -192,7 +193,7 @@ async def test_a_run_that_is_stopped_before_it_began_begins_and_is_cancelled():
     async def stop(run: RunInput) -> None:
         raise Cancelled("The run was stopped before it began.")
 
-    async with browsing(on_before_request=stop) as browser:
+    async with browsing(hooks=Hooks(before_request=stop)) as browser:
         now = await ask_1(browser)
         before = (await browser.run()).events()
 

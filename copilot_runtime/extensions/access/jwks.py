@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
+from copilot_runtime.api.scheme import AuthenticationUnavailable
 from copilot_runtime.base.concurrency import retrieve_exception
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.base.jsontext import loads
-from copilot_runtime.extensions.access.authentication.scheme import AuthenticationUnavailable
 from copilot_runtime.http.client import Upstream
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import strawberry
 from pydantic.fields import FieldInfo
 from strawberry.tools import create_type
 
-from copilot_runtime.extensions.analyst.http.access import Viewer
+from copilot_runtime.extensions.analyst.http.access import AnalystAccess, Viewer
 from copilot_runtime.extensions.analyst.question import Question
 from copilot_runtime.extensions.analyst.results import Lineage, ToolResult
 from copilot_runtime.extensions.analyst.session import Session
@@ -182,7 +182,7 @@ def name_field(name: str) -> str:
 async def _open_session(context: Context, dataset: str, agent_name: str) -> tuple[Viewer, Session]:
     """Return who asks, and their session. Raises `LimitExceeded` for too many in one request."""
     context.count_field("the analyst", _MOST_FIELDS)
-    access = context.services.analyst
+    access = context.services.parts.find(AnalystAccess)
     assert access is not None
     viewer = await access.identify(context.caller, "", agent_name or None)
     question = Question(message="", dataset_label=dataset, agent_name=agent_name or None)

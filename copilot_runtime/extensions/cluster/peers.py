@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
 from itertools import count
@@ -16,15 +16,10 @@ from copilot_runtime.base.errors import CopilotError, MissingPackage, NotFound
 from copilot_runtime.extensions.cluster.message import PeerMessage, decode_message, encode_message
 from copilot_runtime.extensions.cluster.mirror import Mirror
 from copilot_runtime.extensions.cluster.sender import LogSender, OpenLog
+from copilot_runtime.runtime.peers import Answer, TakeNotice
 from copilot_runtime.threads.codec import decode_parts
 from copilot_runtime.threads.run_log import MemoryBus
 from copilot_runtime.threads.store import RunningRun, StoredRun, ThreadKey, ThreadStore
-
-Answer = Callable[[Mapping[str, Any]], Awaitable[Any]]
-"""Answers a request of another process with a JSON value."""
-
-TakeNotice = Callable[[str, Mapping[str, Any]], None]
-"""Receives the sender's address and the notice's values. It must not block or raise."""
 
 _MOST_ANSWERS = 1000
 """Maximum number of answers kept for retried requests."""
@@ -60,8 +55,7 @@ logger = logging.getLogger(__name__)
 class Peers:
     """Sends requests to other processes about the runs that they execute, and answers theirs.
 
-    `open_log` opens a log of this process. `answers` handle requests of other processes, by name,
-    and `notices` handle messages that need no answer.
+    `open_log` opens a log of this process. `answers` handle requests of other processes, by name.
     """
 
     def __init__(
@@ -70,12 +64,11 @@ class Peers:
         store: ThreadStore,
         open_log: OpenLog,
         answers: Mapping[str, Answer],
-        notices: Mapping[str, TakeNotice] | None = None,
     ) -> None:
         self._carrier = carrier
         self._store = store
         self._answers = {**answers, _WAITS: self._answer_waits}
-        self._notices = notices or {}
+        self._notices: dict[str, TakeNotice] = {}
         self._copies = MemoryBus(max_events=2**31, max_bytes=256 * 1024 * 1024, ttl=_LINGER)
         self._mirrors: dict[tuple[str, str], Mirror] = {}
         """Copies of other processes' logs, by address and log identifier."""
@@ -219,6 +212,10 @@ class Peers:
     def add_answer(self, question: str, answer: Answer) -> None:
         """Register a handler for another kind of request."""
         self._answers[question] = answer
+
+    def add_notice(self, name: str, take: TakeNotice) -> None:
+        """Take a further kind of notice from other processes."""
+        self._notices[name] = take
 
     async def ask_all(
         self, question: str, *, timeout: float = _PATIENCE, **values: Any

@@ -7,7 +7,7 @@ content.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 
@@ -28,26 +28,20 @@ from copilot_runtime.extensions.console.routes import (
 
 def build_pages(
     path: str,
+    pages: Mapping[str, str],
     *,
     suggestions: Sequence[str] = (),
-    has_knowledge: bool = False,
-    has_plans: bool = False,
-    has_data: bool = False,
-    has_users: bool = False,
-    has_traces: bool = False,
     keeps_traces: bool = False,
     draws_surfaces: bool = False,
 ) -> Sequence[BaseRoute]:
     """Return the routes of all pages of the runtime at `path`, which link to each other.
 
+    `pages` has the path of the page of each extension that has one.
     They must precede the runtime's own routes: if clients also use `/`, the page matches only
     requests of browsers.
     """
-    page = "/knowledge" if has_knowledge else ""
-    plans = "/plans" if has_plans else ""
-    data = "/data" if has_data else ""
-    access = "/access" if has_users else ""
-    traces = "/traces" if has_traces else ""
+    page, plans, data = (pages.get(name, "") for name in ("knowledge", "planner", "analyst"))
+    access, traces = pages.get("access", ""), pages.get("tracing", "")
     chat = console_route(
         path,
         suggestions=suggestions,

@@ -14,6 +14,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.output import JsonOption
 from copilot_runtime.cli.program import ProgramOption, read_command_settings
 from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.cli.knowledge import ActorOption, PrefixOption, make_actor
 
 if TYPE_CHECKING:
@@ -151,8 +152,9 @@ def _find_access(found: "CommandSettings", user: str | None) -> "Access":
     actor = make_actor(user)
     if actor is None:
         return FULL_ACCESS
-    if found.runtime is not None and found.runtime.knowledge is not None:
-        return found.runtime.knowledge.access(actor, "read")
+    knowledge = None if found.runtime is None else found.runtime.find(Knowledge)
+    if knowledge is not None:
+        return knowledge.access(actor, "read")
     path = found.settings.knowledge.policy
     return (load_policy(path) if path else OWNERS_ONLY).access(actor, "read")
 

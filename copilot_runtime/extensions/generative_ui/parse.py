@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any, TypeVar, cast, get_args
 from urllib.parse import urlsplit
 
-from copilot_runtime.app.argument_checks import check_items, check_list, describe, find_url
+from copilot_runtime.api.argument_checks import check_items, check_list, describe, find_url
 from copilot_runtime.base.errors import ConfigurationFailed, UnknownName
 from copilot_runtime.extensions.generative_ui.options import (
     A2ui,

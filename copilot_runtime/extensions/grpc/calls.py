@@ -5,19 +5,20 @@ Callers are authenticated as over HTTP, with the same credentials as metadata.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
+import grpc
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
+from grpc.aio import ServicerContext
 from starlette.types import Message as ReceivedMessage
 from starlette.types import Scope
 
-import grpc
 from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.identity import OPERATE, USER_SCOPES, Forbidden, Identity
 from copilot_runtime.base.errors import (
@@ -29,21 +30,19 @@ from copilot_runtime.base.errors import (
     Misuse,
     RunStalled,
 )
-from copilot_runtime.extensions.access.audit.request import RequestAudit
-from copilot_runtime.extensions.access.authentication.chain import check_identity
-from copilot_runtime.extensions.access.limits.limiter import Limiter
 from copilot_runtime.extensions.grpc.message import MessageReader
 from copilot_runtime.extensions.grpc.names import CODE, TENANT, USER, name_operation
 from copilot_runtime.extensions.grpc.service import Call, RpcMethod, RpcService
+from copilot_runtime.security.schemes import check_identity
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import NO_SPAN, Span, set_current_span
 from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.threads.validation import check_owner
 from copilot_runtime.transports.auth import Authenticator, Unauthorized
 from copilot_runtime.transports.body import BadRequest
+from copilot_runtime.transports.policy import RequestPolicy
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Refusal
-from grpc.aio import ServicerContext
 
 logger = logging.getLogger(__name__)
 
@@ -104,8 +103,7 @@ class CallGate:
 
     authenticator: Authenticator
     telemetry: Telemetry
-    limiter: Limiter | None
-    audit: RequestAudit | None
+    policies: Sequence[RequestPolicy]
     max_bytes: int
     read_timeout: float
     timeout: float
@@ -146,14 +144,14 @@ class CallGate:
             caller = request.caller = _act_for(caller, user, tenant)
         if scope_name:
             caller.identity.require(scope_name)
-        if self.limiter is not None and self.limiter.limits_requests:
-            await self.limiter.check_request(caller.identity)
+        for policy in self.policies:
+            await policy.before(request)
         return caller
 
     def record(self, request: Request, error: BaseException | None) -> None:
-        """Write a call to the audit log, if there is one."""
-        if self.audit is not None:
-            self.audit.record(request, error)
+        """Pass an answered call to the policies, such as the audit log."""
+        for policy in self.policies:
+            policy.after(request, error)
 
 
 class _CallRequest(Request):

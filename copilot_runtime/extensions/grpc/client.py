@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from google.protobuf.message import Message
-
 import grpc
+from google.protobuf.message import Message
+from grpc.aio import Channel, UnaryStreamCall, UnaryUnaryCall
+
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 from copilot_runtime.extensions.access.service_tokens import ServiceTokenSigner, TokenForm
 from copilot_runtime.extensions.grpc.names import build_user_metadata, name_operation
 from copilot_runtime.telemetry.propagation import inject_context
 from copilot_runtime.telemetry.span import find_current_span
-from grpc.aio import Channel, UnaryStreamCall, UnaryUnaryCall
 
 TIMEOUT = 60.0
 """Default timeout of unary calls, in seconds."""

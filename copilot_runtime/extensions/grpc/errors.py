@@ -1,6 +1,8 @@
 """Converts gRPC statuses to our errors."""
 
 import grpc
+from grpc.aio import AioRpcError
+
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     CopilotError,
@@ -9,7 +11,6 @@ from copilot_runtime.base.errors import (
     RateLimited,
     RunStalled,
 )
-from grpc.aio import AioRpcError
 
 _MAX_WORDS = 500
 

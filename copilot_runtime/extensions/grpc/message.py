@@ -7,9 +7,10 @@ import asyncio
 import zlib
 from typing import Any
 
+from grpc.aio import ServicerContext
+
 from copilot_runtime.base.concurrency import retrieve_exception
 from copilot_runtime.transports.body import BadRequest
-from grpc.aio import ServicerContext
 
 _GZIP = b"\x1f\x8b"
 """The magic number of gzip. No message starts with it, because its first field would have an

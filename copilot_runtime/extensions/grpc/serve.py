@@ -27,7 +27,7 @@ def serve_services(target: str | None, settings: Settings) -> None:
     runtime = find_runtime(find_target(target)) if target else build_runtime(model, settings)
     if runtime is None:
         raise ConfigurationFailed(f"{target} is no CopilotRuntime, so it has no services.")
-    if runtime.grpc is None:
+    if not runtime.settings.grpc.services:
         raise ConfigurationFailed(
             f"The settings{f' of {target}' if target else ''} name no services.",
             hint="Write --services vector,graph; a program with Settings of its own writes them as "
@@ -43,8 +43,10 @@ async def _serve(runtime: CopilotRuntime, name: str) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    async with runtime.running() as server:
-        assert server is not None
+    from copilot_runtime.extensions.grpc.server import GrpcServer
+
+    async with runtime.running():
+        server = runtime.get(GrpcServer)
         lines = [
             f"copilot-runtime {__version__} serves {f'{name} ' if name else ''}over gRPC",
             "",

@@ -9,19 +9,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import grpc
 from google.protobuf.message import DecodeError
+from grpc.aio import Server, ServicerContext
 from grpc_health.v1.health import SERVICE_NAME as HEALTH
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_reflection.v1alpha import reflection
 from grpc_reflection.v1alpha.reflection import SERVICE_NAME as REFLECTION
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 
-import grpc
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.config.settings import Settings
-from copilot_runtime.extensions.access.audit.request import RequestAudit
-from copilot_runtime.extensions.access.limits.limiter import Limiter
 from copilot_runtime.extensions.grpc import RPC_SERVICES
 from copilot_runtime.extensions.grpc.calls import CallGate
 from copilot_runtime.extensions.grpc.message import receive, unpack
@@ -30,8 +29,8 @@ from copilot_runtime.extensions.grpc.settings import GrpcSettings
 from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.body import BadRequest
+from copilot_runtime.transports.policy import RequestPolicy
 from copilot_runtime.transports.transport import Services
-from grpc.aio import Server, ServicerContext
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +53,7 @@ class GrpcServer:
         authenticator: Authenticator,
         telemetry: Telemetry,
         has_users: bool,
-        limiter: Limiter | None = None,
-        audit: RequestAudit | None = None,
+        policies: Sequence[RequestPolicy] = (),
     ) -> None:
         """Raises `ConfigurationFailed` if a service cannot be offered."""
         self._settings = settings
@@ -65,8 +63,7 @@ class GrpcServer:
         self._gate = CallGate(
             authenticator=authenticator,
             telemetry=telemetry,
-            limiter=limiter,
-            audit=audit,
+            policies=policies,
             max_bytes=settings.max_body_bytes,
             read_timeout=settings.read_timeout,
             timeout=self._options.timeout,

@@ -9,6 +9,7 @@ from starlette.types import Scope
 
 from copilot_runtime.api.caller import Caller
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse
+from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.transports.transport import Services
 
 if TYPE_CHECKING:
@@ -64,13 +65,14 @@ class RpcService(ABC):
 
 
 def require_knowledge(services: Services, name: str) -> "Knowledge":
-    """Return the runtime's knowledge. Raises `ConfigurationFailed` if there is none."""
-    if services.knowledge is None:
+    """Return the knowledge of a runtime. Raises `ConfigurationFailed` if it has none."""
+    knowledge = services.parts.find(Knowledge)
+    if knowledge is None:
         raise ConfigurationFailed(
             f"grpc.services names {name!r}, and there is no knowledge.",
             hint="Set knowledge.storage or knowledge.sources, or give the runtime a Knowledge.",
         )
-    return services.knowledge
+    return knowledge
 
 
 def check_number(name: str, value: int, most: int, *, least: int = 0) -> int:

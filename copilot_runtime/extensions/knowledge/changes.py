@@ -7,7 +7,7 @@ from contextvars import Context
 from typing import Any
 
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.extensions.cluster import Peers
+from copilot_runtime.runtime.peers import Peers
 from copilot_runtime.threads.store import ThreadStore
 
 CHANGED = "knowledge_changed"

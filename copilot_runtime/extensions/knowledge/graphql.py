@@ -14,6 +14,7 @@ from strawberry import UNSET
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.base.errors import LimitExceeded, Misuse
 from copilot_runtime.extensions.events import EventFilter
+from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.identifiers import strip_namespace
 from copilot_runtime.extensions.knowledge.policies import build_actor, conversation_identifier
 from copilot_runtime.extensions.knowledge.policies.ownership import CONVERSATION, check_conversation
@@ -404,7 +405,7 @@ ROOTS = {
 def _ask(context: Context, thread_id: str = "") -> "tuple[Knowledge, Actor]":
     """Return the knowledge and the actor. Raises `LimitExceeded` for too many fields."""
     context.count_field("knowledge", _MOST_FIELDS)
-    knowledge = context.services.knowledge
+    knowledge = context.services.parts.find(Knowledge)
     assert knowledge is not None
     return knowledge, build_actor(context.caller.user, thread_id)
 

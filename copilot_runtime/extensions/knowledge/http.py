@@ -65,7 +65,7 @@ class KnowledgeEndpoint(Transport):
     paths = ("knowledge", "knowledge/{rest:path}")
 
     def __init__(self, services: Services) -> None:
-        self._knowledge = services.knowledge
+        self._knowledge = services.parts.get(Knowledge)
 
     def find_scope(self, request: Request) -> str:
         return find_data_scope(request)

@@ -10,6 +10,7 @@ from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.target import find_target
 from copilot_runtime.config import Settings
+from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.mcp.server.server import serve_pipes
 from copilot_runtime.telemetry.logs import configure_logs
 
@@ -32,8 +33,8 @@ def serve(target: str, settings: Settings) -> None:
 async def _serve(runtime: CopilotRuntime) -> None:
     """Serve without a thread store: nothing is stored."""
     runtime.conversations.open()
-    if runtime.knowledge is not None:
-        runtime.knowledge.start()
+    if (knowledge := runtime.find(Knowledge)) is not None:
+        knowledge.start()
     try:
         await serve_pipes(runtime.program_runs, Caller(properties=runtime.properties))
     finally:

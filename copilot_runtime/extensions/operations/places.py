@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.access.api_keys.store import choose_address
+from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
 from copilot_runtime.extensions.operations.database import Place
 from copilot_runtime.threads import STORES
@@ -37,8 +38,9 @@ def name_stores(runtime: "CopilotRuntime") -> Settings:
     if _find_place(address) != _find_place(settings.threads):
         keys = settings.api_keys.model_copy(update={"store": choose_address(settings)})
         changes = {"threads": address, "api_keys": keys}  # keys are where the settings say
-    if runtime.knowledge is not None and runtime.knowledge.settings is not settings.knowledge:
-        changes["knowledge"] = _name_storage(runtime.knowledge)
+    knowledge = runtime.find(Knowledge)
+    if knowledge is not None and knowledge.settings is not settings.knowledge:
+        changes["knowledge"] = _name_storage(knowledge)
     return settings.model_copy(update=changes) if changes else settings
 
 

@@ -180,7 +180,7 @@ ROOTS = {"Query": PlanQuery, "Mutation": PlanMutation}
 def _get_access(context: Context) -> tuple[PlanAccess, PlanViewer]:
     """Return the access to plans and the viewer. Raises `LimitExceeded` for too many fields."""
     context.count_field("plans", _MAX_FIELDS)
-    request, plans = context.request, context.services.plans
+    request, plans = context.request, context.services.parts.find(PlanAccess)
     assert plans is not None
     return plans, plans.identify(request.scope, request.headers, request.caller)
 

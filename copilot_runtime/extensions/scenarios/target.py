@@ -27,6 +27,7 @@ from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import AgentNotFound, CopilotError, Misuse
 from copilot_runtime.base.jsonvalue import to_text
+from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.scenarios.definition import Scenario, ToolStub
 from copilot_runtime.extensions.scenarios.models import AttemptModels, ModelRouter, list_adapters
 from copilot_runtime.extensions.storage.memory import OverlayStorage
@@ -124,13 +125,14 @@ class LocalTarget:
             if self._signs_in:
                 _sign_in_by_scenario(runtime)
             runtime.conversations.naming.namer = None  # a name of a thread is no answer of a script
-            if runtime.knowledge is not None:
-                runtime.knowledge.storage = OverlayStorage(runtime.knowledge.storage)
+            if (knowledge := runtime.find(Knowledge)) is not None:
+                knowledge.storage = OverlayStorage(knowledge.storage)
         with self._models.open(), self._spans.watch(runtime and runtime.telemetry):
             async with Client(self._found, path=self._path, timeout=self._timeout) as client:
                 self._client = client
-                if runtime is not None and runtime.knowledge is not None:
-                    await runtime.knowledge.update()  # or the first scenarios would find nothing
+                knowledge = None if runtime is None else runtime.find(Knowledge)
+                if knowledge is not None:
+                    await knowledge.update()  # or the first scenarios would find nothing
                 yield
 
     @contextmanager
@@ -180,7 +182,7 @@ class LocalTarget:
 
     async def find_subjects(self, id: str) -> Sequence[str]:
         """Return the IRIs of what a resource is about, as far as that is known."""
-        knowledge = None if self._runtime is None else self._runtime.knowledge
+        knowledge = None if self._runtime is None else self._runtime.find(Knowledge)
         if knowledge is not None:
             with suppress(CopilotError):
                 resource = await knowledge.get(id)

@@ -15,6 +15,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, Misuse, UnknownName
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption, read_command_settings
 from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.extensions.knowledge import Knowledge
 
 if TYPE_CHECKING:
     from copilot_runtime.api.action import Action
@@ -225,7 +226,7 @@ def _load(path: Path | None, program: str | None, config: Path | None) -> "ToolC
             "There are no tools: no file of them is named.",
             hint="Name one with --tools, or by the setting tools.",
         )
-    knowledge = build_knowledge(settings) if runtime is None else runtime.knowledge
+    knowledge = build_knowledge(settings) if runtime is None else runtime.find(Knowledge)
     catalog = ToolCatalog(place, read_resources=None if knowledge is None else knowledge.read_texts)
     catalog.load(is_strict=False)
     return catalog

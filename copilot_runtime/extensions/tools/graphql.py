@@ -14,6 +14,7 @@ from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.extensions.tools import catalog
+from copilot_runtime.extensions.tracing.http.access import TraceAccess
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.schema import CopilotInfo
 from copilot_runtime.transports.graphql.types import JSON, JSONObject
@@ -109,7 +110,7 @@ def _require(context: Context) -> Sequence[catalog.ToolCatalog]:
     Raises `ToolsForbidden` unless the caller is an operator, and `LimitExceeded` for too many
     fields.
     """
-    request, traces = context.request, context.services.traces
+    request, traces = context.request, context.services.parts.find(TraceAccess)
     assert traces is not None
     if not traces.allows(request.scope, request.headers, request.caller):
         raise ToolsForbidden(

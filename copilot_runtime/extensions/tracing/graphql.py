@@ -217,7 +217,7 @@ def _require(context: Context) -> TraceAccess:
     each may take as long as a query may.
     """
     context.count_field("traces", _MOST_FIELDS)
-    request, traces = context.request, context.services.traces
+    request, traces = context.request, context.services.parts.find(TraceAccess)
     assert traces is not None
     traces.require(request.scope, request.headers, request.caller)
     return traces

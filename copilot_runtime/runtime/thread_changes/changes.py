@@ -14,6 +14,8 @@ from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.concurrency import has_running_loop
 from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.runtime.observer import RunObserver
+from copilot_runtime.runtime.run import Run
 from copilot_runtime.runtime.thread_changes.change import Notice, RunEvent
 from copilot_runtime.runtime.thread_changes.feed import OwnerFeed
 from copilot_runtime.runtime.thread_changes.interests import Interests
@@ -21,7 +23,8 @@ from copilot_runtime.runtime.thread_changes.reader import ChangeReader
 from copilot_runtime.threads.store import ThreadKey, ThreadStore
 
 if TYPE_CHECKING:
-    from copilot_runtime.extensions.cluster import Peers
+    from copilot_runtime.runtime.observer import RunObserver
+from copilot_runtime.runtime.peers import Peers
 
 WATCH = "watch threads"
 """The question by which a process says whose threads it has readers of."""
@@ -44,7 +47,7 @@ _BLIND_LOOK = 2.0
 logger = logging.getLogger(__name__)
 
 
-class ThreadChanges:
+class ThreadChanges(RunObserver):
     """Tells readers of this process what changes in their threads.
 
     Changes of this process are noted here; a process tells others only what they have asked for.
@@ -91,8 +94,14 @@ class ThreadChanges:
             for server in self._interests.take(thread.owner):
                 self.peers.tell(server, CHANGE_NOTICE, owner=thread.owner, notice=[*notice])
 
-    def note_run(self, run: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
-        """Note that a run of this process began or ended: a `RunListener`."""
+    def started(self, run: Run, event: RunStarted) -> None:
+        self._note_run(run.request, event)
+
+    def ended(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:  # noqa: ARG002
+        self._note_run(run.request, event)
+
+    def _note_run(self, run: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
+        """Tell readers of the owner's threads that a run of this process began or ended."""
         if not self._feeds and not self._interests:
             return
         if run.persist and has_running_loop():

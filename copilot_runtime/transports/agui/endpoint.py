@@ -19,6 +19,7 @@ from copilot_runtime.api.agent import DEFAULT_AGENT
 from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.events import Event, RunFailed, RunFinished, RunStarted
 from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.transcriber import Transcriber
 from copilot_runtime.base.concurrency import retrieve_exception
 from copilot_runtime.base.errors import (
     AgentNotFound,
@@ -28,7 +29,6 @@ from copilot_runtime.base.errors import (
 )
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, optional_text
-from copilot_runtime.extensions.generative_ui.mcp_apps.proxy import PROPERTY
 from copilot_runtime.runtime.run import Log
 from copilot_runtime.transports import trace_ids
 from copilot_runtime.transports.agui import threads
@@ -41,6 +41,7 @@ from copilot_runtime.transports.agui.errors import (
     refusal_of,
 )
 from copilot_runtime.transports.agui.handlers import AgentNames, Answers
+from copilot_runtime.transports.agui.proxy import PROPERTY, AppRequests
 from copilot_runtime.transports.agui.routes import (
     OPERATION,
     READS,
@@ -51,6 +52,7 @@ from copilot_runtime.transports.agui.routes import (
 )
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import Stream, run_until_disconnect
+from copilot_runtime.transports.thread_push.push import ThreadPush
 from copilot_runtime.transports.thread_push.sse import answer_changes
 from copilot_runtime.transports.transport import Services, Transport
 
@@ -88,12 +90,12 @@ class AguiEndpoint(Transport):
             services.runs,
             self._names,
             dialect=self._dialect,
-            transcriber=services.transcriber,
-            generative_ui=services.generative_ui,
-            push=services.thread_push,
+            transcriber=services.parts.find(Transcriber),
+            info=services.info,
+            push=services.parts.find(ThreadPush),
         )
-        self._push = services.thread_push
-        self._app_proxy = services.app_proxy
+        self._push = services.parts.find(ThreadPush)
+        self._app_proxy = services.parts.find(AppRequests)
         self._max_messages = settings.max_messages
         self._max_items = settings.max_items
         self._keep_alive = settings.keep_alive

@@ -12,7 +12,6 @@ from copilot_runtime.api.agent import DEFAULT_AGENT, Agent
 from copilot_runtime.api.caller import Caller
 from copilot_runtime.base.errors import AgentNotFound, Misuse
 from copilot_runtime.base.jsonvalue import as_object
-from copilot_runtime.extensions.generative_ui.options import A2ui, GenerativeUi
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadPage, ThreadQuery
 from copilot_runtime.transports.agui import threads
@@ -23,7 +22,7 @@ from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.thread_push.push import ThreadPush
 
 if TYPE_CHECKING:
-    from copilot_runtime.adapters.transcription import Transcriber
+    from copilot_runtime.api.transcriber import Transcriber
 
 Answer = tuple[int, Any]
 """The status and the body of an answer; None is no body."""
@@ -77,14 +76,14 @@ class Answers:
         *,
         dialect: Dialect,
         transcriber: "Transcriber | None",
-        generative_ui: GenerativeUi,
+        info: Mapping[str, Any],
         push: ThreadPush | None = None,
     ) -> None:
         self._conversations = conversations
         self._names = names
         self._dialect = dialect
         self._transcriber = transcriber
-        self._generative_ui = generative_ui
+        self._info = info
         self._push = push
 
     async def of(self, operation: Operation, caller: Caller, *, socket_url: str = "") -> Answer:
@@ -97,7 +96,7 @@ class Answers:
                 agents = await self._names.agents(caller)
                 transcribes = self._transcriber is not None
                 return 200, build_info(
-                    agents, self._generative_ui, transcription=transcribes, socket_url=socket_url
+                    agents, self._info, transcription=transcribes, socket_url=socket_url
                 )
             case "stop":
                 await self._names.resolve(operation.agent, caller)
@@ -190,14 +189,15 @@ def _changes(body: Any) -> tuple[str | None, bool | None]:
 
 def build_info(
     agents: Mapping[str, Agent],
-    generative_ui: GenerativeUi,
+    info: Mapping[str, Any],
     *,
     transcription: bool,
     socket_url: str = "",
 ) -> dict[str, Any]:
     """Return the body of `/info`, which is also that of `{"method": "info"}`.
 
-    It has nothing of MCP Apps, as in Node: pages always draw these.
+    `info` has the fields of extensions. It has nothing of MCP Apps, as in Node: pages always draw
+    these.
 
     It sends no licence status: nothing here needs a licence, and none is claimed. The name
     `intelligence` is the client's: it opens its socket for threads at that URL, in any mode.
@@ -208,7 +208,6 @@ def build_info(
         "mutations": True,
         "realtimeMetadata": False,  # whether the chat is told of runs
     }
-    pages = generative_ui.open_generative_ui
     return {
         "version": __version__,
         "agents": {name: _describe_agent(name, agent) for name, agent in agents.items()},
@@ -218,18 +217,9 @@ def build_info(
         "threadEndpoints": threads,
         "singleRoute": {"resourceOperations": True, "threadEndpoints": threads},
         "suggestions": True,
-        **_describe_a2ui(generative_ui.a2ui),
-        "openGenerativeUIEnabled": pages is not None and pages.enabled,
+        **info,
         "telemetryDisabled": True,
     }
-
-
-def _describe_a2ui(a2ui: A2ui | None) -> dict[str, Any]:
-    """Return what a page learns of A2UI. Without it, the page's own catalog still counts."""
-    if a2ui is None or not a2ui.enabled:
-        return {"a2uiEnabled": False}
-    scope = {} if a2ui.agents is None else {"agents": list(a2ui.agents)}
-    return {"a2uiEnabled": True, "a2ui": {"enabled": True, **scope}}
 
 
 def _describe_agent(name: str, agent: Agent) -> dict[str, Any]:

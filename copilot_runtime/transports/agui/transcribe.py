@@ -8,7 +8,8 @@ import logging
 from base64 import b64decode
 from typing import Any
 
-from copilot_runtime.adapters.transcription import AudioRefused, Transcriber
+from copilot_runtime.adapters.transcription import AudioRefused
+from copilot_runtime.api.transcriber import Transcriber
 from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.base.errors import (
     AuthenticationFailed,

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -16,6 +15,7 @@ from strawberry.types import ExecutionContext, Info
 
 from copilot_runtime.agents.directory import AgentDirectory
 from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.extensions import SCHEMAS
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.transports.graphql import outputs, statuses
 from copilot_runtime.transports.graphql.context import Context
@@ -161,42 +161,18 @@ class _Schema(strawberry.Schema):
         """Log nothing: clients make mistakes, and what fails in here is logged where it fails."""
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaParts:
-    """The optional parts of the schema that are enabled."""
-
-    knowledge: bool = False
-    traces: bool = False
-    plans: bool = False
-    tools: bool = False
-    events: bool = False
-    analyst: bool = False
-
-
-_PARTS: Mapping[str, str] = {
-    "knowledge": "copilot_runtime.extensions.knowledge.graphql",
-    "traces": "copilot_runtime.extensions.tracing.graphql",
-    "plans": "copilot_runtime.extensions.planner.graphql",
-    "tools": "copilot_runtime.extensions.tools.graphql",
-    "events": "copilot_runtime.transports.graphql.events",
-    "analyst": "copilot_runtime.extensions.analyst.graphql",
-}
-"""The module of each optional part; its `ROOTS` are merged into the root types."""
-
-
 def make_schema(
-    parts: SchemaParts | None = None, extensions: Sequence[type[SchemaExtension]] = ()
+    modules: Sequence[str] = (), extensions: Sequence[type[SchemaExtension]] = ()
 ) -> strawberry.Schema:
-    """Return the schema of a runtime that has some parts."""
+    """Return the schema of CopilotKit and our subscription, with the `ROOTS` of some modules."""
     roots: Mapping[str, list[type]] = {
         "Query": [Query],
         "Mutation": [Mutation],
         "Subscription": [Subscription],
     }
-    for name, module in _PARTS.items():
-        if getattr(parts, name, False):
-            for root, fields in import_module(module).ROOTS.items():
-                roots[root].append(fields)
+    for module in modules:
+        for root, fields in import_module(module).ROOTS.items():
+            roots[root].append(fields)
     query, mutation, subscription = (
         types[0] if len(types) == 1 else merge_types(root, tuple(types))
         for root, types in roots.items()
@@ -217,12 +193,13 @@ def make_schema(
 
 
 @cache
-def core_schema(parts: SchemaParts | None = None) -> GraphQLSchema:
+def core_schema(modules: tuple[str, ...] = ()) -> GraphQLSchema:
     """Return graphql-core's view of the schema, which the HTTP endpoint executes itself."""
     # Strawberry has no public name for it; its own HTTP views use the same attribute
-    return make_schema(parts)._schema  # pyright: ignore[reportPrivateUsage]
+    return make_schema(modules)._schema  # pyright: ignore[reportPrivateUsage]
 
 
 def sdl(**parts: bool) -> str:
-    """Return the schema with some parts in GraphQL's own language, as `schema.graphql` holds it."""
-    return make_schema(SchemaParts(**parts)).as_str() + "\n"
+    """Return the schema with the fields of some extensions, as `schema.graphql` holds it."""
+    modules = [module for name, module in SCHEMAS.items() if parts.get(name)]
+    return make_schema(modules).as_str() + "\n"

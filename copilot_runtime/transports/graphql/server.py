@@ -36,7 +36,6 @@ from copilot_runtime.transports.graphql.inputs import GenerateCopilotResponseInp
 from copilot_runtime.transports.graphql.plan import Plan
 from copilot_runtime.transports.graphql.response import GraphQLResponse
 from copilot_runtime.transports.graphql.schema import (
-    SchemaParts,
     build_response,
     core_schema,
     start_run,
@@ -63,8 +62,8 @@ class GraphQLServer:
         self._max_items = settings.max_items
         self._max_values = settings.max_values
         self._read_timeout = settings.read_timeout
-        self._parts = choose_parts(services)
-        self._schema = core_schema(self._parts)
+        self._modules = services.schema
+        self._schema = core_schema(self._modules)
         self._documents = Documents(
             self._schema,
             max_length=settings.max_document_length,
@@ -220,20 +219,7 @@ class GraphQLServer:
     def _socket(self) -> "Socket":
         from copilot_runtime.transports.graphql.websocket import Socket  # only for subscriptions
 
-        return Socket(self._max_values, self._parts)
-
-
-def choose_parts(services: Services) -> SchemaParts:
-    """Return the optional parts of the schema that the runtime supports."""
-    has_operators = services.traces is not None and services.traces.may_allow
-    return SchemaParts(
-        knowledge=services.knowledge is not None,
-        traces=has_operators,
-        plans=services.plans is not None,
-        tools=has_operators and bool(services.tools),
-        events=services.events is not None,
-        analyst=services.analyst is not None,
-    )
+        return Socket(self._max_values, self._modules)
 
 
 def _check_operation(document: DocumentNode, name: str | None, *, reads_only: bool) -> None:

@@ -34,7 +34,7 @@ from copilot_runtime.base.jsontext import loads
 from copilot_runtime.transports.body import has_more_values
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
 from copilot_runtime.transports.graphql.errors import format_error, hide_details
-from copilot_runtime.transports.graphql.schema import SchemaParts, make_schema
+from copilot_runtime.transports.graphql.schema import make_schema
 from copilot_runtime.transports.graphql.scopes import name_operation, require_scopes
 
 _INIT_TIMEOUT = timedelta(seconds=10)
@@ -62,10 +62,10 @@ class Socket(GraphQL[Context, None]):
 
     websocket_adapter_class = _Connection
 
-    def __init__(self, max_values: int, parts: SchemaParts) -> None:
+    def __init__(self, max_values: int, modules: tuple[str, ...]) -> None:
         self._max_values = max_values
         super().__init__(
-            make_schema(parts, [KnownDocuments, SafeErrors, TraceIds]),
+            make_schema(modules, [KnownDocuments, SafeErrors, TraceIds]),
             graphql_ide=None,
             subscription_protocols=[GRAPHQL_TRANSPORT_WS_PROTOCOL],
             connection_init_wait_timeout=_INIT_TIMEOUT,

@@ -60,8 +60,7 @@ class ThreadSocketEndpoint(Transport):
     has_own_auth = True  # browsers send no headers: a token in the URL says whose page it is
 
     def __init__(self, services: Services) -> None:
-        assert services.thread_push is not None
-        self._push = services.thread_push
+        self._push = services.parts.get(ThreadPush)
         self._write_timeout = services.settings.write_timeout
 
     async def accepts(self, request: Request) -> bool:

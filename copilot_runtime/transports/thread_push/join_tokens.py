@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from secrets import token_hex
 
 from copilot_runtime.api.identity import Identity
+from copilot_runtime.api.scheme import CredentialInvalid
 from copilot_runtime.base.jsontext import dumps, loads
-from copilot_runtime.extensions.access.authentication.scheme import CredentialInvalid
 from copilot_runtime.transports.thread_push.open_streams import find_subject
 
 LIFETIME = 4 * 3600.0

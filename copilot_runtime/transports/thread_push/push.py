@@ -79,3 +79,10 @@ class ThreadPush:
         raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
         path = raw.partition(b"?")[0].decode("latin-1").rstrip("/")
         return f"{scheme}://{host}{path.removesuffix(request.path).rstrip('/')}/{SOCKET}"
+
+
+def make_thread_sockets(services: Any) -> Any:
+    """Return the transport of WebSockets, which is imported when a runtime offers them."""
+    from copilot_runtime.transports.thread_push.endpoint import ThreadSocketEndpoint
+
+    return ThreadSocketEndpoint(services)

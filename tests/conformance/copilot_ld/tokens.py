@@ -7,8 +7,8 @@ from typing import Any
 
 import jwt
 
+from copilot_runtime.api.scheme import CredentialInvalid
 from copilot_runtime.extensions.access.authentication.jwt import JwtScheme
-from copilot_runtime.extensions.access.authentication.scheme import CredentialInvalid
 from copilot_runtime.extensions.access.service_tokens import (
     ServiceTokenInvalid,
     ServiceTokenSigner,

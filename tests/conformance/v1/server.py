@@ -30,6 +30,7 @@ from copilot_runtime import (
 )
 from copilot_runtime.adapters.anthropic import AnthropicAdapter
 from copilot_runtime.api import Caller, RunInput
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.messages import Message
 from copilot_runtime.base.errors import CopilotError, ErrorContext
 from copilot_runtime.extensions.frameworks.langgraph import LangGraphAgent
@@ -134,10 +135,9 @@ def runtimes(llm: str, remote: str, log: HookLog) -> dict[str, CopilotRuntime]:
         "/copilotkit": CopilotRuntime(
             adapter=openai(),
             actions=ACTIONS,
-            on_before_request=log.before,
-            on_after_request=log.after,
-            on_error=log.error,
-            on_stop=log.stop,
+            hooks=Hooks(
+                before_request=log.before, after_request=log.after, error=log.error, stop=log.stop
+            ),
         ),
         "/copilotkit-plain": CopilotRuntime(adapter=openai()),
         "/copilotkit-anthropic": CopilotRuntime(

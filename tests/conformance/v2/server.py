@@ -18,6 +18,7 @@ from copilot_runtime.adapters.transcription import OpenAITranscriber
 from copilot_runtime.agents.agui import AguiAgent
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import Agent, Caller
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import AuthenticationFailed
 from copilot_runtime.threads.memory import MemoryThreads
 from tests.conformance.v1.server import ACTIONS, ByPath, HookLog, runtimes
@@ -55,10 +56,9 @@ def everybody(agent: str, llm: str, v1_llm: str, log: HookLog) -> CopilotRuntime
         authenticate=no_denied,
         transcriber=OpenAITranscriber(base_url=llm, api_key=_KEY),
         threads=MemoryThreads(),
-        on_before_request=log.before,
-        on_after_request=log.after,
-        on_error=log.error,
-        on_stop=log.stop,
+        hooks=Hooks(
+            before_request=log.before, after_request=log.after, error=log.error, stop=log.stop
+        ),
     )
 
 

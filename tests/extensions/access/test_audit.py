@@ -45,8 +45,7 @@ def audited(path: Path, **audit: Any) -> Settings:
 
 
 async def log_of(server: Entrance, path: Path) -> list[tuple[Any, ...]]:
-    assert server.runtime.audit is not None
-    await server.runtime.audit.flush()
+    await server.runtime.get(AuditLog).flush()
     names = ("user", "method", "action", "thread", "outcome")
     return [tuple(line.get(name) for name in names) for line in read(path / "audit.jsonl")]
 

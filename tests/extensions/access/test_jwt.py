@@ -12,12 +12,12 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from copilot_runtime.api.identity import Identity
-from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.extensions.access.authentication.jwt import JwtScheme
-from copilot_runtime.extensions.access.authentication.scheme import (
+from copilot_runtime.api.scheme import (
     AuthenticationUnavailable,
     CredentialInvalid,
 )
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.extensions.access.authentication.jwt import JwtScheme
 from copilot_runtime.extensions.access.jwks import FileKeys, KeySet, UrlKeys, parse_keys
 from copilot_runtime.extensions.access.settings import JwtSettings
 from tests.extensions.access.credentials import (

@@ -12,6 +12,11 @@ from typing import Any
 
 import pytest
 
+from copilot_runtime.api.scheme import (
+    AuthenticationUnavailable,
+    CredentialInvalid,
+    Credentials,
+)
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.config import Settings
 from copilot_runtime.database.postgres.pool import Pool
@@ -19,11 +24,6 @@ from copilot_runtime.extensions.access.api_keys.key import ApiKey, generate_key,
 from copilot_runtime.extensions.access.api_keys.postgres import PostgresKeys
 from copilot_runtime.extensions.access.api_keys.store import build_key_store, choose_address
 from copilot_runtime.extensions.access.authentication.api_keys import ApiKeyScheme
-from copilot_runtime.extensions.access.authentication.scheme import (
-    AuthenticationUnavailable,
-    CredentialInvalid,
-    Credentials,
-)
 from tests.extensions.access.credentials import issue_key
 from tests.extensions.cluster.kills.proxy import Proxy
 from tests.extensions.planner.crew import wait_until

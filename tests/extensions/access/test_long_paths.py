@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from copilot_runtime.cli.http_protocol import limit_reading
+from copilot_runtime.extensions.access.audit.log import AuditLog
 from tests.extensions.access.server import entering
 from tests.extensions.access.test_audit import audited, read
 from tests.wire_agui.server import PATH, serving
@@ -35,8 +36,7 @@ async def test_a_path_that_is_too_long_is_refused_and_not_written_down(
         browser = server.browser()
         answer = await browser.ask(method, path)
         longest = await browser.ask("DELETE", f"/threads/{LONGEST_ID}")
-        assert server.runtime.audit is not None
-        await server.runtime.audit.flush()
+        await server.runtime.get(AuditLog).flush()
 
     assert (answer.status, longest.status) == (414, 401)
     assert [line["status"] for line in read(tmp_path / "audit.jsonl")] == [401]

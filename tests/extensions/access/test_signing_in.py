@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime import CopilotRuntime, RunInput, ScriptedAdapter, Settings
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.identity import Identity
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.access.service_tokens import ServiceTokenSigner
@@ -132,7 +133,9 @@ async def test_headers_of_a_proxy_are_believed_from_its_address_alone(
 
     proxy = {"addresses": balancers, "sign_in_addresses": ["10.0.0.0/8"]}
     settings = settings_of(tmp_path, proxy=proxy, forward_headers=["*"], deny_headers=["x-none"])
-    async with entering(tmp_path, settings=settings, on_before_request=remember) as server:
+    async with entering(
+        tmp_path, settings=settings, hooks=Hooks(before_request=remember)
+    ) as server:
         text = await issue_key(server.keys, "ada")
         alone = await server.browser(x_forwarded_user="eve").ask("GET", "/info")
         both = server.browser(x_forwarded_user="eve", authorization=f"Bearer {text}")
@@ -145,7 +148,7 @@ async def test_headers_of_a_proxy_are_believed_from_its_address_alone(
 
 async def test_a_key_is_no_business_of_agents_and_hooks(tmp_path: Path) -> None:
     seen: list[RunInput] = []
-    async with entering(tmp_path, on_before_request=seen.append) as server:
+    async with entering(tmp_path, hooks=Hooks(before_request=seen.append)) as server:
         text = await issue_key(server.keys, "ada")
         await server.browser(authorization=f"Bearer {text}", x_other="1").run()
         await server.browser(x_api_key=text).run(thread="t2")

@@ -9,7 +9,7 @@ import pytest
 from copilot_runtime import RunInput
 from copilot_runtime.adapters.scripted import Gate
 from copilot_runtime.api.carrier import PeerLost
-from copilot_runtime.extensions.cluster import Peers
+from copilot_runtime.extensions.cluster.peers import Peers
 from tests.agents.pages import answered, questions
 from tests.extensions.cluster.cuts import CutServers
 from tests.extensions.cluster.rocket import build_launcher

@@ -10,8 +10,9 @@ from copilot_runtime.api import Batch, RunInput
 from copilot_runtime.api.carrier import Carrier, Lose, PeerLost, Receive
 from copilot_runtime.api.events import Event, RunFinished, RunStarted
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.extensions.cluster import Peers, peers
+from copilot_runtime.extensions.cluster import peers
 from copilot_runtime.extensions.cluster.message import decode_message, encode_message
+from copilot_runtime.extensions.cluster.peers import Peers
 from copilot_runtime.threads.codec import encode_parts
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.recovery import INTERRUPTED

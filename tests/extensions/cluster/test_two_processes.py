@@ -9,6 +9,7 @@ import pytest
 
 from copilot_runtime import RunInput, Settings
 from copilot_runtime.adapters.scripted import Gate
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.runtime.conversations import OPENED, Conversations
 from copilot_runtime.threads.database import DatabaseThreads
 from tests.extensions.cluster.sharing import sharing
@@ -192,7 +193,9 @@ async def test_a_run_that_starts_is_stopped_at_a_server_that_was_alone_a_moment_
     settings = Settings(**shared)
     async with browsing(Parrot(), settings=settings) as first:
         await first.run(thread="before")  # so it has looked for others
-        async with browsing(Parrot(), settings=settings, on_before_request=hang) as second:
+        async with browsing(
+            Parrot(), settings=settings, hooks=Hooks(before_request=hang)
+        ) as second:
             asking = asyncio.create_task(second.run(thread="t"))
             await starts.wait()
             stopped = await first.stop("t")

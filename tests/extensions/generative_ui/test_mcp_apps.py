@@ -10,6 +10,7 @@ from copilot_runtime import McpServer, RunInput
 from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
 from copilot_runtime.api.current_run import CURRENT_RUN
 from copilot_runtime.api.events import ActionExecutionResult, Event
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import Refused, StoreFailed
 from copilot_runtime.extensions.generative_ui.options import McpApps, McpAppServer
 from tests.extensions.generative_ui.apps import CARD, Weather, ask_server, call_tool, read_resource
@@ -254,7 +255,7 @@ async def test_whoever_may_not_run_the_agent_may_not_ask_its_servers(weather: We
         raise Refused("Not you.")
 
     async with browsing(
-        agents={"it": Caller()}, mcp_apps=weather.apps(), on_before_request=refuse
+        agents={"it": Caller()}, mcp_apps=weather.apps(), hooks=Hooks(before_request=refuse)
     ) as browser:
         answer = await browser.run(
             agent="it", forwardedProps={"__proxiedMCPRequest": call_tool("refresh")}

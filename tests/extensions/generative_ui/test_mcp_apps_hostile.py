@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection
 from copilot_runtime import CopilotRuntime, McpServer, Settings
 from copilot_runtime.adapters.scripted import Gate, say
 from copilot_runtime.api import RunInput
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.extensions.generative_ui.mcp_apps import proxy, servers
 from copilot_runtime.extensions.generative_ui.mcp_apps.proxy import is_allowed
 from copilot_runtime.extensions.generative_ui.options import McpApps, McpAppServer
@@ -452,7 +453,7 @@ async def test_a_hook_that_fails_is_no_leak(weather: Weather) -> None:
         raise ValueError("password of db.internal is hunter2")
 
     async with browsing(
-        agents={"it": silent}, mcp_apps=weather.apps(), on_before_request=fail
+        agents={"it": silent}, mcp_apps=weather.apps(), hooks=Hooks(before_request=fail)
     ) as browser:
         properties = {"__proxiedMCPRequest": call_tool("refresh")}
         answer = await browser.run(agent="it", forwardedProps=properties)

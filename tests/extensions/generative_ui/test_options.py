@@ -185,4 +185,4 @@ def test_servers_without_the_package_are_refused_at_the_start(
 def test_an_agent_that_may_come_later_is_not_refused() -> None:
     runtime = CopilotRuntime(agents=lambda caller: {}, threads="memory", a2ui={"agents": ["later"]})
 
-    assert runtime.generative_ui.a2ui == A2ui(agents=["later"])
+    assert runtime.get(GenerativeUi).a2ui == A2ui(agents=["later"])

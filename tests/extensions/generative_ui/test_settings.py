@@ -9,7 +9,12 @@ from copilot_runtime import CopilotRuntime
 from copilot_runtime.agents.agui import AguiAgent
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.config.loader import load_settings
-from copilot_runtime.extensions.generative_ui.options import A2ui, A2uiRecovery, OpenGenerativeUi
+from copilot_runtime.extensions.generative_ui.options import (
+    A2ui,
+    A2uiRecovery,
+    GenerativeUi,
+    OpenGenerativeUi,
+)
 
 CATALOG = {"catalogId": "https://acme.example/catalog", "components": {"Text": {}}}
 
@@ -71,7 +76,7 @@ def test_a_switch_in_the_file_is_no_name(tmp_path: Path) -> None:
         agents={"weather": AguiAgent("http://127.0.0.1:9/")}, settings=settings
     )
 
-    assert runtime.generative_ui.a2ui == A2ui(inject_tool=True)
+    assert runtime.get(GenerativeUi).a2ui == A2ui(inject_tool=True)
 
 
 def test_what_a_program_gives_counts_more() -> None:

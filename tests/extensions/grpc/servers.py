@@ -45,6 +45,5 @@ async def serve(settings: Settings, adapter: Any = None, **options: Any) -> Asyn
     """Serve a runtime over gRPC alone."""
     adapter = adapter or ScriptedAdapter(say("Hello"))
     runtime = CopilotRuntime(adapter, settings=settings, **options)
-    async with runtime.running() as server:
-        assert server is not None
-        yield Served(runtime, server)
+    async with runtime.running():
+        yield Served(runtime, runtime.get(GrpcServer))

@@ -87,7 +87,7 @@ async def test_the_graph_answers_a_pattern_and_has_an_ontology(served: Served) -
 
 
 async def test_a_memory_is_written_and_read_within_a_budget(served: Served) -> None:
-    knowledge = served.runtime.knowledge
+    knowledge = served.runtime.get(Knowledge)
     assert isinstance(knowledge, Knowledge)
     message = Identifier("common.Message", "m1", CHAT)
     await knowledge.resources.put(Resource(message, "Where is the key?"))
@@ -130,7 +130,7 @@ async def test_a_resource_of_unknown_size_is_refused(served: Served) -> None:
 
 
 async def test_a_context_window_is_reduced_to_its_budget(served: Served) -> None:
-    knowledge = served.runtime.knowledge
+    knowledge = served.runtime.get(Knowledge)
     assert isinstance(knowledge, Knowledge)
     for number in range(8):
         one = Resource(Identifier("common.Message", f"m{number}", CHAT), f"{number} word" * 100)

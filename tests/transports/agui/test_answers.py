@@ -24,7 +24,7 @@ def answers_of(store: MemoryThreads) -> Answers:
         AgentNames(talks, chat=True),
         dialect=Dialect(),
         transcriber=None,
-        generative_ui=runtime.generative_ui,
+        info={},
     )
 
 

@@ -5,15 +5,16 @@ from collections.abc import Collection
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.access.audit.entry import AuditRecord, Outcome, describe_identity
 from copilot_runtime.extensions.access.audit.log import AuditLog
-from copilot_runtime.extensions.access.authentication.proxy import TrustedProxies
+from copilot_runtime.security.proxies import TrustedProxies
 from copilot_runtime.transports.auth import Unauthorized, find_address
+from copilot_runtime.transports.policy import RequestPolicy
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Refusal
 
 _READ_METHODS = ("GET", "HEAD", "")
 
 
-class RequestAudit:
+class RequestAudit(RequestPolicy):
     """Records answered requests; with `reads`, including those that only read.
 
     `proxies` are trusted about the client's address.
@@ -26,8 +27,7 @@ class RequestAudit:
         self._reads = reads
         self._proxies = TrustedProxies(proxies)
 
-    def record(self, request: Request, error: BaseException | None) -> None:
-        """Record a request, and the reason if it was refused or has failed."""
+    def after(self, request: Request, error: BaseException | None) -> None:
         status = request.status or _find_status(error)
         outcome = _find_outcome(status, error)
         if outcome == "allowed" and (request.starts_run or self._is_read(request)):

@@ -6,42 +6,46 @@ from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import Cancelled, CopilotError
 from copilot_runtime.extensions.access.audit.entry import AuditRecord, Outcome, describe_identity
 from copilot_runtime.extensions.access.audit.log import AuditLog
+from copilot_runtime.runtime.observer import RunObserver
+from copilot_runtime.runtime.run import Run
 from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.store import DeadRun
 
 
-class RunAudit:
+class RunAudit(RunObserver):
     """Records runs in the audit log; with `content`, including the text of the question."""
 
     def __init__(self, log: AuditLog, *, content: bool = False) -> None:
         self._log = log
         self._content = content
 
-    def feed(self, run: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
-        """Record the start or the end of a run."""
+    def started(self, run: Run, event: RunStarted) -> None:  # noqa: ARG002  # the interface's
+        text = _find_question(run.request) if self._content else ""
+        self._record(run.request, "run.start", "allowed", text=text)
+
+    def ended(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:
+        if is_lost:  # recorded by the process that has stored another end
+            return
         match event:
-            case RunStarted():
-                text = _find_question(run) if self._content else ""
-                self._record(run, "run.start", "allowed", text=text)
             case RunFinished():
-                self._record(run, "run.end", "finished")
+                self._record(run.request, "run.end", "finished")
             case RunFailed():
                 is_stopped = event.error.code == Cancelled.code
                 reason = "" if is_stopped else f"{event.error.code}: {event.error.message}"
-                self._record(run, "run.end", "stopped" if is_stopped else "failed", reason)
+                outcome = "stopped" if is_stopped else "failed"
+                self._record(run.request, "run.end", outcome, reason)
 
     def feed_dead_run(self, run: DeadRun) -> None:
         """Record the end of a run that this process has ended for a dead one."""
         self._log.record(build_dead_run_record(run))
 
-    def refuse(self, run: RunInput, error: BaseException) -> None:
-        """Record a run that was not started, and the reason."""
+    def refused(self, run: Run, error: BaseException) -> None:
         if isinstance(error, CopilotError):
             is_failure = error.status_code >= 500
             reason = f"{error.code}: {error.public}"
-            self._record(run, "run.start", "failed" if is_failure else "refused", reason)
+            self._record(run.request, "run.start", "failed" if is_failure else "refused", reason)
         elif isinstance(error, Exception):
-            self._record(run, "run.start", "failed", type(error).__name__)
+            self._record(run.request, "run.start", "failed", type(error).__name__)
 
     def _record(
         self, run: RunInput, action: str, outcome: Outcome, reason: str = "", text: str = ""

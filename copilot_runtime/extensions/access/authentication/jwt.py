@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from copilot_runtime.api.identity import Identity
-from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
-from copilot_runtime.base.jsontext import loads
-from copilot_runtime.config.settings import Settings
-from copilot_runtime.extensions.access.authentication.scheme import (
+from copilot_runtime.api.scheme import (
     AuthenticationUnavailable,
     CredentialInvalid,
     Credentials,
     Scheme,
 )
+from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
+from copilot_runtime.base.jsontext import loads
+from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.access.jwks import (
     FileKeys,
     Jwk,

@@ -4,24 +4,24 @@ import logging
 import time
 
 from copilot_runtime.api.identity import SERVICE_METHOD, Identity
-from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
-from copilot_runtime.base.outages import LogRateLimit
-from copilot_runtime.config.settings import Settings
-from copilot_runtime.extensions.access.api_keys.key import KeyStore
-from copilot_runtime.extensions.access.api_keys.store import build_key_store, choose_address
-from copilot_runtime.extensions.access.authentication.chain import SERVICE_PREFIX
-from copilot_runtime.extensions.access.authentication.scheme import (
+from copilot_runtime.api.scheme import (
     AUTHORIZATION,
     AuthenticationUnavailable,
     Credentials,
     Scheme,
 )
+from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
+from copilot_runtime.base.outages import LogRateLimit
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.extensions.access.api_keys.key import KeyStore
+from copilot_runtime.extensions.access.api_keys.store import build_key_store, choose_address
 from copilot_runtime.extensions.access.service_tokens import (
     MemoryReplays,
     ReplayStore,
     ServiceTokenVerifier,
     is_service_token,
 )
+from copilot_runtime.security.schemes import SERVICE_PREFIX
 
 logger = logging.getLogger(__name__)
 

@@ -9,6 +9,8 @@ from starlette.types import ASGIApp
 from copilot_runtime.api.identity import Forbidden
 from copilot_runtime.base.errors import NotFound
 from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.extensions.access.http.report import AccessReport
+from copilot_runtime.extensions.tracing.http.access import TraceAccess
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services, Transport, check_method
 
@@ -21,8 +23,8 @@ class AccessEndpoint(Transport):
     paths = ("access", "access/{rest:path}")
 
     def __init__(self, services: Services) -> None:
-        self._report = services.access
-        self._traces = services.traces
+        self._report = services.parts.get(AccessReport)
+        self._traces = services.parts.get(TraceAccess)
 
     async def accepts(self, request: Request) -> bool:
         """Accept requests if the runtime has an access report."""

@@ -10,8 +10,8 @@ from math import ceil
 from secrets import token_hex
 from typing import Any
 
+from copilot_runtime.api.scheme import AuthenticationUnavailable
 from copilot_runtime.base.errors import MissingPackage
-from copilot_runtime.extensions.access.authentication.scheme import AuthenticationUnavailable
 from copilot_runtime.extensions.access.limits.counters import Count, Counters, CountersFailed, Place
 from copilot_runtime.extensions.access.service_tokens import FORGOTTEN, ServiceTokenInvalid
 

@@ -38,7 +38,7 @@ class AnalystEndpoint(Transport):
     root_paths = (*STREAMS, CHAT)
 
     def __init__(self, services: Services) -> None:
-        self._access: AnalystAccess | None = services.analyst
+        self._access = services.parts.get(AnalystAccess)
         self._answers = Answers(services.runs, services.telemetry)
 
     def find_scope(self, request: Request) -> str:

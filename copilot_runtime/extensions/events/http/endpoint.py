@@ -37,7 +37,7 @@ class EventsEndpoint(Transport):
     paths = ("events",)
 
     def __init__(self, services: Services) -> None:
-        self._events = services.events
+        self._events = services.parts.get(EventAccess)
         self._runtime = services.runs.runtime
 
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:

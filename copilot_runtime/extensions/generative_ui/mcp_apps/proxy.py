@@ -16,9 +16,7 @@ from copilot_runtime.extensions.generative_ui.mcp_apps.servers import AppServers
 from copilot_runtime.extensions.generative_ui.options import McpAppServer
 from copilot_runtime.telemetry import Span, trace_block
 from copilot_runtime.telemetry.genai import name_tool, start_mcp_request_span
-
-PROPERTY = "__proxiedMCPRequest"
-"""The property of a run that is no run, but a request of an app."""
+from copilot_runtime.transports.agui.proxy import PROPERTY
 
 _FAILURE = "Error: MCP request failed"
 _NOT_FOR_APPS: JsonObject = {

@@ -5,6 +5,7 @@ from contextlib import aclosing
 
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.events import EventPage, ResourceEvent
+from copilot_runtime.extensions.events.http.access import EventAccess
 from copilot_runtime.extensions.grpc.protos import event_pb2
 from copilot_runtime.extensions.grpc.service import Call, RpcMethod, RpcService, check_text
 from copilot_runtime.extensions.grpc.values import build_struct, read_struct
@@ -20,12 +21,13 @@ class EventService(RpcService):
     descriptor = event_pb2.DESCRIPTOR.services_by_name["Event"]
 
     def __init__(self, services: Services) -> None:
-        if services.events is None:
+        events = services.parts.find(EventAccess)
+        if events is None:
             raise ConfigurationFailed(
                 "grpc.services names 'event', and there are no events.",
                 hint="Events are of knowledge, plans and runs: set knowledge.storage or a planner.",
             )
-        self._events = services.events
+        self._events = events
 
     def list_methods(self) -> Mapping[str, RpcMethod]:
         return {

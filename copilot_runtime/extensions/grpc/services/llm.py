@@ -26,6 +26,7 @@ from copilot_runtime.extensions.grpc.runs import collect_run
 from copilot_runtime.extensions.grpc.service import Call, RpcMethod, RpcService, check_text
 from copilot_runtime.extensions.grpc.services.agent import sum_usage
 from copilot_runtime.extensions.grpc.values import read_struct
+from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.transports.transport import Services
 
 _MOST_TEXTS = 1000
@@ -46,7 +47,7 @@ class LlmService(RpcService):
         self._adapter = chat.adapter
         self._runs = services.program_runs
         self._conversations = services.runs
-        self._knowledge = services.knowledge
+        self._knowledge = services.parts.find(Knowledge)
         self._most = services.settings.max_messages
 
     def list_methods(self) -> Mapping[str, RpcMethod]:

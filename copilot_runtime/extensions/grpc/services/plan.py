@@ -15,6 +15,7 @@ from copilot_runtime.extensions.grpc.protos import plan_pb2
 from copilot_runtime.extensions.grpc.runs import build_request, follow_run
 from copilot_runtime.extensions.grpc.service import Call, RpcMethod, RpcService
 from copilot_runtime.extensions.planner.agent import PlannerAgent
+from copilot_runtime.extensions.planner.http.access import PlanAccess
 from copilot_runtime.transports.transport import Services
 
 
@@ -24,7 +25,7 @@ class PlanService(RpcService):
     descriptor = plan_pb2.DESCRIPTOR.services_by_name["Plan"]
 
     def __init__(self, services: Services) -> None:
-        if services.plans is None:
+        if services.parts.find(PlanAccess) is None:
             raise ConfigurationFailed(
                 "grpc.services names 'plan', and no agent plans.",
                 hint="Set planner.name, such as planner.",

@@ -16,6 +16,7 @@ from copilot_runtime.extensions.grpc.service import (
 )
 from copilot_runtime.extensions.grpc.values import build_struct, read_struct
 from copilot_runtime.extensions.tracing.filters import parse_filter
+from copilot_runtime.extensions.tracing.http.access import TraceAccess
 from copilot_runtime.extensions.tracing.otlp.codec import (
     Batch,
     OtlpError,
@@ -37,13 +38,14 @@ class TraceService(RpcService):
     descriptor = trace_pb2.DESCRIPTOR.services_by_name["Trace"]
 
     def __init__(self, services: Services) -> None:
-        if services.traces is None or not services.telemetry.is_recording:
+        traces = services.parts.find(TraceAccess)
+        if traces is None or not services.telemetry.is_recording:
             raise ConfigurationFailed(
                 "grpc.services names 'trace', and nothing is traced here.",
                 hint="Set telemetry.enabled to true, and telemetry.store to sqlite:traces.db.",
             )
-        services.traces.find_store()  # raises an error if no traces are stored
-        self._access = services.traces
+        traces.find_store()  # raises an error if no traces are stored
+        self._access = traces
         self._telemetry = services.telemetry
 
     def list_methods(self) -> Mapping[str, RpcMethod]:

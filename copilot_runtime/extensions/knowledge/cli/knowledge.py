@@ -278,7 +278,7 @@ def run_with_knowledge(
         )
 
     async def open_and_work() -> None:
-        written = None if runtime is None else runtime.knowledge
+        written = None if runtime is None else runtime.find(Knowledge)
         knowledge = _build_knowledge(settings, written, storage, with_sources=with_sources)
         keep_events(knowledge, every)
         try:
@@ -316,9 +316,9 @@ def _build_knowledge(
 def keep_events(knowledge: "Knowledge", settings: "Settings") -> None:
     """Publish the changes of a command to subscribers of a server's resource events."""
     if settings.events.store.startswith("sqlite:"):
-        from copilot_runtime.extensions.events.build import build_events
+        from copilot_runtime.extensions.events.extension import build_events
 
-        build_events(settings, knowledge)
+        build_events(settings.events.store, settings, knowledge)
 
 
 def make_actor(user: str | None) -> "Actor | None":

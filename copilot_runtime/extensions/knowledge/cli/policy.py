@@ -10,6 +10,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, Misuse, UnknownName
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption, read_command_settings
 from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.extensions.knowledge import Knowledge
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge.access import AccessAction
@@ -146,8 +147,9 @@ def _load(file: Path | None, program: str | None, config: Path | None) -> "Polic
     from copilot_runtime.extensions.knowledge.policies import OWNERS_ONLY, load_policy
 
     settings, _, runtime = read_command_settings(program, config, has_notice=file is None)
-    if file is None and runtime is not None and runtime.knowledge is not None:
-        return runtime.knowledge.policy
+    knowledge = None if runtime is None else runtime.find(Knowledge)
+    if file is None and knowledge is not None:
+        return knowledge.policy
     path = file or settings.knowledge.policy
     if not path:
         typer.echo("No policy is set: what applies without one is shown.", err=True)

@@ -9,15 +9,15 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 
 from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.http.forward import forward_request
 from copilot_runtime.security.addresses import resolve_public_addresses
 from copilot_runtime.telemetry.propagation import inject_context
 from copilot_runtime.telemetry.span import find_current_span
-from mcp.client.sse import sse_client
-from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
 
 if TYPE_CHECKING:
     import httpx

@@ -6,11 +6,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
+from mcp import ClientSession
+
 from copilot_runtime.base.errors import LimitExceeded, NetworkError
 from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.extensions.mcp.client.session import Session, SessionClosed
 from copilot_runtime.telemetry import NO_TELEMETRY, Telemetry
-from mcp import ClientSession
 
 T = TypeVar("T")
 

@@ -9,6 +9,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx2
+from mcp import ClientSession, MCPError
+from mcp.client.session import IncomingMessage, MessageHandlerFnT
 from mcp_types import (
     CONNECTION_CLOSED,
     CallToolResult,
@@ -30,8 +32,6 @@ from copilot_runtime.extensions.mcp.client.connect import (
 from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.telemetry import NO_TELEMETRY, Telemetry, find_current_span, semconv
 from copilot_runtime.telemetry.propagation import inject_context
-from mcp import ClientSession, MCPError
-from mcp.client.session import IncomingMessage, MessageHandlerFnT
 
 MAX_TOOLS = 500
 """Maximum number of tools read from one server."""

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import orjson
+from mcp import ClientSession, MCPError
 from mcp_types import (
     BlobResourceContents,
     CallToolResult,
@@ -31,7 +32,6 @@ from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.extensions.mcp.client.session import Session
 from copilot_runtime.telemetry import NO_SPAN, Span, semconv, trace_block
 from copilot_runtime.telemetry.genai import describe_mcp_call, start_mcp_client_span
-from mcp import ClientSession, MCPError
 
 MAX_ACTIONS = 128
 """Maximum number of tools per server: model providers accept no more."""

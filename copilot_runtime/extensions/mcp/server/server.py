@@ -29,6 +29,8 @@ from copilot_runtime.telemetry.span import find_current_span
 from copilot_runtime.transports.program_runs import ProgramRuns
 
 if TYPE_CHECKING:
+    from mcp.server import Server
+    from mcp.server.context import ServerRequestContext
     from mcp_types import (
         CallToolRequestParams,
         CallToolResult,
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
         Tool,
     )
 
-    from mcp.server import Server
-    from mcp.server.context import ServerRequestContext
 
 ASK = "ask_"
 """The prefix of an agent's tool."""
@@ -106,10 +106,10 @@ def build_server(program_runs: ProgramRuns, owner: Caller | None = None) -> "Ser
     """
     owner = owner or Caller()
     try:
+        from mcp.server import Server
         from mcp_types import ListToolsResult
 
         from copilot_runtime.extensions.mcp.server.tracing import SpanMiddleware
-        from mcp.server import Server
     except ImportError as error:
         raise MissingPackage("An MCP server", "mcp", "mcp") from error
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from mcp import MCPError
 from mcp_types import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -22,7 +23,6 @@ from copilot_runtime.telemetry.genai import start_mcp_server_span
 from copilot_runtime.telemetry.propagation import extract_context
 from copilot_runtime.telemetry.span import Span, work_under
 from copilot_runtime.telemetry.telemetry import Telemetry
-from mcp import MCPError
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 
-from copilot_runtime.app.threads import build_carrier
 from copilot_runtime.base.errors import CopilotError, StoreFailed
 from copilot_runtime.base.formatting import format_count
 from copilot_runtime.config.settings import Settings
-from copilot_runtime.extensions.access.build import build_counters
+from copilot_runtime.extensions.access.extension import build_counters
+from copilot_runtime.extensions.cluster.extension import build_carrier
 from copilot_runtime.extensions.operations.database import Place, check_writable, open_snapshot
 from copilot_runtime.extensions.operations.doctor.finding import Finding, good, problem, warning
 from copilot_runtime.extensions.operations.places import find_threads

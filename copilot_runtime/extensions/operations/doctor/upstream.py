@@ -12,13 +12,14 @@ from copilot_runtime.adapters.empty import EmptyAdapter
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.api.scheme import AuthenticationUnavailable
 from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.config.credentials import list_unused_credentials
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.access.authentication.jwt import JwtScheme
-from copilot_runtime.extensions.access.authentication.scheme import AuthenticationUnavailable
 from copilot_runtime.extensions.grpc import asks_model
+from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.operations.doctor.finding import (
     Finding,
     explain_error,
@@ -27,6 +28,7 @@ from copilot_runtime.extensions.operations.doctor.finding import (
     warning,
 )
 from copilot_runtime.security.loopback import list_proxy_settings
+from copilot_runtime.security.schemes import SchemeChain
 
 _SECONDS = 5.0
 """Connection timeout in seconds, below the timeout of a check."""
@@ -76,9 +78,10 @@ async def _call(runtime: CopilotRuntime, request: ChatRequest) -> Finding:
 
 async def check_embeddings(runtime: CopilotRuntime, *, calls: bool) -> Sequence[Finding]:
     """Check the embedder; with `calls`, request an embedding."""
-    if runtime.knowledge is None:
+    knowledge = runtime.find(Knowledge)
+    if knowledge is None:
         return []
-    embedder = runtime.knowledge.embedder
+    embedder = knowledge.embedder
     await embedder.check_key()
     if not calls:
         return [good("embeddings", f"{type(embedder).__name__}: not asked, --call asks it")]
@@ -116,8 +119,9 @@ async def check_access(
 ) -> Sequence[Finding]:
     """Check that authentication is required, and restricted to this server's audience."""
     unused = list_unused_credentials(settings)
-    if runtime.authenticate is not None or runtime.schemes is not None:
-        tokens = runtime.schemes and runtime.schemes.find_scheme(JwtScheme)
+    schemes = runtime.find(SchemeChain)
+    if runtime.authenticate is not None or schemes is not None:
+        tokens = schemes and schemes.find_scheme(JwtScheme)
         keys = [await _check_keys(tokens)] if isinstance(tokens, JwtScheme) else []
         return [_check_audience(settings), *(warning("access", *one) for one in unused), *keys]
     is_local = settings.grpc.is_local

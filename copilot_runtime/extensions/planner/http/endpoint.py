@@ -45,7 +45,7 @@ class PlansEndpoint(Transport):
     paths = ("plans", "plans/{rest:path}")
 
     def __init__(self, services: Services) -> None:
-        self._access = services.plans
+        self._access = services.parts.get(PlanAccess)
         self._is_closing = lambda: services.runs.runtime.is_closing
 
     def find_scope(self, request: Request) -> str:

@@ -48,7 +48,7 @@ class TracesEndpoint(Transport):
     paths = ("traces", "traces/{rest:path}")
 
     def __init__(self, services: Services) -> None:
-        self._access = services.traces
+        self._access = services.parts.get(TraceAccess)
         self._runs = services.runs
 
     def find_scope(self, request: Request) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
+from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.policies.ownership import UPLOAD
 from tests.extensions.access.matrix.callers import Asker, Reply
 from tests.extensions.access.matrix.credentials import BAD, sign_in, sign_with
@@ -160,7 +161,7 @@ async def check_existence(world: World, doors: Iterable[str]) -> Iterable[Findin
 
 async def _wait_for_files(world: World) -> None:
     """Wait until the files that these two have sent are read: one may be before the other."""
-    knowledge = world.runtime.knowledge
+    knowledge = world.runtime.get(Knowledge)
     assert knowledge is not None
     is_reading = True
     async with asyncio.timeout(60):

@@ -12,10 +12,12 @@ from grpc_reflection.v1alpha.reflection import SERVICE_NAME as REFLECTION
 from starlette.routing import WebSocketRoute
 
 from copilot_runtime import CopilotRuntime
+from copilot_runtime.extensions import SCHEMAS
+from copilot_runtime.extensions.grpc.server import GrpcServer
 from copilot_runtime.extensions.knowledge.http import KnowledgeEndpoint
 from copilot_runtime.extensions.mcp.server.server import build_server
 from copilot_runtime.transports.agui import routes as agui
-from copilot_runtime.transports.graphql.schema import SchemaParts, core_schema
+from copilot_runtime.transports.graphql.schema import core_schema
 from copilot_runtime.transports.transport import Transport
 from tests.extensions.access.matrix.callers import BASE
 
@@ -29,8 +31,8 @@ def list_doors(runtime: CopilotRuntime, app: Any) -> list[str]:
         expand = _EXPANDED.get(type(transport).__name__)
         names += _list_patterns(transport) if expand is None else expand(runtime, transport)
     names += [f"POST {path}" for path in _list_plain(runtime)]
-    if runtime.grpc is not None:
-        names += _list_grpc(runtime.grpc)
+    if (grpc := runtime.find(GrpcServer)) is not None:
+        names += _list_grpc(grpc)
     return sorted(dict.fromkeys(names))
 
 
@@ -81,10 +83,7 @@ def _list_agui(runtime: CopilotRuntime, transport: Transport) -> Names:
 
 def _list_graphql(runtime: CopilotRuntime, transport: Transport) -> Names:
     del runtime, transport
-    parts = SchemaParts(
-        knowledge=True, traces=True, plans=True, tools=True, events=True, analyst=True
-    )
-    schema = core_schema(parts)
+    schema = core_schema(tuple(SCHEMAS.values()))
     kinds = {
         "query": schema.query_type,
         "mutation": schema.mutation_type,

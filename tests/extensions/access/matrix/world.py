@@ -18,6 +18,7 @@ from copilot_runtime.api.events import AgentState, Interrupt
 from copilot_runtime.api.identity import Identity
 from copilot_runtime.base.errors import AuthenticationFailed
 from copilot_runtime.extensions.access.api_keys.sqlite import SqliteKeys
+from copilot_runtime.extensions.grpc.server import GrpcServer
 from tests.extensions.access.credentials import SECRET as SECRET_OF_SERVICES
 from tests.extensions.access.credentials import issue_key
 from tests.extensions.access.matrix.callers import BASE, Asker, open_channel
@@ -263,8 +264,7 @@ async def build_world(path: Path) -> AsyncGenerator[World, None]:
         )
         app: Any = runtime.app(path=BASE)
         async with app.router.lifespan_context(app):
-            assert runtime.grpc is not None
-            channel = open_channel(runtime.grpc.port)
+            channel = open_channel(runtime.get(GrpcServer).port)
             keys = SqliteKeys(path / "access.db")
             nobody = Asker(app, channel)
             try:

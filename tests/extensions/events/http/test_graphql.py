@@ -9,6 +9,7 @@ from graphql import build_schema, find_breaking_changes
 from starlette.testclient import TestClient, WebSocketTestSession
 
 from copilot_runtime import CopilotRuntime
+from copilot_runtime.extensions.events.hub import ResourceEvents
 from copilot_runtime.transports.graphql.schema import sdl
 from tests.extensions.events.http.test_rest import OF_ANN, OF_BOB, PUBLIC, make_runtime, put
 
@@ -49,8 +50,8 @@ def receive(socket: WebSocketTestSession) -> Any:
 
 
 def publish(client: TestClient, runtime: CopilotRuntime, *events: Any) -> None:
-    assert client.portal and runtime.events
-    client.portal.call(runtime.events.publish, *events)
+    assert client.portal and runtime.get(ResourceEvents)
+    client.portal.call(runtime.get(ResourceEvents).publish, *events)
 
 
 def test_a_page_goes_on_behind_a_cursor() -> None:

@@ -21,10 +21,10 @@ from copilot_runtime.base.errors import ErrorReport, StoreFailed
 from copilot_runtime.extensions.events import MemoryEventLog, ResourceEvent, ResourceEvents
 from copilot_runtime.extensions.events.http.access import PublishQuota, TooManyEvents
 from copilot_runtime.extensions.events.publisher import EventPublisher
+from copilot_runtime.extensions.events.runs import RunEvents, build_run_event
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource
-from copilot_runtime.runtime.run_events import RunEvents, build_run_event
 
 pytestmark = pytest.mark.anyio
 
@@ -80,8 +80,7 @@ def list_resources(page: Mapping[str, Any]) -> list[list[str]]:
 
 async def test_a_page_has_events_and_where_to_go_on() -> None:
     runtime = make_runtime()
-    assert runtime.events is not None
-    await runtime.events.publish(put(PUBLIC, sum=12.5), put(PUBLIC))
+    await runtime.get(ResourceEvents).publish(put(PUBLIC, sum=12.5), put(PUBLIC))
     async with Client(runtime) as client:
         first = await client.read(limit=1)
         second = await client.read(after=first["cursor"])
@@ -102,9 +101,10 @@ async def test_a_page_has_events_and_where_to_go_on() -> None:
 
 async def test_people_get_events_of_what_they_may_read() -> None:
     runtime = make_runtime()
-    assert runtime.events is not None
-    await runtime.events.publish(put(OF_ANN, total=1), put(OF_ANN, OF_BOB, total=2), put(OF_BOB))
-    await runtime.events.publish(ResourceEvent(detail_type="STARTED", resources=()))
+    await runtime.get(ResourceEvents).publish(
+        put(OF_ANN, total=1), put(OF_ANN, OF_BOB, total=2), put(OF_BOB)
+    )
+    await runtime.get(ResourceEvents).publish(ResourceEvent(detail_type="STARTED", resources=()))
 
     async with Client(runtime, "ann") as ann, Client(runtime) as nobody:
         page = await ann.read()
@@ -131,9 +131,8 @@ async def test_people_get_events_of_what_they_may_read() -> None:
 )
 async def test_events_are_chosen_by_source_type_and_prefix(query: str, count: int) -> None:
     runtime = make_runtime()
-    assert runtime.events is not None
     other = Identifier("common.Note", "public2")
-    await runtime.events.publish(put(PUBLIC), put(other), put(PUBLIC, source="other"))
+    await runtime.get(ResourceEvents).publish(put(PUBLIC), put(other), put(PUBLIC, source="other"))
     async with Client(runtime) as client:
         page = (await client.get(f"/events?{query}")).json()
     assert len(page["events"]) == count
@@ -163,11 +162,10 @@ async def test_a_cursor_that_is_too_old_says_from_where_to_go_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     runtime = make_runtime(max_events=2)
-    assert runtime.events is not None
-    await runtime.events.publish(put(PUBLIC))
+    await runtime.get(ResourceEvents).publish(put(PUBLIC))
     async with Client(runtime) as client:
         cursor = (await client.read())["cursor"]
-        await runtime.events.publish(*(put(PUBLIC) for _ in range(3)))
+        await runtime.get(ResourceEvents).publish(*(put(PUBLIC) for _ in range(3)))
         gone = await client.get("/events", params={"after": cursor})
         page = await client.read(after=gone.json()["oldest"])
 
@@ -188,8 +186,7 @@ async def publish(client: Client, resource: Identifier, **detail: Any) -> httpx.
 
 async def test_a_busy_publisher_is_limited_and_displaces_no_events_of_others() -> None:
     runtime = make_runtime(max_events=300)
-    assert runtime.events is not None
-    await runtime.events.publish(put(OF_ANN, total=1))
+    await runtime.get(ResourceEvents).publish(put(OF_ANN, total=1))
     async with Client(runtime, "ann") as ann, Client(runtime, "bob") as bob:
         cursor = (await ann.read())["cursor"]
         answers = [await publish(bob, OF_BOB) for _ in range(400)]
@@ -247,8 +244,7 @@ async def test_a_cursor_is_valid_on_the_next_server(tmp_path: Path) -> None:
     first = make_runtime(store)
     async with Client(first) as client:
         cursor = (await client.read())["cursor"]
-        assert first.events is not None
-        await first.events.publish(put(PUBLIC, number=1))
+        await first.get(ResourceEvents).publish(put(PUBLIC, number=1))
     await first.aclose()
 
     second = make_runtime(store)
@@ -308,7 +304,7 @@ def test_a_stopped_run_has_not_failed(code: str, type: str) -> None:
 async def test_a_run_without_a_conversation_has_no_public_event() -> None:
     events = ResourceEvents(MemoryEventLog())
     publisher = EventPublisher(events)
-    RunEvents(publisher)(RunInput(thread_id="", run_id="r1", messages=[]), RunFinished())
+    RunEvents(publisher).publish(RunInput(thread_id="", run_id="r1", messages=[]), RunFinished())
     await publisher.aclose()
     assert (await events.read()).events == []
 
@@ -334,7 +330,7 @@ async def test_knowledge_brings_events_along_by_itself() -> None:
         page = await client.read()
     await runtime.aclose()
 
-    assert runtime.events is knowledge.events
+    assert runtime.get(ResourceEvents) is knowledge.events
     assert isinstance(knowledge.events.log, MemoryEventLog)
     assert [(it["source"], it["detail_type"]) for it in page["events"]] == [
         ("resources", "RESOURCE_PUT"),
@@ -348,7 +344,7 @@ async def test_without_a_log_there_is_nothing_to_read(store: str) -> None:
     async with Client(runtime) as client:
         answer = await client.get("/events")
     assert answer.status_code == 404
-    assert runtime.events is None
+    assert runtime.find(ResourceEvents) is None
 
 
 # what clients publish
@@ -476,22 +472,20 @@ async def watch(
 
 async def test_a_stream_begins_now_and_tells_where_it_is() -> None:
     runtime = make_runtime()
-    assert runtime.events is not None
-    await runtime.events.publish(put(PUBLIC, number=1))
-    end = await runtime.events.find_end()
+    await runtime.get(ResourceEvents).publish(put(PUBLIC, number=1))
+    end = await runtime.get(ResourceEvents).find_end()
     async with watch(runtime) as watcher:
         assert await watcher.next() == {"id": end}
-        await runtime.events.publish(put(PUBLIC, number=2))
+        await runtime.get(ResourceEvents).publish(put(PUBLIC, number=2))
         frame = await watcher.next()
 
     assert json.loads(frame["data"])["detail"] == {"number": 2}
-    assert frame["id"] == await runtime.events.find_end()
+    assert frame["id"] == await runtime.get(ResourceEvents).find_end()
 
 
 async def test_a_stream_goes_on_where_its_reader_was() -> None:
     runtime = make_runtime()
-    assert runtime.events is not None
-    await runtime.events.publish(*(put(PUBLIC, number=number) for number in range(3)))
+    await runtime.get(ResourceEvents).publish(*(put(PUBLIC, number=number) for number in range(3)))
     async with watch(runtime, "after=0") as watcher:
         first = await watcher.next()
     async with watch(runtime, "after=0", last_id=first["id"]) as watcher:
@@ -503,15 +497,14 @@ async def test_a_stream_goes_on_where_its_reader_was() -> None:
 
 async def test_a_stream_tells_its_place_also_where_nothing_is_for_its_reader() -> None:
     runtime = make_runtime()
-    assert runtime.events is not None
     async with watch(runtime, user="ann") as watcher:
         await watcher.next()
-        await runtime.events.publish(put(OF_BOB))
+        await runtime.get(ResourceEvents).publish(put(OF_BOB))
         frame = await watcher.next()
-        await runtime.events.publish(put(OF_ANN), put(OF_BOB))
+        await runtime.get(ResourceEvents).publish(put(OF_ANN), put(OF_BOB))
         event, place = await watcher.next(), await watcher.next()
 
-    end = await runtime.events.find_end()
+    end = await runtime.get(ResourceEvents).find_end()
     assert [*frame] == ["id"]
     assert json.loads(event["data"])["resources"] == [str(OF_ANN)]
     assert place == {"id": end}
@@ -525,11 +518,10 @@ async def test_a_stream_from_a_cursor_that_is_gone_never_begins() -> None:
 
 async def test_a_reader_that_does_not_keep_up_learns_where_to_go_on() -> None:
     runtime = make_runtime(max_events=2)
-    assert runtime.events is not None
-    await runtime.events.publish(put(PUBLIC))
+    await runtime.get(ResourceEvents).publish(put(PUBLIC))
     async with watch(runtime) as watcher:
         await watcher.next()
-        await runtime.events.publish(*(put(PUBLIC) for _ in range(9)))
+        await runtime.get(ResourceEvents).publish(*(put(PUBLIC) for _ in range(9)))
         frame = await watcher.next()
 
     assert frame["event"] == "error"

@@ -9,6 +9,7 @@ import pytest
 from mcp import MCPError
 
 from copilot_runtime import RunInput
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import AuthenticationFailed, MissingPackage
 from tests.extensions.mcp.server.clients import failure_of, over_http, text_of
 from tests.transports.served import Slow, at_work, by_token, runtime_of
@@ -286,7 +287,7 @@ async def test_the_hook_before_a_request_may_refuse_a_tool() -> None:
         del run
         raise AuthenticationFailed("You may not.")
 
-    async with at_work(on_before_request=never) as browser, over_http(browser) as session:
+    async with at_work(hooks=Hooks(before_request=never)) as browser, over_http(browser) as session:
         assert failure_of(await session.call_tool("add", {"a": 1})) == "You may not."
 
 

@@ -11,6 +11,7 @@ import pytest
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.api import Action
 from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
@@ -449,11 +450,10 @@ async def test_a_tool_may_name_resources_of_knowledge(write: Write) -> None:
     runtime = CopilotRuntime(
         ScriptedAdapter(call("tool", {}), say("There are roses.")), settings=settings
     )
-    assert runtime.knowledge is not None
 
     async with Client(runtime) as client:
         document = Resource(Identifier("common.Document", "d2"), "Roses.")
-        await runtime.knowledge.resources.put(document)
+        await runtime.get(Knowledge).resources.put(document)
         chat = await client.say("What is there?")
 
     assert chat.tool_calls[0].result == "Roses."

@@ -15,6 +15,7 @@ from copilot_runtime.adapters.embeddings.hashing import HashingEmbedder
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import Action
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import NetworkError
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
@@ -123,7 +124,7 @@ def talk(telemetry: LocalTelemetry) -> None:
         knowledge=Knowledge(MemoryStorage(), settings=KnowledgeSettings(), embedder=WordCounter()),
         settings=Settings(threads="memory"),
         authenticate=sign_in,
-        on_before_request=check,
+        hooks=Hooks(before_request=check),
         telemetry=telemetry,
     )
     said = question(f"Say {CANARY}.")

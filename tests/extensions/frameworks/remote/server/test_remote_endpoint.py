@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime import CopilotRuntime, RunInput, Settings
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import AuthenticationFailed
 from tests.transports.served import Slow, at_work, by_token
 from tests.wire_agui.http import Answer, Browser, text_of
@@ -324,7 +325,7 @@ async def test_the_hook_before_a_request_may_refuse_an_action() -> None:
         if run.operation == "actions/execute":
             raise AuthenticationFailed("You may not.", status_code=403)
 
-    async with at_work(on_before_request=only_reading) as browser:
+    async with at_work(hooks=Hooks(before_request=only_reading)) as browser:
         answer = await act(browser, "add", arguments={"a": 1})
     assert (answer.status, answer.json()) == (403, {"error": "You may not."})
 

@@ -8,7 +8,6 @@ from typing import Any, cast
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.stage import Stage
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.settings import Settings
 
 
 def check_list(
@@ -94,36 +93,12 @@ def check_actions(actions: object) -> None:
             )
 
 
-def check_settings(settings: object) -> None:
-    """Raise `ConfigurationFailed` for settings that are no `Settings`."""
-    if settings is not None and not isinstance(settings, Settings):
-        raise ConfigurationFailed(
-            f"settings is {describe(settings)}, and not a Settings object.",
-            hint="Write settings=Settings(port=8080), or load_settings('copilot.yml').",
-        )
-
-
 def check_store(threads: object) -> None:
     """Raise `ConfigurationFailed` for a path, which does not say what kind of store it is."""
     if isinstance(threads, Path):
         raise ConfigurationFailed(
             "threads is a path, and not a store.", hint=f"Write threads='sqlite:{threads}'."
         )
-
-
-def check_knowledge(knowledge: object) -> None:
-    """Raise `ConfigurationFailed` for what is no knowledge, such as the folder that has it."""
-    if knowledge is None or (hasattr(knowledge, "search") and not isinstance(knowledge, type)):
-        return
-    if isinstance(knowledge, str | Path):
-        raise ConfigurationFailed(
-            "knowledge is a path, and not a Knowledge object.",
-            hint=f"Write knowledge=Knowledge(sources=[{str(knowledge)!r}]).",
-        )
-    raise ConfigurationFailed(
-        f"knowledge is {describe(knowledge)}, and not a Knowledge object.",
-        hint="Write knowledge=Knowledge(sources=['pages']), of copilot_runtime.knowledge.",
-    )
 
 
 def check_mapping(name: str, value: object) -> None:

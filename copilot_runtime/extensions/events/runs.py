@@ -9,18 +9,27 @@ from copilot_runtime.base.jsonvalue import drop_none
 from copilot_runtime.extensions.events.event import ResourceEvent
 from copilot_runtime.extensions.events.publisher import EventPublisher
 from copilot_runtime.extensions.knowledge.policies.ownership import conversation_identifier
+from copilot_runtime.runtime.observer import RunObserver
+from copilot_runtime.runtime.run import Run
 
 SOURCE = "runs"
 
 
-class RunEvents:
+class RunEvents(RunObserver):
     """Publishes that a run has begun or ended."""
 
     def __init__(self, publisher: EventPublisher) -> None:
         self._publisher = publisher
 
-    def __call__(self, run: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
-        if (found := build_run_event(run, event)) is not None:
+    def started(self, run: Run, event: RunStarted) -> None:
+        self.publish(run.request, event)
+
+    def ended(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:  # noqa: ARG002
+        self.publish(run.request, event)
+
+    def publish(self, request: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
+        """Publish the first or the last event of the run of a request."""
+        if (found := build_run_event(request, event)) is not None:
             self._publisher.publish_soon(found)
 
 

@@ -1,0 +1,48 @@
+"""Checks of the constructor arguments that only the runtime has."""
+
+from dataclasses import replace
+
+from copilot_runtime.api.argument_checks import check_function, describe
+from copilot_runtime.api.hooks import Hooks
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.config.settings import Settings
+
+_HOOKS = {
+    "before_request": ("run",),
+    "after_request": ("run", "messages"),
+    "error": ("error", "context"),
+    "stop": ("run",),
+}
+"""The parameters of each hook."""
+
+ELSEWHERE = {
+    "model": "adapter=OpenAIAdapter('gpt-4o')",
+    **{f"on_{name}": f"hooks=Hooks({name}=...)" for name in _HOOKS},
+    **{name: f"settings=Settings({name}=...)" for name in Settings.model_fields},
+}
+"""What to write for names that newcomers look for among the arguments of a runtime."""
+
+
+def check_hooks(hooks: Hooks | None, deployment: str) -> Hooks:
+    """Return the hooks, with the name of this deployment where they have none.
+
+    Raises `ConfigurationFailed` for a hook that cannot be called.
+    """
+    hooks = hooks or Hooks()
+    if not isinstance(hooks, Hooks):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped programs
+        raise ConfigurationFailed(
+            f"hooks is {describe(hooks)}, and not a Hooks object.",
+            hint="Write hooks=Hooks(error=report), of copilot_runtime.api.hooks.",
+        )
+    for name, parameters in _HOOKS.items():
+        check_function(name, getattr(hooks, name), parameters)
+    return hooks if hooks.environment else replace(hooks, environment=deployment)
+
+
+def check_settings(settings: object) -> None:
+    """Raise `ConfigurationFailed` for settings that are no `Settings`."""
+    if settings is not None and not isinstance(settings, Settings):
+        raise ConfigurationFailed(
+            f"settings is {describe(settings)}, and not a Settings object.",
+            hint="Write settings=Settings(port=8080), or load_settings('copilot.yml').",
+        )

@@ -1,0 +1,69 @@
+"""What the extensions of a runtime add to it, put together."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from copilot_runtime.api.agent import Agents, Middleware
+from copilot_runtime.api.stage import StageFunction
+from copilot_runtime.app.extension import Core, Extension
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.runtime.observer import RunObserver
+from copilot_runtime.transports.transport import Services, TransportLike
+
+MakeEndpoint = Callable[[Services], Any]
+
+
+@dataclass(slots=True)
+class Contributions:
+    """The contributions of all extensions, each list in the order of the table."""
+
+    resolvers: list[Callable[[Agents], Agents]] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
+    stages: list[StageFunction] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
+    guardrails: list[StageFunction] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
+    middleware: list[Middleware] = field(default_factory=list[Middleware])
+    observers: list[RunObserver] = field(default_factory=list[RunObserver])
+    transports: list[TransportLike] = field(default_factory=list[TransportLike])
+    endpoints: list[Callable[[Services], Any]] = field(
+        default_factory=list[Callable[[Services], Any]]
+    )
+    info: dict[str, Any] = field(default_factory=dict[str, Any])
+    schema: list[str] = field(default_factory=list[str])
+
+    def resolve_agents(self, agents: Agents) -> Agents:
+        """Return agents with those that are only known when a request comes."""
+        for resolve in self.resolvers:
+            agents = resolve(agents)
+        return agents
+
+    def list_transports(
+        self, given: Sequence[TransportLike] | None, settings: Settings
+    ) -> Sequence[TransportLike]:
+        """Return the transports of extensions, then those given or else named in the settings."""
+        chosen = settings.transports if given is None else given
+        return [*dict.fromkeys([*self.transports, *chosen])]
+
+
+def build_contributions(extensions: Sequence[Extension], core: Core) -> Contributions:
+    """Build all extensions. Each finds the parts, agents and actions of those before it."""
+    found = Contributions()
+    for extension in extensions:
+        added = extension.build(core)
+        for kind, part in added.parts.items():
+            core.parts.add(kind, part)
+        core.sources.extend(added.sources)
+        core.policies.extend(added.policies)
+        if added.page:
+            core.pages[extension.name] = added.page
+        if added.resolve_agents is not None:
+            found.resolvers.append(added.resolve_agents)
+        if added.schema:
+            found.schema.append(added.schema)
+        found.info |= added.info
+        found.stages += added.stages
+        found.guardrails += added.guardrails
+        found.middleware += added.middleware
+        found.observers += added.observers
+        found.transports += added.transports
+        found.endpoints += added.endpoints
+    return found

@@ -1,0 +1,53 @@
+"""Finds the extensions of a runtime: those of this package, of plugins, and of the program."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from copilot_runtime.api.argument_checks import describe
+from copilot_runtime.api.hooks import call_quietly
+from copilot_runtime.api.registry import Registry
+from copilot_runtime.app.extension import Extension
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.extensions import EXTENSIONS
+
+
+@cache
+def _load_classes() -> Mapping[str, Callable[[], Any]]:
+    """Return the class of each extension that is installed, in the order in which they build."""
+    table = Registry("copilot_runtime.extensions", EXTENSIONS, noun="extension")
+    return {name: table[name] for name in dict.fromkeys((*EXTENSIONS, *table))}
+
+
+def list_options() -> Sequence[str]:
+    """Return the constructor arguments that installed extensions declare."""
+    return [name for kind in _load_classes().values() for name in getattr(kind, "options", ())]
+
+
+def load_extensions(given: Sequence[Extension]) -> Sequence[Extension]:
+    """Return an object of each extension; one that the program gave takes the place of its class.
+
+    Raises `ConfigurationFailed` for an item that is no extension, and for a missing requirement.
+    """
+    for item in given:
+        if not isinstance(item, Extension):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped programs
+            raise ConfigurationFailed(
+                f"extensions has an item that is {describe(item)}, and not an Extension object.",
+                hint="Subclass copilot_runtime.app.extension.Extension, and give an object of it.",
+            )
+    own = {item.name: item for item in given}
+    found = {name: own.pop(name, None) or make() for name, make in _load_classes().items()}
+    found |= own
+    for extension in found.values():
+        if missing := set(extension.requires) - found.keys():
+            raise ConfigurationFailed(
+                f"The extension {extension.name!r} requires {min(missing)!r}, which is not there.",
+                hint=f"There are {', '.join(found)}.",
+            )
+    return [*found.values()]
+
+
+async def close_quietly(extensions: Sequence[Extension]) -> None:
+    """Close extensions, the last one first. Errors are logged."""
+    for extension in reversed(extensions):
+        await call_quietly(extension.aclose)

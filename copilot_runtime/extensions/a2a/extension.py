@@ -1,0 +1,12 @@
+"""Our agents for A2A clients. Agents that speak A2A elsewhere need no part of a runtime."""
+
+from copilot_runtime.app.extension import Contribution, Core, Extension
+
+
+class A2aExtension(Extension):
+    """Answers A2A clients, if the setting `serve_a2a` says so."""
+
+    name = "a2a"
+
+    def build(self, core: Core) -> Contribution:
+        return Contribution(transports=["a2a"] if core.settings.serve_a2a else [])

@@ -1,0 +1,192 @@
+"""Authentication, API keys, limits, and the audit log."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from copilot_runtime.adapters.pricing import find_price
+from copilot_runtime.api.events import RunStarted, Usage
+from copilot_runtime.api.messages import ImageMessage, ResultMessage, TextMessage
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.base.errors import MissingPackage
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.extensions.access.audit.log import AuditLog
+from copilot_runtime.extensions.access.audit.request import RequestAudit
+from copilot_runtime.extensions.access.audit.run import RunAudit
+from copilot_runtime.extensions.access.authentication.chain import build_chain
+from copilot_runtime.extensions.access.http.endpoint import AccessEndpoint
+from copilot_runtime.extensions.access.http.report import AccessReport
+from copilot_runtime.extensions.access.limits.limiter import Limiter
+from copilot_runtime.runtime.observer import RunObserver
+from copilot_runtime.runtime.run import Run
+from copilot_runtime.security.schemes import SchemeChain
+from copilot_runtime.transports.policy import RequestPolicy
+from copilot_runtime.transports.request import Request
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.access.limits.counters import Counters
+    from copilot_runtime.extensions.access.limits.redis import RedisCounters
+
+
+class AccessExtension(Extension):
+    """Decides who comes in and how much they may do, and records it."""
+
+    name = "access"
+    opens = "first"  # before anything is open to others, if nobody can sign in
+
+    def build(self, core: Core) -> Contribution:
+        settings = core.settings
+        self._audit = build_audit_log(settings)
+        self._counters = build_counters(settings)
+        self._limiter = build_limiter(settings, self._counters)
+        self._schemes = build_schemes(settings, self._counters)
+        has_users = core.has_hook or self._schemes is not None
+        core.has_users = has_users
+        core.guard.has_login = has_users and not settings.access.anonymous
+        report = AccessReport(
+            settings, schemes=self._schemes, limiter=self._limiter, has_hook=core.has_hook
+        )
+        found: dict[type, object] = {AccessReport: report}
+        observers: list[RunObserver] = []
+        policies: list[RequestPolicy] = []
+        if self._schemes is not None:
+            found[SchemeChain] = self._schemes
+        if self._limiter is not None:
+            found[Limiter] = self._limiter
+            observers.append(RunLimits(self._limiter))
+            if self._limiter.limits_requests:
+                policies.append(RequestLimits(self._limiter))
+        if self._audit is not None:
+            run_audit = RunAudit(self._audit, content=settings.audit.content)
+            core.threads.on_dead_run = run_audit.feed_dead_run
+            request_audit = RequestAudit(
+                self._audit, reads=settings.audit.reads, proxies=settings.proxy.forwarders
+            )
+            found |= {AuditLog: self._audit, RequestAudit: request_audit}
+            observers.append(run_audit)
+            policies.append(request_audit)
+        return Contribution(
+            parts=found,
+            observers=observers,
+            policies=policies,
+            endpoints=[AccessEndpoint],
+            page="/access" if has_users else "",
+        )
+
+    async def open(self) -> None:
+        if self._audit is not None:
+            await asyncio.to_thread(self._audit.check)
+        if self._schemes is not None:
+            await self._schemes.open()
+        if self._counters is not None:
+            await self._counters.open()
+
+    async def aclose(self) -> None:
+        for part in (self._schemes, self._limiter, self._counters, self._audit):
+            if part is not None:
+                await part.aclose()
+
+    def find_failing_checks(self) -> Sequence[str]:
+        return () if self._counters is None else self._counters.find_failing_checks()
+
+
+class RunLimits(RunObserver):
+    """Admits runs within the limits, and counts the tokens that they use."""
+
+    def __init__(self, limiter: Limiter) -> None:
+        self._limiter = limiter
+        self.counts_usage = limiter.counts_tokens
+
+    async def admit(self, run: Run) -> None:
+        request = run.request
+        release = await self._limiter.admit_run(
+            request.identity,
+            request.user,
+            run.log_id,
+            is_continuation=_is_continuation(request),
+        )
+        run.ended.add_done_callback(lambda _: release())
+
+    def started(self, run: Run, event: RunStarted) -> None:  # noqa: ARG002  # the interface's
+        if self.counts_usage:  # also what no event of the run says, such as a sub-agent's
+            request = run.request
+            run.slot.count_usage = partial(
+                self._limiter.count_usage_soon, request.identity, request.user
+            )
+
+    async def count_usage(self, run: Run, usages: Sequence[Usage]) -> None:
+        await self._limiter.count_usage(run.request.identity, run.request.user, usages)
+
+
+class RequestLimits(RequestPolicy):
+    """Refuses requests beyond the limits."""
+
+    def __init__(self, limiter: Limiter) -> None:
+        self._limiter = limiter
+
+    async def before(self, request: Request) -> None:
+        await self._limiter.check_request(request.caller.identity)
+
+
+def _is_continuation(request: RunInput) -> bool:
+    """Return whether a request continues an answer: after an action, or a person's answer."""
+    kinds = (TextMessage, ImageMessage, ResultMessage)
+    last = next((one for one in reversed(request.messages) if isinstance(one, kinds)), None)
+    return bool(request.resume) or isinstance(last, ResultMessage)
+
+
+def build_audit_log(settings: Settings) -> "AuditLog | None":
+    """Return the audit log of the settings, if they name a file; it is not opened yet."""
+    section = settings.audit
+    if not section.file:
+        return None
+    return AuditLog(
+        section.file,
+        key=section.key,
+        max_bytes=section.max_bytes,
+        max_files=section.max_files,
+    )
+
+
+def build_counters(settings: Settings) -> "RedisCounters | None":
+    """Return where all processes count together, if the settings name it; else each by itself.
+
+    Raises `MissingPackage`.
+    """
+    if settings.limits.store == "memory":
+        return None
+    from copilot_runtime.extensions.access.limits.redis import RedisCounters
+
+    return RedisCounters(settings.limits.store)
+
+
+def build_limiter(settings: Settings, counters: "Counters | None") -> "Limiter | None":
+    """Return what counts by the limits of the settings, if there are any.
+
+    Raises `MissingPackage`.
+    """
+    limiter = Limiter(settings.limits, counters, price=find_price)
+    if limiter.counts_dollars and find_spec("genai_prices") is None:
+        raise MissingPackage("A limit of dollars", "genai-prices", "prices")
+    return limiter if limiter.has_limits else None
+
+
+def build_schemes(settings: Settings, counters: "RedisCounters | None") -> "SchemeChain | None":
+    """Return how people and programs sign in by the settings, if they say so.
+
+    Raises `ConfigurationFailed`.
+    """
+    if not settings.access.authenticate:
+        return None
+    from copilot_runtime.extensions.access.authentication.service_tokens import ServiceTokenScheme
+
+    chain = build_chain(settings)
+    services = chain.find_scheme(ServiceTokenScheme) if chain else None
+    if counters is not None and isinstance(services, ServiceTokenScheme):
+        from copilot_runtime.extensions.access.limits.redis import RedisReplays
+
+        services.verifier.replays = RedisReplays(counters)
+    return chain

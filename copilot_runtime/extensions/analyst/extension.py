@@ -1,0 +1,56 @@
+"""An agent that answers questions about data, and its tools for other agents and programs."""
+
+from typing import Any
+
+from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.transports.transport import Services
+
+
+class AnalystExtension(Extension):
+    """Adds the analyst of the settings, and what the analysts of the program need as well."""
+
+    name = "analyst"
+
+    def build(self, core: Core) -> Contribution:
+        if core.settings.analyst.name:
+            add_analyst(core)
+        found = {name: one for name, one in core.agents.lasting.items() if _has_data(one)}
+        if not found:
+            return Contribution()
+        from copilot_runtime.extensions.analyst.http.access import AnalystAccess
+        from copilot_runtime.extensions.analyst.source import AnalystTools
+
+        return Contribution(
+            parts={AnalystAccess: AnalystAccess(core.agents.current)},
+            sources=[AnalystTools(found, share=core.settings.analyst.share_tools)],
+            endpoints=[_make_endpoint],
+            page="/data",
+            schema="copilot_runtime.extensions.analyst.graphql",
+        )
+
+
+def add_analyst(core: Core) -> None:
+    """Add an agent that answers questions about data, as the settings say."""
+    from copilot_runtime.extensions.analyst.agent import AnalystAgent
+    from copilot_runtime.extensions.analyst.analyst import Analyst
+
+    settings = core.settings
+    kind, _, path = settings.telemetry.store.partition(":")
+    analyst = Analyst(
+        settings.analyst,
+        operators=settings.telemetry.operators,
+        trace_file=path if kind == "sqlite" else "",
+        telemetry=core.telemetry,
+    )
+    agent = AnalystAgent(analyst, core.adapter, load_secret=core.load_shared_secret)
+    core.agents.add_agent(settings.analyst.name, agent)
+
+
+def _has_data(agent: Any) -> bool:
+    return bool(getattr(agent, "has_data", False))
+
+
+def _make_endpoint(services: Services) -> object:
+    from copilot_runtime.extensions.analyst.http.endpoint import AnalystEndpoint
+
+    return AnalystEndpoint(services)

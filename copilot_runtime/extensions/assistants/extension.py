@@ -1,0 +1,47 @@
+"""Assistants that an operator describes in Markdown files."""
+
+from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.knowledge.build import keep_as_resources, select_by_policy
+
+_ASSISTANT = "common.Assistant"
+"""The type of the resources that assistants are."""
+
+
+class AssistantsExtension(Extension):
+    """Adds the assistants of a folder. Raises `ConfigurationFailed` for files with mistakes."""
+
+    name = "assistants"
+    requires = ("knowledge",)
+
+    def build(self, core: Core) -> Contribution:
+        settings = core.settings
+        if not settings.assistants.folder:
+            return Contribution()
+        from copilot_runtime.extensions.assistants.agent import AssistantAgent
+        from copilot_runtime.extensions.assistants.agents import AssistantAgents
+        from copilot_runtime.extensions.assistants.folder import AssistantFolder
+
+        knowledge = core.parts.find(Knowledge)
+        folder = AssistantFolder(
+            settings.assistants.folder, select_names=select_by_policy(knowledge, _ASSISTANT)
+        )
+        folder.load()
+        if knowledge is not None:
+            keep_as_resources(folder, _ASSISTANT, "assistants", knowledge)
+
+        def build(name: str) -> AssistantAgent:
+            return AssistantAgent(
+                name,
+                folder,
+                core.adapter,
+                parameters=Parameters(**settings.parameters.model_dump()),
+                action_timeout=settings.action_timeout,
+                retriever=knowledge.retriever() if knowledge else None,
+                files=knowledge.files() if knowledge else None,
+                window_rules=settings.assistants.window,
+            )
+
+        core.agents.add_files(AssistantAgents(folder, build), lambda: folder.definitions)
+        return Contribution()

@@ -1,0 +1,100 @@
+"""Events about resources, runs and plans: their log, and who may follow them."""
+
+from typing import TYPE_CHECKING
+
+from copilot_runtime.agents.registry import has_plans
+from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.extensions.events.hub import ResourceEvents
+from copilot_runtime.extensions.events.publisher import EventPublisher
+from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.transports.transport import Services
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.events.http.access import EventAccess
+
+_MOST_EVENTS_IN_MEMORY = 10_000
+
+
+class EventsExtension(Extension):
+    """Keeps and publishes events, if there is knowledge, a plan, or a log in the settings."""
+
+    name = "events"
+    requires = ("knowledge",)
+
+    def build(self, core: Core) -> Contribution:
+        knowledge = core.parts.find(Knowledge)
+        has_planner = bool(core.settings.planner.name) or any(
+            map(has_plans, core.agents.lasting.values())
+        )
+        store = core.settings.events.store
+        store = store or ("memory" if knowledge or has_planner else "none")
+        self._events: ResourceEvents | None = None
+        self._publisher: EventPublisher | None = None
+        if store == "none":
+            return Contribution()
+        from copilot_runtime.extensions.events.http.access import EventAccess
+        from copilot_runtime.extensions.events.runs import RunEvents
+
+        self._events = build_events(store, core.settings, knowledge)
+        self._publisher = EventPublisher(self._events)
+        return Contribution(
+            parts={
+                ResourceEvents: self._events,
+                EventPublisher: self._publisher,
+                EventAccess: build_event_access(core.settings, self._events, knowledge),
+            },
+            observers=[RunEvents(self._publisher)],
+            endpoints=[_make_endpoint],
+            schema="copilot_runtime.extensions.events.graphql",
+        )
+
+    async def aclose(self) -> None:
+        if self._publisher is not None:
+            await self._publisher.aclose()
+        if self._events is not None:
+            await self._events.aclose()
+
+
+def build_events(
+    store: str, settings: Settings, knowledge: Knowledge | None = None
+) -> ResourceEvents:
+    """Return the events of knowledge, or others, with the log that the settings name."""
+    from copilot_runtime.extensions.events import MemoryEventLog, SqliteEventLog
+
+    events = ResourceEvents() if knowledge is None else knowledge.events
+    if events.log is None:
+        kind, _, path = store.partition(":")
+        limits = settings.events
+        events.log = (
+            SqliteEventLog(path, max_events=limits.max_events, max_bytes=limits.max_bytes)
+            if kind == "sqlite"
+            else MemoryEventLog(
+                min(limits.max_events, _MOST_EVENTS_IN_MEMORY), max_bytes=limits.max_bytes
+            )
+        )
+    return events
+
+
+def _make_endpoint(services: Services) -> object:
+    from copilot_runtime.extensions.events.http.endpoint import EventsEndpoint
+
+    return EventsEndpoint(services)
+
+
+def build_event_access(
+    settings: Settings, events: ResourceEvents, knowledge: Knowledge | None
+) -> "EventAccess":
+    """Return the access to events, by the policy of knowledge or else for owners only."""
+    from copilot_runtime.extensions.events import MemoryEventLog
+    from copilot_runtime.extensions.events.http.access import EventAccess, PublishQuota
+    from copilot_runtime.extensions.knowledge.policies import OWNERS_ONLY
+
+    max_events = settings.events.max_events
+    if isinstance(events.log, MemoryEventLog):
+        max_events = min(max_events, _MOST_EVENTS_IN_MEMORY)
+    return EventAccess(
+        events,
+        OWNERS_ONLY.access if knowledge is None else knowledge.access,
+        PublishQuota(max_events, settings.events.max_bytes),
+    )

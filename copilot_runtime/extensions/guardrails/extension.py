@@ -1,0 +1,17 @@
+"""Guardrails: stages that refuse, around all others."""
+
+from copilot_runtime.api.argument_checks import check_stages
+from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.extensions.guardrails.guardrails import from_settings
+
+
+class GuardrailsExtension(Extension):
+    """Adds the guardrails of the program, and those of the settings around them."""
+
+    name = "guardrails"
+    options = ("guardrails",)
+
+    def build(self, core: Core) -> Contribution:
+        given = core.options.get("guardrails") or ()
+        check_stages("guardrails", given)
+        return Contribution(guardrails=[*given, *from_settings(core.settings, core.http_client)])

@@ -1,0 +1,100 @@
+"""Resources with their policies and indexes, and the files of chats."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from copilot_runtime.actions.sources import as_sources
+from copilot_runtime.api.argument_checks import describe
+from copilot_runtime.api.retrieval import FileStore, Retriever
+from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.knowledge.build import build_knowledge, connect_knowledge
+from copilot_runtime.extensions.knowledge.changes import CHANGED
+from copilot_runtime.threads.store import ThreadKey
+from copilot_runtime.transports.auth import Authenticator
+from copilot_runtime.transports.transport import Services
+
+RESOURCES = "knowledge/resources"
+"""Path below the URL of a runtime at which a reader opens the sources of an answer."""
+
+
+class KnowledgeExtension(Extension):
+    """Builds the knowledge of the settings, or takes that of the program."""
+
+    name = "knowledge"
+    options = ("knowledge",)
+
+    def build(self, core: Core) -> Contribution:
+        given = core.options.get("knowledge")
+        check_knowledge(given)
+        self._settings = core.settings
+        self._knowledge: Knowledge | None = given or build_knowledge(core.settings)
+        knowledge = self._knowledge
+        if knowledge is None:
+            return Contribution()
+        self._changes = connect_knowledge(knowledge, core.threads, core.telemetry, core.adapter)
+        return Contribution(
+            parts={
+                Knowledge: knowledge,
+                Retriever: knowledge.retriever(),
+                FileStore: knowledge.files(),
+            },
+            sources=as_sources(knowledge.tools()),
+            endpoints=[_make_endpoint],
+            page="/knowledge",
+            schema="copilot_runtime.extensions.knowledge.graphql",
+        )
+
+    def connect(self, core: Core, services: Services, authenticator: Authenticator) -> None:  # noqa: ARG002
+        peers = core.conversations.peers
+        if self._knowledge is not None and peers is not None:
+            self._changes.peers = peers
+            peers.add_notice(CHANGED, self._changes.take_notice)
+
+    def place(self, path: str) -> None:
+        if self._knowledge is not None:
+            self._knowledge.link = f"{self._settings.knowledge.link}{path}/{RESOURCES}/"
+
+    async def open(self) -> None:
+        if self._knowledge is not None:
+            self._knowledge.start()
+
+    async def aclose(self) -> None:
+        if self._knowledge is not None:
+            await self._knowledge.aclose()
+
+    def describe_health(self) -> Mapping[str, Any]:
+        if self._knowledge is None:
+            return {}
+        return {"knowledge": {"state": self._knowledge.status().state}}
+
+    async def forget_thread(self, thread: ThreadKey) -> None:
+        if self._knowledge is not None:
+            await self._knowledge.forget_thread(thread.owner, thread.id)
+
+    async def expire(self, before: float) -> None:
+        if self._knowledge is not None:
+            await self._knowledge.forget_old_files(before)
+
+
+def check_knowledge(knowledge: object) -> None:
+    """Raise `ConfigurationFailed` unless the argument is a `Knowledge` object or `None`."""
+    if knowledge is None or (hasattr(knowledge, "search") and not isinstance(knowledge, type)):
+        return
+    if isinstance(knowledge, str | Path):
+        raise ConfigurationFailed(
+            "knowledge is a path, and not a Knowledge object.",
+            hint=f"Write knowledge=Knowledge(sources=[{str(knowledge)!r}]).",
+        )
+    raise ConfigurationFailed(
+        f"knowledge is {describe(knowledge)}, and not a Knowledge object.",
+        hint="Write knowledge=Knowledge(sources=['pages']), of copilot_runtime.knowledge.",
+    )
+
+
+def _make_endpoint(services: Services) -> object:
+    from copilot_runtime.extensions.knowledge.http import KnowledgeEndpoint
+
+    return KnowledgeEndpoint(services)

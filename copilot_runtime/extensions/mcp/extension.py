@@ -1,0 +1,40 @@
+"""MCP servers whose tools are actions, and our actions as an MCP server."""
+
+from collections.abc import Sequence
+
+from copilot_runtime.api.argument_checks import check_items, check_list
+from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.extensions.mcp.client.source import (
+    AllowRule,
+    McpActions,
+    McpAllowlist,
+    McpServer,
+)
+
+
+class McpExtension(Extension):
+    """Adds the tools of MCP servers, of the program, the settings, and those that a page names."""
+
+    name = "mcp"
+    options = ("mcp_servers", "mcp_allowed")
+
+    def build(self, core: Core) -> Contribution:
+        servers: Sequence[McpServer] = core.options.get("mcp_servers") or ()
+        check_list("mcp_servers", servers, "McpServer(url)")
+        check_items("mcp_servers", servers, McpServer, "McpServer")
+        allowed = build_allowlist(servers, core.options.get("mcp_allowed") or (), core)
+        return Contribution(
+            parts={McpAllowlist: allowed},
+            sources=[McpActions(allowed)] if allowed.any else [],
+            stages=[allowed],
+            transports=["mcp"] if core.settings.serve_mcp else [],
+        )
+
+
+def build_allowlist(servers: Sequence[McpServer], allowed: AllowRule, core: Core) -> McpAllowlist:
+    """Return the MCP servers of the program and of the settings, and which a page may name."""
+    section = core.settings.mcp
+    listed = [McpServer(url, http_client=core.http_client) for url in section.servers]
+    if not callable(allowed) and not isinstance(allowed, str):
+        allowed = [*allowed, *section.allowed]
+    return McpAllowlist(allowed, [*servers, *listed])

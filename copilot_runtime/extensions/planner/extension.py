@@ -1,0 +1,124 @@
+"""An agent that plans and delegates, and the plans of all agents that do."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from copilot_runtime.adapters.pricing import load_prices_now
+from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.agents.registry import has_plans
+from copilot_runtime.api.agent import Agent
+from copilot_runtime.api.caller import Caller
+from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.base.errors import MissingPackage
+from copilot_runtime.extensions.access.limits.limiter import Limiter
+from copilot_runtime.extensions.events.publisher import EventPublisher
+from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.tracing.http.access import TraceAccess
+from copilot_runtime.threads.store import ThreadKey
+from copilot_runtime.transports.transport import Services
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.planner.http.access import PlanAccess
+
+
+class PlannerExtension(Extension):
+    """Adds the planner of the settings, and connects the planners of the program as well."""
+
+    name = "planner"
+    requires = ("tracing", "access", "knowledge", "events")
+
+    def build(self, core: Core) -> Contribution:
+        if core.settings.planner.name:
+            add_planner(core)
+        core.agents.check_names()
+        self._plans: PlanAccess | None = None
+        planners = [agent for agent in core.agents.lasting.values() if has_plans(agent)]
+        publish_plans(planners, core.parts.find(EventPublisher))
+        limit_plans(planners, core.parts.find(Limiter))
+        if not (planners or core.agents.is_open):
+            return Contribution()
+        from copilot_runtime.extensions.planner.http import access
+
+        traces = core.parts.get(TraceAccess)
+        self._plans = access.PlanAccess(core.agents, traces.allows, core.parts.find(Limiter))
+        return Contribution(
+            parts={access.PlanAccess: self._plans},
+            endpoints=[_make_endpoint],
+            page="/plans",
+            schema="copilot_runtime.extensions.planner.graphql",
+        )
+
+    async def forget_thread(self, thread: ThreadKey) -> None:
+        if self._plans is not None:
+            await self._plans.forget_thread(thread)
+
+
+def add_planner(core: Core) -> None:
+    """Add an agent that plans. The other agents do its tasks.
+
+    Where there are no others, the model itself does them, with all tools. Raises `MissingPackage`
+    without the extra `knowledge`.
+    """
+    try:
+        from copilot_runtime.extensions.planner.build import build_planner
+    except ModuleNotFoundError as error:
+        raise MissingPackage("The planner", error.name or "numpy", "knowledge") from error
+
+    settings, agents = core.settings, core.agents
+    model = DirectAgent(
+        core.adapter, max_turns=settings.max_turns, action_timeout=settings.action_timeout
+    )
+    alone = {"assistant": model} if agents.is_empty else {}
+
+    async def find_workers(caller: Caller) -> Mapping[str, Agent]:
+        return alone or await agents.find_workers(caller)
+
+    planner = build_planner(
+        settings.planner,
+        core.adapter,
+        find_workers,
+        core.parts.find(Knowledge),
+        core.sources,
+        max_turns=settings.max_turns,
+        action_timeout=settings.action_timeout,
+        telemetry=core.telemetry,
+        run_timeout=settings.run_timeout,
+        checkpoints=core.threads,
+    )
+    agents.add_planner(settings.planner.name, planner)
+
+
+def publish_plans(planners: Sequence[Agent], publisher: EventPublisher | None) -> None:
+    """Publish the progress of plans as events."""
+    if publisher is None:
+        return
+    from copilot_runtime.extensions.planner.publish import PlanEventPublisher
+
+    for agent in planners:
+        _engine_of(agent).listen(PlanEventPublisher(publisher).on_entry)
+
+
+def limit_plans(planners: Sequence[Agent], limiter: Limiter | None) -> None:
+    """Count active plans and their token usage against the limits: no run of a client has them."""
+    if limiter is None or not planners:
+        return
+    if limiter.counts_dollars:
+        load_prices_now()  # plans count what they know the price of when they use it
+    from copilot_runtime.extensions.planner.budget import PlanUsage
+    from copilot_runtime.extensions.planner.slots import PlanSlots
+
+    for agent in planners:
+        engine = _engine_of(agent)
+        engine.slots = PlanSlots(limiter.hold_place)
+        if limiter.counts_tokens:
+            engine.listen(PlanUsage(limiter.count_soon).on_entry)
+
+
+def _engine_of(agent: Any) -> Any:
+    return agent.engine
+
+
+def _make_endpoint(services: Services) -> object:
+    from copilot_runtime.extensions.planner.http.endpoint import PlansEndpoint
+
+    return PlansEndpoint(services)

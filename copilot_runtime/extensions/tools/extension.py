@@ -1,0 +1,37 @@
+"""Tools that an operator describes in a YAML file."""
+
+from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.knowledge.build import keep_as_resources, select_by_policy
+from copilot_runtime.extensions.tracing.http.access import TraceAccess
+
+_TOOL = "tool.ToolFunction"
+"""The type of the resources that tools are."""
+
+
+class ToolsExtension(Extension):
+    """Adds the tools of the file that the setting `tools` names. Raises for a mistake in it."""
+
+    name = "tools"
+    requires = ("tracing", "knowledge", "mcp", "grpc")
+
+    def build(self, core: Core) -> Contribution:
+        if not core.settings.tools:
+            return Contribution()
+        from copilot_runtime.extensions.tools.catalog import ToolCatalog
+
+        knowledge = core.parts.find(Knowledge)
+        catalog = ToolCatalog(
+            core.settings.tools,
+            read_resources=None if knowledge is None else knowledge.read_texts,
+            select_names=select_by_policy(knowledge, _TOOL),
+        )
+        catalog.load()
+        if knowledge is not None:
+            keep_as_resources(catalog, _TOOL, "tools", knowledge)
+        is_readable = core.parts.get(TraceAccess).may_allow
+        return Contribution(
+            parts={ToolCatalog: catalog},
+            sources=[catalog],
+            schema="copilot_runtime.extensions.tools.graphql" if is_readable else "",
+        )

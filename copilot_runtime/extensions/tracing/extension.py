@@ -1,0 +1,114 @@
+"""Spans and metrics of runs, their store, their export, and the pages and routes to read them."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from starlette.routing import BaseRoute
+
+from copilot_runtime import __version__
+from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_telemetry
+from copilot_runtime.extensions.tracing.http.access import TraceAccess
+from copilot_runtime.extensions.tracing.http.metrics import MetricsEndpoint
+from copilot_runtime.extensions.tracing.http.worker_metrics import WORKER_METRICS
+from copilot_runtime.extensions.tracing.otlp.environment import build_exporter_environment
+from copilot_runtime.security.loopback import LISTENER
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.telemetry import Telemetry
+from copilot_runtime.transports.transport import Services
+
+
+class TracingExtension(Extension):
+    """Builds the telemetry of the settings, or takes that of the program."""
+
+    name = "tracing"
+    options = ("telemetry",)
+
+    def build(self, core: Core) -> Contribution:
+        self._settings = core.settings
+        self._telemetry: Telemetry = core.options.get("telemetry") or build_runtime_telemetry(
+            core.settings
+        )
+        self._metrics = build_metrics_endpoint(core.settings, self._telemetry)
+        self._access = TraceAccess(
+            self._telemetry,
+            operators=core.settings.telemetry.operators,
+            has_users=core.has_hook or bool(core.settings.access.authenticate),
+            has_roles=bool(core.settings.access.authenticate),
+            has_console=core.settings.console,
+            guard=core.guard,
+        )
+        return Contribution(
+            parts={Telemetry: self._telemetry, TraceAccess: self._access},
+            endpoints=[_make_traces, *([_make_otlp] if core.settings.telemetry.receives else [])],
+            page="/traces" if self._telemetry.is_recording else "",
+            schema="copilot_runtime.extensions.tracing.graphql" if self._access.may_allow else "",
+        )
+
+    async def open(self) -> None:
+        if (listener := LISTENER.get()) is not None and self._settings.telemetry.receives:
+            token = self._settings.telemetry.receive_token
+            self._telemetry.child_environment = build_exporter_environment(listener, token)
+        workers = WORKER_METRICS.get()
+        if workers is not None and self._metrics is not None:
+            self._metrics.join(workers)
+        await self._telemetry.open()
+
+    async def aclose(self) -> None:
+        await self._telemetry.aclose()
+
+    def routes(self, prefix: str) -> Sequence[BaseRoute]:
+        return [] if self._metrics is None else [self._metrics.route(f"{prefix}/metrics")]
+
+    def find_failing_checks(self) -> Sequence[str]:
+        return self._telemetry.find_failing_checks()
+
+
+def build_runtime_telemetry(settings: Settings) -> Telemetry:
+    """Return what takes note of runs, as the settings say."""
+    names = {field.name for field in fields(TelemetryOptions)}
+    options = settings.telemetry.model_dump(include=names - {"enabled_via"})
+    return build_telemetry(
+        TelemetryOptions(
+            **options,
+            environment=settings.deployment,
+            version=__version__,
+            enabled_via=settings.telemetry.enabled_via,
+        )
+    )
+
+
+def build_metrics_endpoint(settings: Settings, telemetry: Telemetry) -> MetricsEndpoint | None:
+    """Return what Prometheus reads, if anything is counted and the settings offer it."""
+    section, metrics = settings.telemetry, telemetry.metrics
+    if metrics is None or not section.metrics_endpoint:
+        return None
+    resource = {
+        semconv.SERVICE_NAME: section.service_name,
+        semconv.SERVICE_VERSION: __version__,
+        semconv.DEPLOYMENT_ENVIRONMENT_NAME: settings.deployment,
+        **section.resource_attributes,
+    }
+    return MetricsEndpoint(
+        metrics,
+        {
+            name: value
+            for name, value in resource.items()
+            if value and (section.identity or not semconv.is_identity(name))
+        },
+        version=__version__,
+        token=section.metrics_token,
+    )
+
+
+def _make_traces(services: Services) -> object:
+    from copilot_runtime.extensions.tracing.http.endpoint import TracesEndpoint
+
+    return TracesEndpoint(services)
+
+
+def _make_otlp(services: Services) -> object:
+    from copilot_runtime.extensions.tracing.otlp.endpoint import OtlpEndpoint
+
+    return OtlpEndpoint(services)

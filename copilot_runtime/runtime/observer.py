@@ -1,0 +1,34 @@
+"""The interface by which extensions take part in the life of a run."""
+
+from collections.abc import Sequence
+
+from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted, Usage
+from copilot_runtime.runtime.run import Run
+
+
+class RunObserver:
+    """Takes part in the beginning and the end of every run. Override the methods you need.
+
+    Nothing here is called for an event in between: what watches those is a `Stage`.
+    """
+
+    counts_usage: bool = False
+    """Whether `count_usage` is called, for which the log of the run is read once more."""
+
+    async def admit(self, run: Run) -> None:
+        """Raise a `CopilotError` to refuse a run before it is prepared."""
+
+    def refused(self, run: Run, error: BaseException) -> None:
+        """Called when a run has failed before its log existed. Must not block or raise."""
+
+    def started(self, run: Run, event: RunStarted) -> None:
+        """Called when the first event of a run is in its log. Must not block or raise."""
+
+    async def count_usage(self, run: Run, usages: Sequence[Usage]) -> None:
+        """Called with the model usage of a run that has ended, before the hooks of the program."""
+
+    def ended(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:
+        """Called when a run has ended. Must not block or raise.
+
+        `is_lost` is true if another process has already stored another end of this run.
+        """

@@ -1,4 +1,4 @@
-"""An agent of a running server, as a client of AG-UI has it."""
+"""AG-UI client for an agent of a running server."""
 
 import asyncio
 import contextlib
@@ -20,19 +20,19 @@ from copilot_runtime.http.sse import SSEDecoder
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _STOP_TIMEOUT = 10.0
-"""Seconds that the runtime has to stop a run."""
+"""Timeout of a request to stop a run, in seconds."""
 _BROKE_OFF = "The runtime broke off in the middle of the answer."
 
 
 class AgentClient:
-    """Runs one agent of a server.
+    """Runs an agent of a server.
 
     Args:
-        url: The URL that `<CopilotKit runtimeUrl>` gets.
+        url: The same URL as the `runtimeUrl` of `<CopilotKit>`.
         agent: The name of the agent.
         headers: Lines such as `Name: value`, sent with each request.
 
-    Raises `ConfigurationFailed` for a URL or a header that is none.
+    Raises `ConfigurationFailed` for a malformed URL or header.
     """
 
     def __init__(self, url: str, agent: str, headers: Sequence[str] = ()) -> None:
@@ -50,11 +50,11 @@ class AgentClient:
         await self._upstream.aclose()
 
     async def run(self, run: RunInput, state: Any) -> Events:
-        """Yield the events of a run. `state` is that of the agent before it.
+        """Yield the events of a run. `state` is the agent's state before the run.
 
         Raises `NetworkError` for a runtime that cannot be reached or does not know the agent,
-        `IncompleteStream` for an answer that cannot be read, and for a run that did not end well
-        `AgentFailed` or `Cancelled`. The run goes on without a reader who leaves.
+        `IncompleteStream` for a malformed or incomplete answer, and `AgentFailed` or `Cancelled`
+        for a run that failed or was stopped. The run continues if the caller stops reading.
         """
         frames, decoder = SSEDecoder(), EventDecoder(self.agent, state, run)
         body = dumps(run_agent_input(run, state))
@@ -73,7 +73,7 @@ class AgentClient:
             raise NetworkError(_BROKE_OFF)
 
     async def stop(self, thread_id: str) -> None:
-        """Stop the run of a thread, as far as the server can be reached."""
+        """Stop the run of a thread; connection errors are ignored."""
         url = self._build_url("stop", thread_id)
         with contextlib.suppress(CopilotError, TimeoutError):
             async with asyncio.timeout(_STOP_TIMEOUT):
@@ -85,9 +85,9 @@ class AgentClient:
 
 
 def parse_url(url: str) -> str:
-    """Return the URL of a runtime, with the usual path where it has none.
+    """Return the URL of a runtime, with the default path if it has none.
 
-    Raises `ConfigurationFailed` for what is no URL.
+    Raises `ConfigurationFailed` for a malformed URL.
     """
     url = url if "://" in url else f"http://{url}"
     parts = urlsplit(url)
@@ -97,7 +97,10 @@ def parse_url(url: str) -> str:
 
 
 def parse_header(text: str) -> tuple[str, str]:
-    """Return the name and the value of a header. Raises `ConfigurationFailed` for what is none."""
+    """Return the name and the value of a header line.
+
+    Raises `ConfigurationFailed` if it is malformed.
+    """
     name, colon, value = text.partition(":")
     name, value = name.strip(), value.strip()
     if not colon or _HEADER_NAME.fullmatch(name) is None or not value.isprintable():
@@ -106,14 +109,17 @@ def parse_header(text: str) -> tuple[str, str]:
 
 
 def find_sign_in_hint(status: int, headers: Mapping[str, str]) -> str | None:
-    """Return by which option a command signs in, if it has to and did not."""
+    """Return a hint about the option for credentials if the request lacked them, or `None`."""
     if status == 401 and "authorization" not in headers:
         return "Sign in with a header: -H 'Authorization: Bearer ...'."
     return None
 
 
 async def _read_blocks(response: StreamResponse) -> AsyncGenerator[bytes, None]:
-    """Yield the answer. Raises `NetworkError` for a connection that breaks off, or is silent."""
+    """Yield the chunks of the response.
+
+    Raises `NetworkError` if the connection breaks or times out.
+    """
     try:
         async for block in response:
             yield block
@@ -126,7 +132,7 @@ async def _read_blocks(response: StreamResponse) -> AsyncGenerator[bytes, None]:
 async def _read_refusal(
     response: StreamResponse, url: str, headers: Mapping[str, str]
 ) -> NetworkError:
-    """Return the error for an answer that is no stream: its own reason, if it has one."""
+    """Return the error for a response that is not a stream, with the server's reason if given."""
     refusal = decode_refusal(await response.text())
     if refusal is not None:
         hint = f"Known: {', '.join(refusal.agents)}." if refusal.agents else None

@@ -1,4 +1,4 @@
-"""What `serve` prints when it listens: for people, or for programs that read the log."""
+"""The startup message of `serve`: plain text, or a JSON log record."""
 
 import logging
 
@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 def show_banner(text: str) -> None:
-    """Print lines, or log them as one record where all output is JSON."""
+    """Print lines, or log them as one record if all output is JSON."""
     if is_json_log():
         logger.info("%s", "; ".join(line.strip() for line in text.splitlines() if line))
     else:

@@ -31,10 +31,12 @@ from copilot_runtime.cli.screen import Screen
 def converse(
     url: str, *, message: str | None = None, agent: str | None = None, headers: Sequence[str] = ()
 ) -> int:
-    """Hold a conversation, or with a message or a pipe one exchange. Return the exit code.
+    """Hold a conversation, or a single exchange if there is a message or piped input.
 
-    Raises `ConfigurationFailed` for a URL, a header or an input that cannot be used, and
-    `NetworkError` for a runtime that cannot be reached or understood.
+    Return the exit code.
+
+    Raises `ConfigurationFailed` for an invalid URL, header or input, and `NetworkError` for a
+    runtime that cannot be reached or understood.
     """
     chat = Chat(AgentClient(url, agent or DEFAULT_AGENT, headers))
     with asyncio.Runner() as runner:
@@ -56,7 +58,7 @@ def converse(
 
 def _loop(runner: asyncio.Runner, chat: "Chat") -> None:
     with contextlib.suppress(ImportError):
-        import_module("readline")  # gives `input` a history and editing
+        import_module("readline")  # adds history and line editing to `input`
     typer.echo(f"Talking to {chat.client.url}. Ctrl-C stops an answer, Ctrl-D ends.")
     while True:
         try:
@@ -78,7 +80,7 @@ def _loop(runner: asyncio.Runner, chat: "Chat") -> None:
 
 
 class Chat:
-    """One conversation. A question that failed leaves no trace in it."""
+    """A conversation. A failed question is removed from it."""
 
     def __init__(self, client: AgentClient) -> None:
         self.client = client
@@ -91,10 +93,10 @@ class Chat:
         await self.client.aclose()
 
     async def say(self, text: str) -> bool:
-        """Send a message and print the answer as it comes. Return whether the run went well.
+        """Send a message and print the answer as it streams in. Return `True` if the run succeeded.
 
-        Cancelled, it stops the run. Raises `NetworkError` for a runtime that cannot be reached,
-        and `IncompleteStream` for an answer that cannot be read.
+        Cancellation stops the run. Raises `NetworkError` for a runtime that cannot be reached, and
+        `IncompleteStream` for a malformed or incomplete answer.
         """
         question = TextMessage(id=new_id(), role="user", content=text)
         run = RunInput(
@@ -128,7 +130,7 @@ class Chat:
 
 
 def _drop_open_calls(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages without calls that have no result: models refuse such a conversation."""
+    """Return the messages without calls that have no result: models reject such calls."""
     results = {message.call_id for message in messages if isinstance(message, ResultMessage)}
     return [
         message

@@ -1,4 +1,4 @@
-"""What a proxy says of the scheme by which it was asked, such as `https` where TLS ends there."""
+"""Apply `X-Forwarded-Proto`, such as `https` if a proxy terminates TLS."""
 
 from collections.abc import Collection
 
@@ -12,11 +12,12 @@ _LOOPBACK = ("127.0.0.0/8", "::1")
 
 
 class ForwardedScheme:
-    """Takes `X-Forwarded-Proto` of proxies, and of this machine, for the scheme of a request.
+    """ASGI middleware that sets a request's scheme from `X-Forwarded-Proto` of trusted proxies.
 
-    URLs of ours then begin as clients have to write them. Unlike the middleware of uvicorn, it
-    leaves the address of the connection alone: whom `X-Forwarded-For` is believed is a setting, and
-    anybody writes that header through a proxy that lets it pass.
+    Proxies on the loopback interface are always trusted. The runtime's URLs then have the scheme
+    that clients use. Unlike uvicorn's middleware, it keeps the client's address: a setting decides
+    whose `X-Forwarded-For` is trusted, because a client can send that header through a proxy that
+    passes it on.
     """
 
     def __init__(self, app: ASGIApp, proxies: Collection[str]) -> None:

@@ -1,6 +1,7 @@
-"""uvicorn's HTTP protocol, which waits only so long for the head of a request, of a bounded size.
+"""uvicorn's HTTP protocol with a timeout and a size limit for request heads.
 
-And sockets that wait only so long for a machine that has vanished.
+
+Also enables TCP keep-alive, so that connections to vanished machines time out.
 """
 
 import asyncio
@@ -11,25 +12,27 @@ from typing import Any
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 _LONGEST_URL = 64 * 1024
-"""Bytes; of longer ones uvicorn's parser finds no path."""
+"""Maximum length of a URL, in bytes; uvicorn's parser finds no path in longer ones."""
 _LONGEST_PATH = 16 * 1024
-"""Bytes before the question mark: uvicorn decodes them itself, in a millisecond for 20 KB."""
+"""Maximum length of a path, in bytes; uvicorn decodes it in Python, 20 KB in a millisecond."""
 _LONGEST_HEADERS = 64 * 1024
-"""Bytes of all headers of a request, and of trailers."""
+"""Maximum total size of a request's headers and trailers, in bytes."""
 _MOST_HEADERS = 200
 _TOO_LARGE = b"The headers of the request are too large, or too many."
 _MOST_SECONDS = 32_767
 _MOST_MILLISECONDS = 2**31 - 1
-"""What the system takes for a time between signs of life, and for a silence."""
+"""The operating system's maximum for keep-alive intervals and timeouts."""
 
 
 def limit_reading(seconds: float) -> type[asyncio.Protocol]:
-    """Return the protocol that closes a connection on which no request begins for that long.
+    """Return a protocol class that closes connections without a request for `patience` seconds.
 
-    Or one with a head so large that a stranger could fill the memory with it.
+    It also closes connections whose request head is too large, so that clients cannot exhaust the
+    memory.
 
-    uvicorn does so only after a first answer, and only while no byte of another request has come:
-    a client that connects and is silent, or sends half a head, keeps its socket for ever.
+    uvicorn itself only closes idle connections after a first response, and only until a byte of
+    another request has arrived: a client that connects silently, or sends half a head, would keep
+    its socket forever.
     """
     protocol: Any = AutoHTTPProtocol
 
@@ -37,7 +40,7 @@ def limit_reading(seconds: float) -> type[asyncio.Protocol]:
         _headers_bytes = 0
         _headers_count = 0
         _unread = 0
-        """Bytes of which the parser has said nothing yet: it copies them with each piece."""
+        """Number of bytes that the parser still buffers: it copies them with each chunk."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
@@ -58,7 +61,7 @@ def limit_reading(seconds: float) -> type[asyncio.Protocol]:
             super().on_message_begin()
 
         def on_header(self, name: bytes, value: bytes) -> None:
-            """Take a header, also one behind the body. Raises `ValueError` for one too many."""
+            """Handle a header or trailer. Raises `ValueError` if they exceed the limit."""
             self._unread = 0
             self._headers_count += 1
             self._headers_bytes += len(name) + len(value)
@@ -79,7 +82,7 @@ def limit_reading(seconds: float) -> type[asyncio.Protocol]:
             super().on_message_complete()
 
         def send_400_response(self, msg: str) -> None:
-            """Answer what cannot be parsed, and close."""
+            """Respond with 400 to a malformed request, and close the connection."""
             if self._has_large_head():
                 self._refuse_headers()
             else:
@@ -97,21 +100,25 @@ def limit_reading(seconds: float) -> type[asyncio.Protocol]:
             self.transport.close()
 
         def on_url(self, url: bytes) -> None:
-            """Take a piece of the URL; one that does not end would be copied with each piece."""
+            """Handle a chunk of the URL; an endless URL would be copied with each chunk."""
             self._unread = 0
             super().on_url(url)
             size = len(self.url)
             if size > _LONGEST_PATH and (
                 size > _LONGEST_URL or b"?" not in self.url[: _LONGEST_PATH + 1]
             ):
-                raise ValueError("The URL is too long.")  # uvicorn answers 400, and closes
+                raise ValueError(
+                    "The URL is too long."
+                )  # uvicorn responds with 400 and closes the connection
 
         def _wait_for_request(self) -> None:
             self._reading = self.loop.call_later(seconds, self._check_reading, self.cycle)
 
         def _check_reading(self, cycle: Any) -> None:
-            """Close the connection unless a request has begun since, or is still answered."""
-            if self.transport.get_protocol() is not self:  # it is a WebSocket now
+            """Close the connection unless a request has started or is still being answered."""
+            if (
+                self.transport.get_protocol() is not self
+            ):  # the connection was upgraded to a WebSocket
                 return
             if self.cycle is cycle and (cycle is None or cycle.response_complete):
                 self.transport.close()
@@ -122,10 +129,10 @@ def limit_reading(seconds: float) -> type[asyncio.Protocol]:
 
 
 def limit_silence(listener: socket.socket, seconds: float) -> None:
-    """Let the connections of a listener end after that long without a sign of the other machine.
+    """Enable TCP keep-alive and a timeout for unacknowledged data on a listener's connections.
 
-    To one that has lost its network, what is sent would be sent again for a quarter of an hour;
-    and a connection on which nothing is sent stays for ever. Does what the system can.
+    Without it, the system would resend data to a vanished machine for a quarter of an hour, and an
+    idle connection would stay open forever. Options that the platform lacks are skipped.
     """
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     options = {

@@ -1,4 +1,4 @@
-"""Sockets that a server listens on, and a sentence where it cannot."""
+"""Open listening sockets, with readable errors."""
 
 import errno
 import socket
@@ -8,7 +8,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 
 
 def listen(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
-    """Return a socket that listens; others of the same server may listen there if it is shared.
+    """Return a listening socket; a shared one allows further sockets of the same server.
 
     Raises `ConfigurationFailed`.
     """
@@ -21,27 +21,27 @@ def listen(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
 
 
 def reserve_port(host: str, port: int) -> socket.socket:
-    """Return a socket that keeps a port for the workers, and takes no connections itself.
+    """Return a bound socket that reserves a port for the workers and accepts no connections.
 
-    Raises `OSError`, also where only workers of another server listen. `SO_REUSEPORT` lets every
-    process of a user join a port, so whether it is free is asked without. Linux lets sockets that
-    all have `SO_REUSEADDR` be bound until one of them listens, so what keeps the port goes without
-    that: another server is refused before the first worker listens, too.
+    Raises `OSError`, also if only the workers of another server listen. `SO_REUSEPORT` lets every
+    process of a user join a port, so the port is probed without it. Linux allows several sockets
+    with `SO_REUSEADDR` to be bound until one of them listens, so the reserving socket does not set
+    it: another server is refused even before the first worker listens.
     """
     family = _choose_family(host)
     with socket.create_server((host, port), family=family) as probe:
         port = probe.getsockname()[1]
     try:
         return _bind(family, (host, port), socket.SO_REUSEPORT)
-    except OSError:  # connections of a server without workers that has ended are still there
+    except OSError:  # closed connections of a server without workers may linger
         return _bind(family, (host, port), socket.SO_REUSEPORT, socket.SO_REUSEADDR)
 
 
 def reserve_grpc_port(address: str) -> socket.socket | None:
-    """Return what keeps the port of services over gRPC for the workers, if there is a port.
+    """Return a bound socket that reserves the gRPC port for the workers, or `None` without a port.
 
-    Raises `ConfigurationFailed` for one that somebody has. What else may be wrong with the address,
-    gRPC finds out itself.
+    Raises `ConfigurationFailed` if the port is in use. gRPC reports other errors of the address
+    itself.
     """
     host, _, port = address.rpartition(":")
     if address.startswith("unix:") or not int(port):
@@ -59,7 +59,7 @@ def reserve_grpc_port(address: str) -> socket.socket | None:
 
 
 def explain_listen_error(error: OSError, host: str, port: int) -> ConfigurationFailed:
-    """Return what to raise where nobody can listen."""
+    """Return the `ConfigurationFailed` for an address that cannot be bound."""
     hint = "Try --host 127.0.0.1, or 0.0.0.0 for every network."
     match error.errno:
         case errno.EADDRINUSE:
@@ -85,7 +85,10 @@ def _choose_family(host: str) -> socket.AddressFamily:
 
 
 def _bind(family: socket.AddressFamily, address: tuple[str, int], *options: int) -> socket.socket:
-    """Return a socket with options that is bound and does not listen. Raises `OSError`."""
+    """Return a socket with the given options that is bound but does not listen.
+
+    Raises `OSError`.
+    """
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         for option in options:
@@ -100,7 +103,7 @@ def _bind(family: socket.AddressFamily, address: tuple[str, int], *options: int)
 
 
 def _find_free_port(host: str, port_in_use: int) -> int:
-    """Return a free port, near the taken one if there is one."""
+    """Return a free port, close to the occupied one if possible."""
     family = _choose_family(host)
     for port in [*range(port_in_use + 1, min(port_in_use + 20, 65536)), 0]:
         with suppress(OSError), socket.create_server((host, port), family=family) as listener:

@@ -52,13 +52,13 @@ cli.add_typer(analyst, name="analyst")
 
 
 def main() -> NoReturn:
-    """Run the command line. An error is one sentence; `--debug` shows the traceback."""
+    """Run the command line. Errors are printed as one sentence; `--debug` adds the traceback."""
     tune_for_startup()
     debug = "--debug" in sys.argv[1:]
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
         cli(arguments)
-    except Exception as error:  # the last place where an error can become a sentence
+    except Exception as error:  # the last handler that can print an error as a sentence
         if debug:
             raise
         if is_json_log():
@@ -147,7 +147,7 @@ def serve(
         from copilot_runtime.extensions.grpc.serve import explain_options, serve_services
 
         explain_options({**options, "reload": reload})
-        os.environ["COPILOT_GRPC_SERVICES"] = services  # a module that is served reads it, too
+        os.environ["COPILOT_GRPC_SERVICES"] = services  # a served module reads the variable, too
         serve_services(target, read_settings()[0])
         return
     settings, origins = read_settings(overrides=options)
@@ -359,7 +359,7 @@ cli.command()(knowledge.memory)
 
 
 def _set_config_file(path: Path | None) -> None:
-    """Name the settings file in the environment: a module that is served reads the same one."""
+    """Set the environment variable for the settings file, so that served modules read it, too."""
     if path is not None:
         os.environ["COPILOT_CONFIG"] = str(path)
 

@@ -1,4 +1,4 @@
-"""Options that several commands have, written once: as functions that make something of them."""
+"""Shared command-line options, defined once as provider functions."""
 
 from collections.abc import Callable
 from inspect import Parameter, signature
@@ -8,10 +8,10 @@ Command = Callable[..., None]
 
 
 def with_options(**providers: Callable[..., Any]) -> Callable[[Command], Command]:
-    """Let a command have the options of `providers`, each in place of the parameter of its name.
+    """Add the options of `providers` to a command, each in place of the parameter of its name.
 
-    The command gets there what the provider returns, which is called with the values of its own
-    options; providers are called in the order of these parameters.
+    The command receives the return value of the provider, which is called with the values of its
+    own options. Providers are called in the order of these parameters.
     """
 
     def decorate(command: Command) -> Command:
@@ -31,7 +31,7 @@ def with_options(**providers: Callable[..., Any]) -> Callable[[Command], Command
                 values[name] = providers[name](**{one: values.pop(one) for one in names})
             command(**values)
 
-        # what Typer reads
+        # Typer reads the signature
         run.__name__, run.__doc__ = command.__name__, command.__doc__
         parameters = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
         setattr(run, "__signature__", signature(command).replace(parameters=parameters))  # noqa: B010

@@ -20,7 +20,7 @@ def show_json(value: Any) -> None:
 
 
 def show_table(head: Sequence[str], rows: Sequence[Sequence[Any]], nothing: str) -> None:
-    """Print rows as a table below `head`; without rows, print `nothing` to standard error."""
+    """Print rows as a table below `head`; without rows, print the text `nothing` to stderr."""
     if not rows:
         typer.echo(nothing, err=True)
         return

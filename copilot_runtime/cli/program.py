@@ -1,4 +1,4 @@
-"""`--program main:runtime`: the settings of a command, which a program may have written."""
+"""`--program main:runtime`: use the settings that a program defines in code."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ ProgramOption = Annotated[
 
 
 class CommandSettings(NamedTuple):
-    """The settings of a command, where each one came from, and the runtime of a program."""
+    """The settings of a command, their origins, and the runtime of a program."""
 
     settings: "Settings"
     origins: "SettingOrigins"
@@ -32,10 +32,10 @@ class CommandSettings(NamedTuple):
 def load_command_settings(
     program: str | None, config: Path | None, *, has_notice: bool = True
 ) -> "Settings":
-    """Return the settings of a program, or else of file and environment, and say which on stderr.
+    """Return the settings of a program, or of file and environment; print the source to stderr.
 
-    Without `has_notice`, nothing is said: another option has named what the command works with.
-    Raises `ConfigurationFailed`.
+    Without `has_notice`, nothing is printed: another option already names the target of the
+    command. Raises `ConfigurationFailed`.
     """
     return read_command_settings(program, config, has_notice=has_notice).settings
 
@@ -43,11 +43,11 @@ def load_command_settings(
 def read_command_settings(
     program: str | None, config: Path | None, *, has_notice: bool = True
 ) -> CommandSettings:
-    """Return the settings as `load_command_settings` does, and what else is known of them."""
+    """Return the settings like `load_command_settings`, with their origins and runtime."""
     from copilot_runtime.config.loader import read_settings
 
     if config is not None and program is not None:
-        os.environ["COPILOT_CONFIG"] = str(config)  # which the program reads, too
+        os.environ["COPILOT_CONFIG"] = str(config)  # the program reads the variable, too
     found = CommandSettings(*read_settings(config))
     if program is not None:
         found = _import_settings(program, found)
@@ -57,7 +57,7 @@ def read_command_settings(
 
 
 def _import_settings(program: str, read: CommandSettings) -> CommandSettings:
-    """Return the settings of a program. `read` are those of file and environment."""
+    """Return the settings of a program. `read` has those of file and environment."""
     from copilot_runtime.base.errors import ConfigurationFailed
     from copilot_runtime.cli.serve import find_runtime
     from copilot_runtime.cli.target import find_target

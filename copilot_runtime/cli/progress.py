@@ -1,4 +1,4 @@
-"""A bar in a terminal that shows how far something has come."""
+"""A progress bar for terminals."""
 
 import sys
 
@@ -8,19 +8,19 @@ _WIDTH = 30
 
 
 class ProgressBar:
-    """One line on stderr, which is written again and again; nothing where nobody watches."""
+    """A progress line on stderr that is redrawn in place; silent if stderr is not a terminal."""
 
     def __init__(self) -> None:
         self._is_shown = is_terminal()
 
     def show(self, step: str, done: int, total: int) -> None:
-        """Say that some of all is done."""
+        """Draw the progress."""
         full = _WIDTH * min(done, total) // max(total, 1)
         bar = "#" * full + "." * (_WIDTH - full)
         self._write(f"{step:<10} [{bar}] {done}/{total}")
 
     def clear(self) -> None:
-        """Remove the line."""
+        """Erase the line."""
         self._write("")
 
     def _write(self, text: str) -> None:
@@ -29,5 +29,5 @@ class ProgressBar:
 
 
 def is_terminal() -> bool:
-    """Return whether somebody sees what is written to stderr."""
+    """Return `True` if stderr is a terminal."""
     return sys.stderr.isatty()

@@ -1,4 +1,4 @@
-"""`copilot-runtime serve --reload`: start the server again when a file of its program changes."""
+"""`copilot-runtime serve --reload`: restart the server when a source file changes."""
 
 import shlex
 import sys
@@ -12,14 +12,14 @@ from copilot_runtime.base.errors import MissingPackage
 
 _SETTINGS_FILES = (".yml", ".yaml", ".toml", ".env")
 _DEBOUNCE = 300
-"""Milliseconds: an editor writes several files at once."""
+"""Milliseconds for which changes are collected: an editor writes several files at once."""
 
 
 def serve_again(target: str | None, arguments: Sequence[str], stop_timeout: float) -> None:
-    """Serve in a process of its own, and end it and start another one when a file changes.
+    """Serve in a child process, and restart it when a file changes.
 
-    Files of Python and of settings count, below the working directory and beside the target. A
-    program that does not start waits for the next change. Raises `MissingPackage`.
+    Watches Python and settings files below the working directory and next to the target. A program
+    that fails to start is started again after the next change. Raises `MissingPackage`.
     """
     try:
         from watchfiles import PythonFilter, run_process
@@ -38,6 +38,6 @@ def serve_again(target: str | None, arguments: Sequence[str], stop_timeout: floa
         target_type="command",
         watch_filter=PythonFilter(extra_extensions=_SETTINGS_FILES),
         debounce=_DEBOUNCE,
-        # as long as the server may take to end its answers
+        # the time limit of the server for its active answers
         sigint_timeout=ceil(2 * stop_timeout) + 1,
     )

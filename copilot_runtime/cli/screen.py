@@ -19,18 +19,18 @@ from copilot_runtime.api.events import (
 from copilot_runtime.base.jsonvalue import to_text
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What could make a terminal do more than show text."""
+"""Control characters that could make a terminal do more than show text."""
 
 
 class Screen:
-    """Prints the answer to one question as it comes. Control characters are left out."""
+    """Prints one answer as it streams in. Control characters are removed."""
 
     def __init__(self) -> None:
         self._in_line = False
         self._calls: dict[str, tuple[str, list[str]]] = {}
 
     def show(self, event: Event) -> None:
-        """Print what an event adds; thoughts, states and the like add nothing."""
+        """Print the content of an event; reasoning, state and similar events print nothing."""
         match event:
             case TextMessageContent():
                 self._write(event.content)
@@ -53,12 +53,12 @@ class Screen:
                 pass
 
     def print_text(self, text: str) -> None:
-        """Print a whole text, and end its line."""
+        """Print a whole text and end its line."""
         self._write(text)
         self.end_line()
 
     def end_line(self) -> None:
-        """Begin a new line, unless the last one has ended."""
+        """Start a new line unless the output is already at the start of one."""
         if self._in_line:
             self._write("\n")
 

@@ -45,14 +45,12 @@ from copilot_runtime.telemetry.logs import configure_logs
 logger = logging.getLogger(__name__)
 
 _LOOK = 0.1
-"""Seconds between two looks whether anybody still waits for the end of runs."""
+"""Polling interval while waiting for the end of runs, in seconds."""
 
 _LISTENERS = 16
-"""How often the loop looks at the one socket we listen on.
-
-libuv accepts one connection for each look in a turn of the loop. When a thousand streams keep
-the loop busy, a turn takes long, and a new client would wait for seconds (measured: 4 s).
-"""
+"""Number of duplicates of the listening socket that the event loop polls. libuv accepts one
+connection per socket in each iteration of the loop. When a thousand streams keep the loop busy,
+an iteration is slow, and new clients would wait for seconds (measured: 4 s)."""
 
 
 def serve(
@@ -63,13 +61,13 @@ def serve(
     *,
     file: Path | None = None,
 ) -> None:
-    """Serve until a signal stops it. `path` replaces the path of a runtime's endpoint.
+    """Serve until a signal. `path` replaces the path of a runtime's endpoint.
 
-    `settings` are those of file and environment, with the options; `file` is the settings file that
-    was read, if there is one. What a program of a target wrote into its `Settings(...)` counts more
-    than `settings`, and `options` of the command more than both.
+    `settings` come from file and environment, with the command's options applied; `file` is the
+    settings file, if there is one. A target's own `Settings(...)` override `settings`, and
+    `options` of the command override both.
     """
-    _configure_logs(settings)  # first: it says how a failed start is reported
+    _configure_logs(settings)  # first: it decides how a failed start is reported
     _check_workers(settings)
     worker = WorkerPipe.find()
     if worker is None and settings.workers > 1:
@@ -93,7 +91,9 @@ def serve(
             logger.info("Worker 1: %s", "; ".join(" ".join(line.split()) for line in places))
     app = found.lazy_app(path) if isinstance(found, CopilotRuntime) else found
     listener = listen(settings.host, settings.port, is_shared=worker is not None)
-    limit_silence(listener, 2 * settings.write_timeout)  # what is slow has its own limit before
+    limit_silence(
+        listener, 2 * settings.write_timeout
+    )  # slow clients are cut off by the write timeout before
     address, port, *_ = listener.getsockname()
     place = Listener(address, settings.host, port)
     proxied = ForwardedScheme(app, settings.proxy.forwarders)
@@ -108,8 +108,8 @@ def serve(
         access_log=False,
         log_config=None,
         server_header=False,
-        proxy_headers=False,  # which believes whoever writes through a proxy of this machine
-        # runs may take as long again, once they have been stopped
+        proxy_headers=False,  # it would trust any client behind a proxy on this machine
+        # stopped runs get the same time again for their end
         timeout_graceful_shutdown=ceil(2 * settings.stop_timeout),
         ws_max_size=settings.max_body_bytes,
         http=limit_reading(settings.read_timeout),
@@ -151,7 +151,7 @@ def _warn_of_private_state(settings: Settings) -> None:
 
 
 def _serve_by_workers(name: str, settings: Settings, path: str | None, file: Path | None) -> None:
-    """Start workers that do what this command says, and wait for them."""
+    """Start worker processes for this command, and wait for them."""
     with ExitStack() as reserved:
         try:
             main = reserved.enter_context(reserve_port(settings.host, settings.port))
@@ -178,7 +178,7 @@ def _serve_by_workers(name: str, settings: Settings, path: str | None, file: Pat
 
 
 def _list_shared_stores(settings: Settings) -> Mapping[str, str]:
-    """Return variables that put into files what would be in the memory of each worker."""
+    """Return variables that replace in-memory stores by files that all workers share."""
     from copilot_runtime.extensions.operations.places import WORKERS_EVENTS, WORKERS_TRACES
 
     stores: dict[str, str] = {}
@@ -191,7 +191,7 @@ def _list_shared_stores(settings: Settings) -> Mapping[str, str]:
 
 
 def find_runtime(found: CopilotRuntime | ASGIApp) -> CopilotRuntime | None:
-    """Return the runtime that is served, or that is in the application."""
+    """Return the runtime of a target: itself, the runtime of its application, or `None`."""
     if isinstance(found, CopilotRuntime):
         return found
     runtime = getattr(getattr(found, "state", None), STATE, None)
@@ -199,15 +199,15 @@ def find_runtime(found: CopilotRuntime | ASGIApp) -> CopilotRuntime | None:
 
 
 def _merge_settings(settings: Settings, written: Settings, options: Mapping[str, Any]) -> Settings:
-    """Return settings with what is written in a program, and the options of the command."""
+    """Return settings overridden by a program's settings and the command's options."""
     values = {name: getattr(written, name) for name in written.model_fields_set}
     return settings.model_copy(update={**values, **options})
 
 
 class _LifespanApp:
-    """An application whose start may fail with a sentence, and that ends without a traceback.
+    """An ASGI application with a readable startup error and a shutdown without a traceback.
 
-    When it ends, its runs have `stop_timeout` seconds before they are stopped.
+    On shutdown, active runs have `stop_timeout` seconds before they are stopped.
     """
 
     def __init__(
@@ -223,11 +223,11 @@ class _LifespanApp:
         self._metrics = metrics
         self._stop_timeout = stop_timeout
         self.failure: CopilotError | None = None
-        """What kept it from starting, such as a store that cannot be opened."""
+        """The startup error, such as a store that cannot be opened, or `None`."""
         self._opened: list[Conversations] = []
         self._is_stopping = False
         self._runs: asyncio.Task[None] | None = None
-        """The end of the runs, once it has begun."""
+        """The task that stops the runs, once started."""
         self._is_forced: Callable[[], bool] = lambda: False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -236,18 +236,18 @@ class _LifespanApp:
             await work(scope, receive, send)
         except asyncio.CancelledError:
             if not self._is_stopping:
-                raise  # and uvicorn logs it; of a server that stops it is no error
+                raise  # uvicorn logs it; during a shutdown it is not an error
 
     def drain(self) -> None:
-        """Let every runtime in the application say that it is not ready."""
+        """Report all runtimes of the application as not ready."""
         for conversations in self._opened:
             conversations.runtime.is_draining = True
 
     def stop_runs(self, is_forced: Callable[[], bool]) -> "asyncio.Task[None]":
-        """Stop what still runs in a while, of every runtime in the application.
+        """Start a task that drains all runtimes of the application, then stops their runs.
 
-        Its readers get the last event, and their connections end. The application ends after its
-        runs, also after those that nobody reads here, unless `is_forced` says that nobody waits.
+        Readers get the last event, and their connections end. The application ends after its runs,
+        including runs without readers, unless `is_forced` returns `True`.
         """
         self._is_stopping = True
         self._is_forced = is_forced
@@ -267,7 +267,7 @@ class _LifespanApp:
         failures: list[Message] = []
 
         async def hold(message: Message) -> None:
-            if message["type"] == "lifespan.startup.failed":  # with a traceback for its message
+            if message["type"] == "lifespan.startup.failed":  # its message is a traceback
                 failures.append(message)
                 return
             if message["type"] == "lifespan.shutdown.failed" and is_being_cancelled():
@@ -294,7 +294,7 @@ class _LifespanApp:
 
 
 class _Server(uvicorn.Server):
-    """A server that prints its addresses once it listens, and stops all runs when it stops."""
+    """A server that prints its addresses once it listens, and stops all runs on shutdown."""
 
     def __init__(
         self,
@@ -312,10 +312,10 @@ class _Server(uvicorn.Server):
         self._is_hurried = asyncio.Event()
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until the server ends.
+        """Serve until the server stops.
 
-        A `SystemExit` in a task that an agent's framework made leaves the loop, whatever awaits the
-        task. The loop goes on: the run gets the exception, and nobody else has to know.
+        A `SystemExit` in a task of an agent's framework leaves the event loop, whatever awaits the
+        task. The loop is then restarted: the run gets the exception, and other runs are unaffected.
         """
         with asyncio.Runner(loop_factory=self.config.get_loop_factory()) as runner:
             serving = runner.get_loop().create_task(self.serve(sockets))
@@ -337,7 +337,7 @@ class _Server(uvicorn.Server):
             await self._worker.report_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Note a signal to stop; the second one ends the time to drain."""
+        """Handle a signal to stop; the second one ends the drain period."""
         if self.should_exit:
             self._is_hurried.set()
         super().handle_exit(sig, frame)
@@ -361,16 +361,16 @@ class _Server(uvicorn.Server):
 
 
 def _log_leftover(_: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
-    """Log what a run that was left behind does to the loop: its name is in the log already."""
+    """Log errors of abandoned runs at debug level: their names are already in the log."""
     logger.debug("%s", context["message"], exc_info=context.get("exception"))
 
 
 def build_runtime(name: str, settings: Settings) -> CopilotRuntime:
-    """Return a runtime made from settings alone."""
+    """Return a runtime configured by settings only."""
     registry = Registry("copilot_runtime.adapters", ADAPTERS)
     make = registry[name]
     if settings.adapter.name:
-        registry.clashes()  # which are logged: the name may be meant for another
+        registry.clashes()  # logged: the name may be intended for another adapter
     adapter = _build_adapter(make, name, settings.adapter.options)
     return CopilotRuntime(adapter=adapter, actions=[get_time], settings=settings)
 

@@ -1,4 +1,4 @@
-"""What `copilot-runtime plugins` and `settings` show."""
+"""Rows for the commands `copilot-runtime plugins` and `settings`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module, metadata
@@ -24,7 +24,7 @@ TABLES = (
     ("transport", "copilot_runtime.transports", "TRANSPORTS"),
     ("gRPC service", "copilot_runtime.extensions.grpc", "RPC_SERVICES"),
 )
-"""Every table of names: what an entry is called, the module it is in, and its name there."""
+"""All registries: the noun for their entries, the module, and the name of the table in it."""
 
 NEEDS = {
     ("adapter", "bedrock"): ("botocore", "bedrock"),
@@ -41,10 +41,8 @@ NEEDS = {
     ("transport", "mcp"): ("mcp", "mcp"),
     ("way to sign in", "jwt"): ("pyjwt", "auth"),
 }
-"""What a part is and its name → the package that it cannot do without, and the extra with it.
-
-These packages are imported when such a part is made, so that it can be imported says nothing.
-"""
+"""Third-party packages of built-in parts: (noun, name) to (package, extra). These packages are only
+imported when the part is created, so a successful import of the part proves nothing."""
 
 _GROUPS = {
     "BUSES": "copilot_runtime.bus",
@@ -55,13 +53,13 @@ _GROUPS = {
     "SOURCES": "copilot_runtime.sources",
     "STORAGES": "copilot_runtime.storage",
 }
-"""The group of entry points that add to a table, where it is not called as its module."""
+"""Entry-point groups of tables whose group is not named after the module."""
 
 Row = Sequence[str]
 
 
 def registries() -> Iterator[Registry]:
-    """Yield every table with the entry points that add to it."""
+    """Yield every registry with the entry points that extend it."""
     for noun, module, name in TABLES:
         built_in = getattr(import_module(module), name, {})
         group = _GROUPS.get(name, module)
@@ -69,7 +67,10 @@ def registries() -> Iterator[Registry]:
 
 
 def plugin_rows() -> Iterator[tuple[str, Sequence[Row]]]:
-    """Yield each table's title and its rows. Each part is imported to see whether it can be."""
+    """Yield each registry's group and its rows.
+
+    Every part is imported to check whether it works.
+    """
     for registry in registries():
         entries = registry.entries
         rows = [
@@ -84,7 +85,10 @@ def plugin_rows() -> Iterator[tuple[str, Sequence[Row]]]:
 
 
 def setting_rows(settings: Settings, origins: SettingOrigins) -> Sequence[Row]:
-    """Return a row per setting, with a head. A value that is no default has its source."""
+    """Return a head and one row per setting.
+
+    Values that differ from the default show their source.
+    """
     head = ("SETTING", "VARIABLE", "VALUE", "MEANING [FROM]")
     rows = [
         (
@@ -101,7 +105,7 @@ def setting_rows(settings: Settings, origins: SettingOrigins) -> Sequence[Row]:
 
 
 def describe_export(settings: Settings) -> str:
-    """Return a sentence on where telemetry goes, and what enabled that, as VS Code names it."""
+    """Return a sentence on the telemetry exporters and the setting that enabled them."""
     section = settings.telemetry
     if not section.is_exported:
         place = "nowhere" if section.enabled_via == "disabled" else "only into the store"
@@ -112,7 +116,7 @@ def describe_export(settings: Settings) -> str:
 
 
 def format_table(rows: Sequence[Sequence[object]]) -> str:
-    """Return rows as text in columns; the last column is not padded."""
+    """Return rows as text in aligned columns; the last column is not padded."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
     lines = (
@@ -127,7 +131,7 @@ def _state(registry: Registry, name: str) -> str:
         registry[name]
     except CopilotError as error:
         return error.message
-    except Exception as error:  # one broken part must not hide the others
+    except Exception as error:  # a broken part must not hide the others
         return f"broken: {type(error).__name__}: {error}"
     if registry.entries[name].origin != PACKAGE or (registry.noun, name) not in NEEDS:
         return "ready"
@@ -144,9 +148,9 @@ def _clash(entry: RegistryEntry, entries: Mapping[str, RegistryEntry]) -> str:
 
 def _format_value(name: str, settings: Settings) -> str:
     value = mask_secrets(attrgetter(name)(settings))
-    if name.endswith(("options", "telemetry.headers")):  # they may hold a key
+    if name.endswith(("options", "telemetry.headers")):  # they may contain a key
         return ", ".join(value) or "-"
-    if name == "instructions":  # they may be pages
+    if name == "instructions":  # they may be pages long
         return shorten(value, 60, placeholder=" …") or "-"
     if name.endswith(("secret", "secrets", "_token", "audit.key")):
         return "(set)" if value else "-"

@@ -30,7 +30,7 @@ def find_target(target: str) -> CopilotRuntime | ASGIApp:
 
 
 def find_folder(target: str) -> Path | None:
-    """Return the folder of a program that `find_target` has imported; None for one without."""
+    """Return the folder of a program that `find_target` has imported, or `None`."""
     where = target.partition(":")[0]
     file = Path(where.removesuffix(".py") + ".py")
     if file.is_file():
@@ -64,7 +64,7 @@ def _import(where: str) -> ModuleType:
         ) from error
     except CopilotError:
         raise
-    except (Exception, SystemExit) as error:  # it is the user's code: anything may come
+    except (Exception, SystemExit) as error:  # user code may raise anything
         raise ConfigurationFailed(
             f"Importing {where!r} failed: {type(error).__name__}: {error}",
             hint="--debug shows where.",
@@ -72,7 +72,7 @@ def _import(where: str) -> ModuleType:
 
 
 def _closest(file: Path) -> str:
-    """Return a guess at the file that was meant."""
+    """Return a hint with the most similar file or the available files; empty without any."""
     names = {
         str(other): other for other in sorted(file.parent.glob("*.py"))[:1000] if other.is_file()
     }
@@ -143,7 +143,7 @@ def _check_target(found: Any, what: str) -> CopilotRuntime | ASGIApp:
 
 
 def _accepts(found: Any, count: int) -> bool:
-    """Return whether something can be called with so many positional arguments."""
+    """Return `True` if an object can be called with this number of positional arguments."""
     if not callable(found):
         return False
     try:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 threads = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 _PROGRESS_EVERY = 100
-"""How many threads are counted between two updates of the progress."""
+"""Number of threads between two updates of the progress."""
 
 _MOST_DAYS = 36500
-"""A calendar has a beginning."""
+"""Maximum age in days: dates before year 1 do not exist."""
 
 StoreOption = Annotated[
     str | None,
@@ -283,12 +283,12 @@ def expire(
 
 
 def _name_place(file: Path | None) -> str:
-    """Return what the audit log says of a file; the standard input and output are a pipe."""
+    """Return a file's name for the audit log; standard input and output are called a pipe."""
     return "a pipe" if file is None or str(file) == "-" else repr(str(file))
 
 
 def _build_owner(user: str, tenant: str) -> str:
-    """Return the owner that a user of a tenant is. Raises `ConfigurationFailed`."""
+    """Return the thread owner for a user of a tenant. Raises `ConfigurationFailed`."""
     from copilot_runtime.api.identity import TENANT_PREFIX, Identity, is_tenant
     from copilot_runtime.base.errors import Misuse
     from copilot_runtime.threads.validation import check_owner
@@ -312,9 +312,9 @@ def _build_owner(user: str, tenant: str) -> str:
 async def _forget_files(
     threads_store: "ThreadStore", before: datetime, address: str | None, settings: "Settings"
 ) -> int:
-    """Delete the files that people have attached in threads that are no more. Return how many.
+    """Delete the attached files of deleted threads. Return their number.
 
-    Only the store of the settings knows which threads live: files are not judged by another one.
+    Only done for the store of the settings: other stores cannot tell which threads still exist.
     """
 
     if not settings.knowledge.address or address not in (None, settings.threads):
@@ -336,7 +336,10 @@ def _with_store(
     *,
     new: bool = False,
 ) -> None:
-    """Do work with the store of an address, or of the settings. Only a `new` file may be made."""
+    """Run an operation with the store at an address, or that of the settings.
+
+    Only a `new` store may create a file.
+    """
     from copilot_runtime.threads.sqlite import SqliteThreads
     from copilot_runtime.threads.url import build_store
 
@@ -364,7 +367,7 @@ def _with_store(
 
 
 def _file(file: Path | None, mode: str) -> AbstractContextManager[BinaryIO] | None:
-    """Open a file in a binary mode, or return None for the standard input or output."""
+    """Open a file in a binary mode, or return `None` for standard input or output."""
     if file is None or str(file) == "-":
         return None
     try:
@@ -377,7 +380,7 @@ def _file(file: Path | None, mode: str) -> AbstractContextManager[BinaryIO] | No
 
 
 async def _show_older(store: "ThreadStore", before: datetime) -> int:
-    """Print the threads that were last used before a moment and have no run. Return how many."""
+    """Print the threads without a run that were last used before a time. Return their number."""
     from copilot_runtime.threads.listing import list_threads
 
     lines = _ThreadLines()
@@ -391,7 +394,7 @@ async def _show_older(store: "ThreadStore", before: datetime) -> int:
 
 
 class _ThreadLines:
-    """Prints threads: a terminal gets a table with a head, a pipe lines as they come."""
+    """Prints threads: as a table with a head in a terminal, as tab-separated lines in a pipe."""
 
     def __init__(self) -> None:
         self._rows: list[Sequence[str]] = []
@@ -406,7 +409,7 @@ class _ThreadLines:
             typer.echo("\t".join(_list_fields(thread)))
 
     def finish(self) -> int:
-        """Print the table, and return how many threads there were."""
+        """Print the table, and return the number of threads."""
         if self._is_table:
             from copilot_runtime.cli.output import show_table
 
@@ -420,7 +423,7 @@ def _is_terminal() -> bool:
 
 
 def _list_fields(thread: "Thread") -> Sequence[str]:
-    """Return what is listed of a thread, with nothing that a terminal would obey."""
+    """Return the columns of a thread, without terminal control characters."""
     fields = (thread.key.owner, thread.key.id, thread.agent, thread.name or "")
     words = (
         "".join(letter if letter.isprintable() else " " for letter in field) for field in fields
@@ -429,7 +432,7 @@ def _list_fields(thread: "Thread") -> Sequence[str]:
 
 
 def _progress(count: int) -> None:
-    """Show progress in a terminal; a log gets the end only."""
+    """Show progress in a terminal; elsewhere log only the final result."""
     if count % _PROGRESS_EVERY == 0 and sys.stderr.isatty():
         typer.echo(f"\r{count} threads", err=True, nl=False)
 
@@ -445,7 +448,7 @@ def _say(text: str) -> None:
 
 
 def _record_dead_run(settings: "Settings", run: "DeadRun") -> None:
-    """Write down that a run was ended for a server that died: who opens its store does that."""
+    """Add an audit entry for a dead server's run that was ended when the store was opened."""
     from copilot_runtime.extensions.access.audit.run import build_dead_run_record
     from copilot_runtime.extensions.access.cli.audit import write_record
 

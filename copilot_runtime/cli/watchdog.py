@@ -1,8 +1,10 @@
-"""The watchdog of workers: it kills a process whose event loop does not go on.
+"""Kill worker processes whose event loop hangs.
 
-The event loop of each worker writes a byte into a pipe every second or so. A process that is
-stopped, or whose loop is held up, still has the socket that it listens at: the kernel goes on
-giving it connections until it dies. In its last second it prints where its threads are.
+
+The event loop of each worker writes a heartbeat byte into a pipe about every second. A process that
+is stopped, or whose event loop is blocked, still owns its listening socket: the kernel keeps
+assigning connections to it until it dies. One interval before the kill, the worker prints its
+stacks.
 """
 
 import asyncio
@@ -16,31 +18,33 @@ from time import monotonic
 logger = logging.getLogger(__name__)
 
 _WARN_AFTER = 10.0
-"""Seconds without a byte after which the log names a worker."""
+"""Seconds without a heartbeat after which a warning names the worker."""
 
 _LATE = 3.0
-"""Seconds by which the parent is late when it was stopped itself, or the whole machine was."""
+"""Delay of the parent's own loop, in seconds, that indicates that it or the whole machine was
+suspended."""
 
 
 class Heartbeat:
-    """The bytes of a worker, as its parent reads them from a pipe, which this closes."""
+    """The parent's end of a worker's heartbeat pipe; closes the descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(descriptor, self._read)
         self.ready: asyncio.Future[bool] = self._loop.create_future()
-        """Whether the worker listens, once that is known: its first byte says so."""
+        """Resolves to `True` once the worker listens (first byte), or to `False` if it ends before.
+        """
         self.is_open = True
         self._is_new = False
 
     def take(self) -> bool:
-        """Return whether a byte has come since this was last asked."""
+        """Return `True` if a heartbeat has arrived since the last call."""
         is_new, self._is_new = self._is_new, False
         return is_new
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading and close the pipe."""
         if self.is_open:
             self.is_open = False
             self._loop.remove_reader(self._descriptor)
@@ -62,24 +66,24 @@ class _Entry:
     print_stacks: Callable[[], None]
     kill: Callable[[], None]
     is_ready: bool = False
-    """Whether its first byte has come: it takes as long as it likes to start."""
+    """`True` after the first heartbeat: the startup has no time limit."""
     silence: float = 0.0
-    """Seconds since the last byte, as the watchdog counts them."""
+    """Seconds since the last heartbeat, as counted by the watchdog."""
     is_late: bool = False
-    """Whether the log says that it does not answer."""
+    """`True` if a warning about the worker was logged."""
     is_printed: bool = False
-    """Whether it was told to print its stacks since the last byte."""
+    """`True` if the worker was told to print its stacks since the last heartbeat."""
 
 
 class Watchdog:
-    """Names workers that are silent for ten seconds, and kills those that are for `timeout`.
+    """Warns about workers without heartbeats for ten seconds; kills them after `timeout` seconds.
 
-    A `timeout` of 0 kills none.
+    A `timeout` of 0 disables the kill.
     """
 
     def __init__(self, timeout: float) -> None:
         self.interval = min(1.0, timeout / 4) if timeout else 1.0
-        """Seconds between two bytes of a worker, and between two looks at all of them."""
+        """Seconds between two heartbeats of a worker, and between two checks of all workers."""
         self._timeout = timeout
         self._entries: list[_Entry] = []
 
@@ -91,24 +95,25 @@ class Watchdog:
         print_stacks: Callable[[], None],
         kill: Callable[[], None],
     ) -> None:
-        """Look at a worker from its first byte until it closes its pipe.
+        """Monitor a worker from its first heartbeat until it closes its pipe.
 
-        `print_stacks` is called one interval before `kill`, and returns at once, as that does.
+        `print_stacks` is called one interval before `kill`. Neither may block.
         """
         self._entries.append(_Entry(name, heartbeat, print_stacks, kill))
 
     async def run(self) -> None:
-        """Look at the workers again and again."""
+        """Check the workers in an endless loop."""
         while True:
             before = monotonic()
             await asyncio.sleep(self.interval)
             self.look(monotonic() - before)
 
     def look(self, elapsed: float) -> None:
-        """Look at all workers, some seconds after the look before.
+        """Check all workers, `elapsed` seconds after the last check.
 
-        When that is long ago, every worker has its full time again. Otherwise one interval counts,
-        so that a parent that gets little of the CPU has patience with workers that do not, either.
+        After a long pause of the parent, every worker's silence is reset. Otherwise only one
+        interval is counted, so that a parent that gets little CPU time is lenient with workers that
+        do not, either.
         """
         self._entries = [entry for entry in self._entries if entry.heartbeat.is_open]
         for entry in self._entries:
@@ -130,7 +135,7 @@ class Watchdog:
             entry.print_stacks()
         elif rest <= 0:
             entry.heartbeat.close()
-            entry.kill()  # before the log, which waits while nobody reads it
+            entry.kill()  # before logging, which blocks while nothing reads stderr
             logger.error(
                 "%s has not answered for %g seconds: it is killed, and the stacks above show where "
                 "it hung, unless it was stopped",

@@ -1,4 +1,4 @@
-"""`copilot-runtime serve --workers N`: processes that listen at one address.
+"""`copilot-runtime serve --workers N`: several processes that listen at one address.
 
 The kernel gives each new connection to one of them (`SO_REUSEPORT`). The parent only starts them,
 and starts another one for each that ends. It has two pipes to each. Into one, a worker writes a
@@ -30,31 +30,33 @@ from copilot_runtime.cli.watchdog import Heartbeat, Watchdog
 from copilot_runtime.extensions.tracing.http.worker_metrics import WorkerMetrics
 
 WORKER = "_COPILOT_RUNTIME_WORKER"
-"""The variable by which a process knows that it is a worker: its number, a colon, and the
-descriptor of the pipe into which it writes, once it listens."""
+"""Environment variable of a worker process: its number, a colon, and the descriptor of the pipe for
+its heartbeats."""
 
 SIBLINGS = "_COPILOT_RUNTIME_SIBLINGS"
-"""The variable with the number of workers, a colon, and the folder of their sockets. A parent that
-is older than its workers, after an upgrade of the package, does not set it."""
+"""Environment variable with the number of workers, a colon, and the folder of their sockets. A
+parent that is older than its workers (after an upgrade of the package) does not set it."""
 
 HEARTBEAT = "_COPILOT_RUNTIME_HEARTBEAT"
-"""The variable with the seconds between two bytes of a worker. A parent that is older than its
-workers does not set it, and closes the pipe after the first line."""
+"""Environment variable with a worker's heartbeat interval, in seconds. A parent that is older than
+its workers does not set it, and closes the pipe after the first line."""
 
 _SHORT = 5.0
-"""Seconds: a worker that ended sooner is started again later and later."""
+"""Minimum lifetime of a worker, in seconds; after a shorter one, the restart is delayed with
+backoff."""
 
 _PAUSES = (0.5, 30.0)
-"""Seconds between two starts that fail, at first and at last."""
+"""Initial and maximum delay between failed starts, in seconds."""
 
 _LONGEST_PARENT = 70
-"""Bytes of the path in which the folder of sockets is made: systems allow 104 to 108 for one."""
+"""Maximum length of the parent path of the sockets' folder, in bytes: socket paths are limited to
+104 to 108."""
 
 logger = logging.getLogger(__name__)
 
 
 class WorkerPipe:
-    """The pipes of a worker to its parent."""
+    """A worker's pipes to its parent."""
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class WorkerPipe:
     ) -> None:
         self.metrics = metrics
         self.is_first = is_first
-        """Whether this worker logs what all of them would."""
+        """`True` for the worker that logs the messages that are the same in all workers."""
         self._pipe: int | None = ready
         self._interval = interval
         self._timer: asyncio.TimerHandle | None = None
@@ -75,22 +77,22 @@ class WorkerPipe:
 
     @classmethod
     def find(cls) -> "WorkerPipe | None":
-        """Return the pipes of this process if it is a worker."""
+        """Return the pipes of this process, or `None` if it is not a worker."""
         number, _, ready = os.environ.pop(WORKER, "").partition(":")
         count, _, folder = os.environ.pop(SIBLINGS, "").partition(":")
         interval = float(os.environ.pop(HEARTBEAT, "0"))
         if not ready:
             return None
         os.set_inheritable(int(ready), False)
-        os.set_blocking(int(ready), False)  # a parent that is stopped reads nothing
+        os.set_blocking(int(ready), False)  # a suspended parent does not read
         metrics = WorkerMetrics(Path(folder), int(number), int(count)) if folder else None
         return cls(int(ready), folder, metrics, interval=interval, is_first=number == "1")
 
     async def report_ready(self) -> None:
-        """Let the parent know that this process listens, and end with the parent from now on.
+        """Notify the parent that this process listens, and stop when the parent ends.
 
-        The event loop writes a byte every second or so until `close`. SIGUSR1 prints the stacks of
-        all threads to stderr, and then does what the application has for it.
+        The event loop then writes a heartbeat about every second until `close`. SIGUSR1 prints the
+        stacks of all threads to stderr, and then calls the application's own handler.
         """
         if self.metrics is not None:
             await self.metrics.open()
@@ -101,7 +103,7 @@ class WorkerPipe:
         loop.add_reader(sys.stdin.fileno(), self._end_with_parent, loop)
 
     def close(self) -> None:
-        """Leave the other workers."""
+        """Close the pipe and the metrics socket."""
         if self.metrics is not None:
             self.metrics.close()
         self._close_pipe()
@@ -131,15 +133,15 @@ class WorkerPipe:
     def _end_with_parent(self, loop: asyncio.AbstractEventLoop) -> None:
         if not os.read(sys.stdin.fileno(), 1):
             loop.remove_reader(sys.stdin.fileno())
-            if self._folder:  # which the parent did not live to do
+            if self._folder:  # the parent died before its cleanup
                 rmtree(self._folder, ignore_errors=True)
             os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _make_folder() -> AbstractContextManager[str]:
-    """Make a folder for sockets that no other user can reach; an empty name if there can be none.
+    """Create a private folder for sockets; yields an empty path if that fails.
 
-    It is in `/tmp` where the usual one for temporary files has too long a name for a socket.
+    The folder is in `/tmp` if the default temporary folder has too long a path for a socket.
     """
     try:
         parent = gettempdir()
@@ -152,7 +154,7 @@ def _make_folder() -> AbstractContextManager[str]:
 
 
 def set_port(words: Sequence[str], port: int) -> Sequence[str]:
-    """Return the words of a command with one option for the port, which is this one."""
+    """Return command-line arguments with all `--port` options replaced by this port."""
     found = list[str]()
     for before, word in pairwise(["", *words]):
         if "--port" not in (before, word) and not word.startswith("--port="):
@@ -180,12 +182,12 @@ class _Worker:
 
 
 class Workers:
-    """Starts workers, and keeps as many of them running as there are to be.
+    """Starts worker processes, and restarts those that end.
 
-    SIGTERM and SIGINT end them all, and SIGHUP replaces one after the other: each new one listens
-    before the old one ends. `environ` is added to their environment. `grace` is how many seconds
-    one that ends has for its open answers. One whose event loop does not go on for `timeout`
-    seconds prints its stacks and is killed; 0 kills none.
+    SIGTERM and SIGINT stop all of them. SIGHUP replaces one after the other: each new worker
+    listens before the old one ends. `environ` is added to their environment. `grace` is the time in
+    seconds that a stopping worker has for its active answers. A worker whose event loop hangs for
+    `timeout` seconds prints its stacks and is killed; 0 disables that.
     """
 
     def __init__(
@@ -212,7 +214,7 @@ class Workers:
         self._reload = asyncio.Event()
 
     async def run(self) -> int:
-        """Serve until a signal stops it. Returns the exit code."""
+        """Serve until a signal. Returns the exit code."""
         with _make_folder() as self._folder:
             return await self._run()
 
@@ -240,7 +242,7 @@ class Workers:
         return 0
 
     def _on_stop(self) -> None:
-        if self._is_stopping:  # a second Ctrl-C: nobody waits any more
+        if self._is_stopping:  # a second Ctrl-C: stop at once
             for worker in self._workers.values():
                 worker.signal(signal.SIGINT)
         self._is_stopping = True
@@ -259,7 +261,7 @@ class Workers:
                 env={**os.environ, **self._environ, **place},
                 stdin=asyncio.subprocess.PIPE,
                 pass_fds=(write,),
-                start_new_session=True,  # Ctrl-C is for the parent
+                start_new_session=True,  # only the parent handles Ctrl-C
             )
         except BaseException:
             os.close(read)
@@ -277,13 +279,13 @@ class Workers:
         return worker
 
     async def _keep(self, worker: _Worker) -> None:
-        """Start another worker for each that ends."""
+        """Restart a worker whenever it ends."""
         pause = 0.0
         while True:
             code = await worker.process.wait()
-            worker.heartbeat.close()  # a child of it may keep the pipe open
+            worker.heartbeat.close()  # its child processes may keep the pipe open
             if self._workers.pop(worker.process.pid, None) is None or self._is_stopping:
-                return  # it was to end
+                return  # the end was intended
             pause = 0.0 if monotonic() - worker.started_at > _SHORT else _lengthen(pause)
             logger.error(
                 "Worker %d (process %d) ended with %s; another is started%s",
@@ -295,12 +297,12 @@ class Workers:
                 worker.report()
 
     async def _start_again(self, number: int, pause: float) -> _Worker:
-        """Start a worker after some seconds, as soon as the system lets us."""
+        """Start a worker after a delay, and retry until it succeeds."""
         while True:
             await asyncio.sleep(pause)
             try:
                 return await self._start(number)
-            except OSError as error:  # no memory, or no process more, or no program
+            except OSError as error:  # no memory, too many processes, or no executable
                 pause = _lengthen(pause)
                 logger.error(
                     "Worker %d cannot be started: %s; again in %g seconds", number, error, pause
@@ -317,13 +319,15 @@ class Workers:
                     logger.error("A new worker cannot be started: %s; the old one goes on", error)
 
     async def _replace(self, worker: _Worker) -> None:
-        """Start a worker in the place of another one, which ends when the new one listens."""
+        """Start a replacement for a worker, and stop the worker once the new one listens."""
         new = await self._start(worker.number)
         if not await new.ready:
             logger.error("A new worker does not start; the old ones go on. The log says why.")
             self._workers.pop(new.process.pid, None)
             return
-        if self._workers.pop(worker.process.pid, None) is None:  # it ended, and has a successor
+        if (
+            self._workers.pop(worker.process.pid, None) is None
+        ):  # the old one has ended and was already restarted
             del self._workers[new.process.pid]
             new.signal(signal.SIGTERM)
             return
@@ -345,7 +349,7 @@ class Workers:
 
 
 def _lengthen(pause: float) -> float:
-    """Return the pause after one that was too short."""
+    """Return the next delay of the exponential backoff, in seconds."""
     first, last = _PAUSES
     return min(max(first, 2 * pause), last)
 
@@ -359,7 +363,7 @@ def _name_code(code: int) -> str:
 
 
 def check_workers(count: int, threads: str) -> None:
-    """Raise `ConfigurationFailed` where several processes cannot do what one does."""
+    """Raise `ConfigurationFailed` if the platform or the thread store supports one worker only."""
     if count == 1:
         return
     if not hasattr(socket, "SO_REUSEPORT") or sys.platform == "win32":

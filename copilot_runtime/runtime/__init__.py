@@ -1,4 +1,4 @@
-"""Start, stop and follow runs, and the threads they belong to."""
+"""Start, stop and follow runs, and manage their threads."""
 
 from copilot_runtime.runtime.runtime import Runtime
 

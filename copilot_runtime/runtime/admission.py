@@ -1,4 +1,4 @@
-"""Let one run at a time into each thread, in whatever process it is; others wait or are refused."""
+"""Admit one run at a time to each thread across all processes; queue or refuse the others."""
 
 import asyncio
 from collections.abc import Generator, Sequence
@@ -14,40 +14,41 @@ from copilot_runtime.threads.log_ids import build_duplicate_error
 from copilot_runtime.threads.store import RunningRun, ThreadKey
 
 WhenBusy = Literal["refuse", "supersede", "queue"]
-"""What happens to a request in a thread whose run goes on: an error, the end of that run, or a
-place in the queue. Requests of CopilotKit v1 always wait in the queue: a client that gives up an
-answer may send the next request before the server has noticed that it has left."""
+"""Policy for a request in a busy thread: refuse the request, stop the active run, or queue the
+request. CopilotKit v1 requests are always queued: a client that abandons an answer may send the
+next request before the server notices the disconnect."""
 
 _MAX_QUEUE = 5
-"""Questions that wait for their turn in one thread; each holds a whole conversation."""
+"""Maximum number of queued runs per thread; each holds a whole conversation."""
 
 _PAUSE = 1.0
 """Seconds between two attempts to stop a run of a process that cannot be reached."""
 
 
 class Admission:
-    """The run that each thread is answered with in this process, and those that wait."""
+    """Tracks each thread's current run in this process, and its queued runs."""
 
     def __init__(self, runtime: Runtime, when_busy: WhenBusy) -> None:
         self.peers: Peers | None = None
-        """The other processes that share the store, if they can be reached."""
+        """The cluster of processes that share the store, or `None`."""
         self._runtime = runtime
         self._when_busy: WhenBusy = when_busy
         self._current: dict[ThreadKey, Run] = {}
-        """The run that each thread is answered with."""
+        """The current run of each thread."""
         self._queues: dict[ThreadKey, dict[str, Run]] = {}
-        """Runs that wait for their turn, by `log_id`."""
+        """Queued runs of each thread, by `log_id`."""
         self._next: dict[ThreadKey, Run] = {}
-        """Of the current runs, those that wait for the run of another process."""
+        """Current runs that wait for a run of another process."""
         self._arriving: dict[ThreadKey, dict[str, Run]] = {}
-        """Runs of which it is not known yet whether the same request began one, by `log_id`."""
+        """Announced runs that may still prove to be repeated requests, by `log_id`."""
         self._closed: set[ThreadKey] = set()
         """Threads that are being deleted."""
 
     async def admit(self, thread: ThreadKey, run: Run) -> None:
-        """Make this run the one its thread answers with.
+        """Make a run the current run of its thread; wait for its turn if necessary.
 
-        Raises `ThreadBusy`, `Cancelled`, or `Misuse` for an answer that another run has got.
+        Raises `ThreadBusy`, `Cancelled`, or `Misuse` if another run already answers the same
+        question.
         """
         if thread in self._current:
             if any(other.is_repeated_by(run.request) for other in self.list_runs(thread)):
@@ -64,32 +65,32 @@ class Admission:
             await self._wait_for_others(self.peers, thread, run)
 
     async def wait_again(self, thread: ThreadKey, run: Run) -> bool:
-        """Wait for the run that another process began at the same moment, if this one may."""
+        """Wait for a run that another process started first, if the policy allows that."""
         if self.peers is None or (self._when_busy == "refuse" and not run.request.is_v1):
             return False
         await self._wait_for_others(self.peers, thread, run)
         return True
 
     def release(self, thread: ThreadKey, run: Run) -> None:
-        """Let the next run into a thread."""
+        """Admit the next run of a thread."""
         if self._current.get(thread) is run:
             del self._current[thread]
 
     def find_current(self, thread: ThreadKey) -> Run | None:
-        """Return the run that a thread is answered with here; it waits for no other process."""
+        """Return a thread's current run unless it waits for another process, or `None`."""
         return None if thread in self._next else self._current.get(thread)
 
     def list_runs(self, thread: ThreadKey) -> Sequence[Run]:
-        """Return the run that a thread is answered with here, and those that wait."""
+        """Return a thread's current run and its queued runs in this process."""
         current = self.find_current(thread)
         return [*([current] if current else ()), *self._list_waiting(thread)]
 
     def stop(
         self, thread: ThreadKey, run_id: str | None = None, reason: StopReason = "requested"
     ) -> bool:
-        """End the run that a thread is answered with here; those that wait go on.
+        """Stop a thread's current run in this process; queued runs continue.
 
-        With a `run_id`, end only that run, also while it waits. Returns whether there was one.
+        With a `run_id`, stop only that run, even if it is queued. Returns `True` if there was one.
         """
         went_on = run_id is not None and self.stop_waiting(thread, run_id)
         current = self.find_current(thread)
@@ -100,7 +101,7 @@ class Admission:
     def stop_waiting(
         self, thread: ThreadKey, run_id: str | None = None, reason: StopReason = "requested"
     ) -> bool:
-        """Stop a run that waits for its turn here, or all. Returns whether there was one."""
+        """Stop one or all queued runs of a thread. Returns `True` if there was one."""
         went_on = False
         for run in self._list_waiting(thread):
             if run_id in (None, run.request.run_id):
@@ -110,7 +111,7 @@ class Admission:
 
     @contextmanager
     def announce(self, thread: ThreadKey, run: Run) -> Generator[None]:
-        """Let a run be stopped before it is admitted."""
+        """Make a run stoppable before it is admitted."""
         self._arriving.setdefault(thread, {})[run.log_id] = run
         try:
             yield
@@ -121,7 +122,10 @@ class Admission:
                 del self._arriving[thread]
 
     def stop_arriving(self, thread: ThreadKey, run_id: str | None = None) -> bool:
-        """Stop a run that is announced and not admitted yet, or all. Returns whether one was."""
+        """Stop one or all announced runs that are not admitted yet.
+
+        Returns `True` if there was one.
+        """
         arriving = self._arriving.get(thread, {}).values()
         runs = [run for run in arriving if run_id in (None, run.request.run_id)]
         for run in runs:
@@ -129,14 +133,14 @@ class Admission:
         return bool(runs)
 
     def stop_queues(self) -> None:
-        """Stop all runs that wait behind others."""
+        """Stop all queued runs."""
         queued = (run for queue in self._queues.values() for run in queue.values())
         for run in [*self._next.values(), *queued]:
             run.stop()
 
     @contextmanager
     def close(self, thread: ThreadKey) -> Generator[None]:
-        """Let no run into a thread for a while. Raises `NotFound` if that is done already."""
+        """Refuse runs in a thread while it is deleted. Raises `NotFound` if it already is."""
         if thread in self._closed:
             raise NotFound("There is no such thread.")
         self._closed.add(thread)
@@ -146,13 +150,16 @@ class Admission:
             self._closed.discard(thread)
 
     def _list_waiting(self, thread: ThreadKey) -> Sequence[Run]:
-        """Return the runs that wait for their turn in a thread."""
+        """Return the queued runs of a thread."""
         first = self._next.get(thread)
         return [*([first] if first else ()), *self._queues.get(thread, {}).values()]
 
     @contextmanager
     def _queue(self, thread: ThreadKey, run: Run) -> Generator[None]:
-        """Add a run to the queue of a thread while it waits. Raises `ThreadBusy` for a full one."""
+        """Keep a run in its thread's queue while it waits.
+
+        Raises `ThreadBusy` if the queue is full.
+        """
         queue = self._queues.setdefault(thread, {})
         if len(queue) >= _MAX_QUEUE:
             raise ThreadBusy(
@@ -168,13 +175,15 @@ class Admission:
                 del self._queues[thread]
 
     async def _wait_for_turn(self, before: Run, run: Run) -> None:
-        """Wait for the end of a run, if this one may. Raises what `admit` does."""
-        if answers_same(before.request, run.request):  # twice: it must not end the first, either
+        """Wait for the end of a run, if the policy allows that. Raises the errors of `admit`."""
+        if answers_same(
+            before.request, run.request
+        ):  # a repeated request must not stop the first one, either
             raise Misuse(
                 "This answer has been given already, and the agent works on it.",
                 hint="An answer counts once. Wait for what comes of it.",
             )
-        # a client may ask again as soon as it has seen the last event
+        # a client may send the next request as soon as it has read the last event
         when_busy = self._find_policy(run)
         if when_busy == "refuse" and not before.is_ending:
             raise ThreadBusy(
@@ -188,12 +197,12 @@ class Admission:
         self._check_stop(run)
 
     async def _wait_for_others(self, peers: Peers, thread: ThreadKey, run: Run) -> None:
-        """Wait for the run that another process has in a thread, if this one may."""
+        """Wait for another process's run in a thread, if the policy allows that."""
         try:
             while (before := await peers.find_run(thread)) is not None:
                 when_busy = self._find_policy(run)
                 if when_busy == "refuse" or before.run_id == run.request.run_id:
-                    return  # the store knows best whether it goes on, or is the same
+                    return  # only the store knows whether it is active, or the same run
                 self._next[thread] = run
                 with (
                     _supersede(peers, thread, before) if when_busy == "supersede" else nullcontext()
@@ -212,7 +221,7 @@ class Admission:
         self._check_stop(run)
 
     def _check_stop(self, run: Run) -> None:
-        """Raise `Interrupted` if the server ends, and `Cancelled` if a run was stopped."""
+        """Raise `Interrupted` if the server stops, and `Cancelled` if the run was stopped."""
         if self._runtime.is_closing:
             raise Interrupted("The server stopped before it could answer.")
         if run.stop_requested.done():
@@ -224,7 +233,7 @@ class Admission:
 
 @contextmanager
 def _supersede(peers: Peers, thread: ThreadKey, run: RunningRun) -> Generator[None]:
-    """Stop the run of another process meanwhile, as soon as that can be reached."""
+    """Keep trying to stop another process's run until that process can be reached."""
     task = asyncio.create_task(_stop(peers, thread, run), name="supersede")
     try:
         yield
@@ -237,7 +246,7 @@ async def _stop(peers: Peers, thread: ThreadKey, run: RunningRun) -> None:
         try:
             await peers.ask_owner(thread, "stop", run_id=run.run_id, reason="superseded")
             return
-        except CopilotError:  # nobody knows whether it ended: that is seen in the log
+        except CopilotError:  # the outcome is unknown: the log shows whether it ended
             await asyncio.sleep(_PAUSE)
 
 

@@ -1,4 +1,4 @@
-"""Runs as parts of threads: one at a time, read again later, by their owner only."""
+"""Runs as parts of threads: one at a time, stored for later, and visible to their owner only."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -41,24 +41,23 @@ from copilot_runtime.threads.store import (
 )
 
 Forget = Callable[[ThreadKey], Awaitable[None]]
-"""Deletes what else belongs to a thread, such as its files."""
+"""Deletes data that belongs to a thread but is stored elsewhere, such as its files."""
 
 OPENED: "ContextVar[list[Conversations]]" = ContextVar("OPENED")
-"""Where a server that stops its runs itself collects those of the application it starts.
-
-Servers end the lifespan of an application only after its connections, which wait for the runs.
-"""
+"""Collects the `Conversations` of an application for a server that stops runs itself. A server ends
+the lifespan of an application only after its connections, which wait for the runs."""
 
 
 class Conversations:
     """The runs of all transports, and the threads that they belong to.
 
-    Every method that takes a `ThreadKey` sees only threads of its owner: another's thread is
-    one that does not exist. `patience` is how many seconds `delete` waits for a run to end.
+    Every method that takes a `ThreadKey` sees only threads of its owner: a thread of another owner
+    does not exist. `patience` is the number of seconds that `delete` waits for a run to end.
 
-    `has_users` is whether callers may have a user. Agents elsewhere then know a thread by an id
-    that is derived with the `secret`, or with that of the store if it is empty. `forget` deletes
-    what else belongs to a thread, such as its files. `changes` is told what this class changes.
+    `has_users` is `True` if callers may be authenticated users. Remote agents then get a thread
+    identifier derived with the `secret`, or with the store's secret if it is empty. `forget`
+    deletes data that belongs to a thread, such as its files. `changes` records the changes made by
+    this class.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class Conversations:
 
     @property
     def peers(self) -> Peers | None:
-        """The other processes that share the store, if they can be reached."""
+        """The cluster of processes that share the store, or `None`."""
         return self._admission.peers
 
     @peers.setter
@@ -96,7 +95,7 @@ class Conversations:
         self._admission.peers = peers
 
     def open(self) -> None:
-        """Take runs again, after `aclose`."""
+        """Accept runs again after `aclose`."""
         self.runtime.open()
         self.changes.open()
         if (opened := OPENED.get(None)) is not None:
@@ -104,11 +103,11 @@ class Conversations:
 
     @property
     def chat(self) -> Agent:
-        """What answers those who name no agent."""
+        """The agent for requests that name no agent."""
         return self.runtime.chat
 
     async def agents_for(self, caller: Caller) -> Mapping[str, Agent]:
-        """Return the agents this caller may talk to."""
+        """Return the agents available to a caller, by name."""
         return await self.runtime.agents_for(caller)
 
     async def agent(self, name: str | None, caller: Caller) -> Agent:
@@ -116,13 +115,16 @@ class Conversations:
         return await self.runtime.agent(name, caller)
 
     async def authorize(self, run: RunInput) -> RunInput:
-        """Return a request that is no run, if its caller might have started one."""
+        """Check a request that is not a run: its caller must be allowed to start one."""
         return await self.runtime.authorize(run)
 
     async def load_state(
         self, agent: str, thread_id: str, caller: Caller
     ) -> tuple[dict[str, Any], list[Any]] | None:
-        """Return what an agent stored for a thread of the caller. Raises `AgentNotFound`."""
+        """Return an agent's stored state and messages of a thread, or `None`.
+
+        Raises `AgentNotFound`.
+        """
         found = await self.agent(agent, caller)
         ids = await self.thread_ids()
         return await convert_exits(found.load_state(ids.derive(caller.user, thread_id), caller))
@@ -132,7 +134,7 @@ class Conversations:
         return await self.runtime.actions(run)
 
     async def thread_ids(self) -> ThreadIds:
-        """Return how threads are called where users are not known. Raises `StoreFailed`."""
+        """Return the mapping of threads to identifiers for remote agents. Raises `StoreFailed`."""
         if self._needs_secret:
             secret = await convert_exits(self.store.secret())
             self._thread_ids = replace(self._thread_ids, secret=secret.encode())
@@ -140,11 +142,11 @@ class Conversations:
         return self._thread_ids
 
     def create(self, request: RunInput) -> Run:
-        """Return a run that is not launched yet. It can be stopped while `launch` is under way."""
+        """Return a run that has not been launched. It can be stopped during `launch`."""
         return self.runtime.create(request)
 
     async def launch(self, run: Run, agent: SupportsRun | None = None) -> None:
-        """Begin such a run, as `Runtime.launch` does. Raises `ThreadBusy` as well."""
+        """Launch a run as `Runtime.launch` does. Also raises `ThreadBusy`."""
         await self._prepare_request(run)
         if not run.request.persist:
             await self.runtime.launch(run, agent)
@@ -157,7 +159,7 @@ class Conversations:
             run.finish("refused")
             self._note_stop(thread, run)
             raise
-        # what a name costs belongs to the trace of the run that is named after
+        # the naming's token usage belongs to the trace of this run
         run.ended.add_done_callback(lambda _: self._free(thread, run), context=run.context)
         try:
             await self.runtime.launch(run, agent, partial(self._admission.wait_again, thread, run))
@@ -172,21 +174,23 @@ class Conversations:
         return run
 
     async def start_once(self, request: RunInput) -> tuple[Run | None, Log]:
-        """Start the run of a request, or find the one that the same request has begun before.
+        """Start the run of a request, or find the run of an earlier copy of the request.
 
-        Returns the run, None for one of before, and its log from the beginning. The key is the
-        client's id of the run, within a thread; another question with that id is another run.
-        Raises what `start` does.
+        Returns the new run, or `None` for a repeated request, and the log from its start. The key
+        is the client's run identifier within a thread; another question with the same identifier is
+        another run. Raises the errors of `start`.
         """
         while True:
             run = self.create(request)
             try:
                 if (log := await self._launch_once(run)) is not None:
                     return None, log
-            except DuplicateRun:  # of before, or begun meanwhile, here or in another process
+            except (
+                DuplicateRun
+            ):  # an earlier run, or one started concurrently here or in another process
                 if (log := await self._idempotency.find_in_store(request)) is not None:
                     return None, log
-            except (ThreadBusy, Misuse):  # of an answer to an interrupt that is given already
+            except (ThreadBusy, Misuse):  # the interrupt was already answered
                 log = await self._idempotency.find_in_store(request) if request.resume else None
                 if log is None:
                     raise
@@ -195,9 +199,9 @@ class Conversations:
                 return run, run.follow()
 
     async def _launch_once(self, run: Run) -> Log | None:
-        """Launch a run, or return the log of the one that the same request has begun before.
+        """Launch a run, or return the log of the run of an earlier copy of the request.
 
-        Whoever is told that it was stopped meanwhile may rely on that.
+        A stop that is acknowledged before the launch is guaranteed to take effect.
         """
         if not run.request.persist:
             await self.launch(run)
@@ -214,10 +218,11 @@ class Conversations:
         return None
 
     async def _find_before(self, request: RunInput) -> Log | None:
-        """Return the log of the run that the same request has begun, if that is known at once.
+        """Return the log of an earlier copy's run if it can be found before the launch, or `None`.
 
-        Alone, a server lets the store say so when it begins the run: most requests come once. With
-        others it looks first, so that a run of another process takes no second place of a limit.
+        A single process relies on the store to detect duplicates at the start of the run: most
+        requests come once. In a cluster it looks first, so that another process's run takes no
+        second slot.
         """
         log = await self._idempotency.find_here(request)
         if log is None and self.peers is not None and await self.peers.has_others():
@@ -225,20 +230,20 @@ class Conversations:
         return log
 
     def stop(self, log_id: str) -> bool:
-        """End a run of this process by its log. Returns whether it still went on."""
+        """Stop a run of this process by its log. Returns `True` if it was still active."""
         return self.runtime.stop(log_id)
 
     def follow(self, log_id: str, after: Cursor = START) -> Log:
-        """Read a log of this process from a cursor on, until its last event."""
+        """Yield a log of this process from a cursor to its last event."""
         return self.runtime.follow(log_id, after)
 
     async def find_log(
         self, log_id: str, user: str | None, after: Cursor = START
     ) -> tuple[str, Log]:
-        """Return the thread of a run and its log from a cursor on, in whatever process it is.
+        """Return a run's thread identifier and its log from a cursor, in whichever process it is.
 
-        For a client that comes back, until the last event. Raises `NotFound`, in the same words
-        for the run of another person.
+        For clients that reconnect. Raises `NotFound`; the message is the same for another user's
+        run.
         """
         if (thread_id := await self._find_thread(log_id, user)) is not None:
             return thread_id, self.follow(log_id, after)
@@ -253,9 +258,9 @@ class Conversations:
         raise NotFound(f"No run {log_id!r}: it never was, or its log is older than its lifetime.")
 
     async def stop_log(self, log_id: str, user: str | None) -> bool:
-        """End a run of a person by its log, in whatever process it is.
+        """Stop a user's run by its log, in whichever process it is.
 
-        Returns whether it still went on.
+        Returns `True` if it was still active.
         """
         if await self._find_thread(log_id, user) is not None:
             return self.stop(log_id)
@@ -265,9 +270,9 @@ class Conversations:
         return found is not None and bool(found[1])
 
     async def _find_thread(self, log_id: str, user: str | None) -> str | None:
-        """Return the thread of a run of a person in this process, or None.
+        """Return the thread identifier of a user's run in this process, or `None`.
 
-        It is in the first event of the log.
+        The identifier is in the first event of the log.
         """
         try:
             log = self.follow(log_id)
@@ -281,9 +286,10 @@ class Conversations:
         raise AssertionError("a run that has begun has a first event")
 
     async def follow_run(self, thread: ThreadKey, log_id: str) -> Log:
-        """Return the log of a run of a thread from its beginning, in whatever process it is.
+        """Return the log of a run from its start, in whichever process it is.
 
-        Once it has ended, that may be what is stored. Raises `NotFound` for a run that is nowhere.
+        The log of an ended run may be replayed from the store. Raises `NotFound` for an unknown
+        run.
         """
         try:
             return await self.runtime.open_log(log_id)
@@ -303,10 +309,10 @@ class Conversations:
         return next((run for run in await self.runs(thread) if run.log_id == log_id), None)
 
     async def stop_thread(self, thread: ThreadKey, run_id: str | None = None) -> bool:
-        """End the run that a thread is answered with, in whatever process it is.
+        """Stop a thread's current run, in whichever process it is.
 
-        Those that wait for their turn go on. With a `run_id`, end only that run, also while it
-        waits or is only about to begin. Returns whether there was one.
+        Queued runs continue. With a `run_id`, stop only that run, even if it is queued or about to
+        start. Returns `True` if there was one.
         """
         if self._admission.stop(thread, run_id):
             return True
@@ -326,19 +332,19 @@ class Conversations:
         return arrives or found is not None
 
     async def _ask_others(self, question: str, thread: ThreadKey, **values: Any) -> Any:
-        """Ask all processes about a thread whose run, if it has one, is not in the store yet.
+        """Query all processes about a thread whose run may not be in the store yet.
 
-        Also those that came in the last second.
+        This includes processes that joined within the last second.
         """
         if self.peers is None:
             return None
         return await self.peers.ask_all(question, thread=[*thread], **values)
 
     async def history(self, thread: ThreadKey) -> tuple[Sequence[StoredRun], Log | None]:
-        """Return the runs of a thread that have ended, and the log of the one that has not.
+        """Return the ended runs of a thread, and the log of its active run or `None`.
 
-        Between the two nothing is missing and nothing twice. The log can be read to its end,
-        whatever becomes of the run.
+        The two are consistent: no event is missing or duplicated. The log can be read to its end,
+        even if the run ends meanwhile.
         """
         elsewhere = None
         while True:
@@ -350,18 +356,18 @@ class Conversations:
             runs = await self._reader.read(thread, only_ended=True)
             if log is not None:
                 return _runs_before(log_id, runs), log
-            # one that began, or even ended, while the store was read
+            # a run that started, or even ended, while the store was read
             unfinished = next((run.log_id for run in runs if not run.ended), None)
             if unfinished is None:
                 return runs, None
-            if unfinished == elsewhere:  # nobody has its log
+            if unfinished == elsewhere:  # no process has its log
                 return await self.runs(thread), None
             elsewhere = unfinished
 
     async def _follow_elsewhere(
         self, thread: ThreadKey, unfinished: str | None
     ) -> tuple[str, Log | None]:
-        """Return the log of the run that another process has in a thread with an unfinished run."""
+        """Return the log of another process's active run in a thread, or `None`."""
         if self.peers is None or unfinished is None:
             return "", None
         run = await self.peers.find_run(thread)
@@ -370,11 +376,11 @@ class Conversations:
         return run.log_id, await self.peers.follow(thread, run)
 
     async def runs(self, thread: ThreadKey) -> Sequence[StoredRun]:
-        """Return what is stored of a thread, the oldest run first; it is shared by its readers."""
+        """Return the stored runs of a thread, oldest first; concurrent readers share them."""
         return await self._reader.read(thread)
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
-        """Return a page of threads. Raises `Misuse` for a cursor that is none."""
+        """Return a page of threads. Raises `Misuse` for an invalid cursor."""
         return await convert_exits(self.store.list(query))
 
     async def update(
@@ -388,10 +394,13 @@ class Conversations:
         return changed
 
     async def delete(self, thread: ThreadKey) -> None:
-        """Delete a thread, ending its run. Raises `NotFound`, or `ThreadBusy` if it goes on."""
+        """Stop a thread's run and delete the thread.
+
+        Raises `NotFound`, or `ThreadBusy` if the run does not end.
+        """
         with self._admission.close(thread):
             self._admission.stop_waiting(thread, reason="deleted")
-            with suppress(PeerLost):  # a run that goes on there is asked for once more
+            with suppress(PeerLost):  # a run that is still active there is stopped once more
                 await self._ask_others("clear", thread)
             if not await self._end(thread):
                 raise ThreadBusy(
@@ -399,21 +408,21 @@ class Conversations:
                     "Please try again in a moment.",
                     hint="An agent has to let asyncio.CancelledError pass.",
                 )
-            if self._forget is not None:  # first: what fails here can be tried again
+            if self._forget is not None:  # first: after a failure here, the deletion can be retried
                 await convert_exits(self._forget(thread))
             if not await convert_exits(self.store.delete(thread)):
                 raise NotFound("There is no such thread.")
             self.changes.note(thread)
 
     async def _end(self, thread: ThreadKey) -> bool:
-        """End the run of a thread, in whatever process it is; return whether it has ended."""
+        """Stop a thread's run, in whichever process it is. Returns `True` if it has ended."""
         has_ended = await self._end_here(thread)
         if not has_ended or self._admission.find_current(thread) is not None or self.peers is None:
             return has_ended
         return await self.peers.ask_owner(thread, "end", timeout=self.patience + 1) is not False
 
     async def _end_here(self, thread: ThreadKey) -> bool:
-        """End the run of a thread that is deleted; return whether it has ended after a while."""
+        """Stop the run of a deleted thread in this process. Returns `True` if it ends in time."""
         self._admission.stop(thread, reason="deleted")
         if (current := self._admission.find_current(thread)) is None:
             return True
@@ -421,46 +430,46 @@ class Conversations:
         return current.ended.done()
 
     async def answer_stop(self, values: Mapping[str, Any]) -> bool:
-        """Stop a run of this process, for another one that was asked to."""
+        """Handle another process's request to stop a run of this process."""
         is_superseded = values.get("reason") == "superseded"
         reason: StopReason = "superseded" if is_superseded else "requested"
         return self._admission.stop(ThreadKey(*values["thread"]), values.get("run_id"), reason)
 
     async def answer_stop_new(self, values: Mapping[str, Any]) -> bool | None:
-        """Stop a run of this process that starts, or waits for its turn. None if it is not here."""
+        """Stop a starting or queued run. Returns `None` if it is not in this process."""
         thread, run_id = ThreadKey(*values["thread"]), values.get("run_id")
         stopped = self._admission.stop(thread, run_id)
         return self._admission.stop_arriving(thread, run_id) or stopped or None
 
     async def answer_clear(self, values: Mapping[str, Any]) -> None:
-        """Stop all that is asked here in a thread that is deleted, and waits or starts."""
+        """Stop all current and queued runs of a deleted thread in this process."""
         thread = ThreadKey(*values["thread"])
         self._admission.stop_waiting(thread, reason="deleted")
         self._admission.stop(thread, reason="deleted")
 
     async def answer_end(self, values: Mapping[str, Any]) -> bool:
-        """End the run of a thread in this process. Returns whether it has ended."""
+        """Stop a deleted thread's run in this process. Returns `True` if it has ended."""
         return await self._end_here(ThreadKey(*values["thread"]))
 
     async def answer_find(self, values: Mapping[str, Any]) -> str | None:
-        """Return the thread of a run of this process, for another one."""
+        """Return the thread identifier of a run of this process, or `None`."""
         return await self._find_thread(values["log_id"], values["user"])
 
     async def answer_stop_log(self, values: Mapping[str, Any]) -> bool | None:
-        """Stop a run of this process by its log, for another one. None if it is not here."""
+        """Stop a run by its log. Returns `None` if it is not in this process."""
         if await self._find_thread(values["log_id"], values["user"]) is None:
             return None
         return self.stop(values["log_id"])
 
     async def drain(self) -> None:
-        """Refuse all further runs, and wait until those under way have ended."""
+        """Refuse all further runs, and wait until the active ones have ended."""
         self.runtime.close_admission()
         self.changes.close()
         if ends := [run.ended for run in self.runtime.active_runs()]:
             await asyncio.wait(ends)
 
     async def aclose(self) -> None:
-        """Stop all runs and leave no task behind. The store is closed by whoever opened it."""
+        """Stop all runs and end all tasks. The store stays open: its creator closes it."""
         self.runtime.close_admission()
         self.changes.close()
         self._admission.stop_queues()
@@ -470,26 +479,26 @@ class Conversations:
         await self.naming.aclose(self.patience)
 
     async def _prepare_request(self, run: Run) -> None:
-        """Let agents know where they store what they wait with, and how threads are called."""
+        """Set the store for agents' checkpoints and the thread identifiers of a request."""
         try:
             has_users = self._thread_ids.has_users
             ids = await self.thread_ids() if has_users else run.request.thread_ids
             run.request = copy_with(run.request, checkpoints=self.store, thread_ids=ids)
-        except Exception as error:  # of the store
+        except Exception as error:  # raised by the store
             await report_error(self.runtime.hooks, error, run)
             raise
 
     def _note_stop(self, thread: ThreadKey, run: Run) -> None:
-        if not self.runtime.is_closing:  # what the server stops, nobody has withdrawn
+        if not self.runtime.is_closing:  # a stop by the server is not a client's stop
             self._idempotency.note_stop(thread, run)
 
     def _free(self, thread: ThreadKey, run: Run) -> None:
-        """Let the next run into a thread, and give the thread a name."""
+        """Admit the next run of a thread, and name the thread."""
         self._admission.release(thread, run)
         if run.state == "ended":
             self.naming.start(thread)
 
 
 def _runs_before(log_id: str, runs: Sequence[StoredRun]) -> Sequence[StoredRun]:
-    """Return the runs up to the first that goes on: this one, or one of another server."""
+    """Return the ended runs before this run or before another process's active run."""
     return [*takewhile(lambda run: run.log_id != log_id and run.ended, runs)]

@@ -1,4 +1,4 @@
-"""The conversation of a run as its thread has it, where the server owns the history."""
+"""Rebuild a run's conversation from its thread if the server owns the history."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,26 +27,27 @@ from copilot_runtime.threads.store import StoredRun
 logger = logging.getLogger(__name__)
 
 _DRAWN = (AgentStateMessage, ActivityMessage, ReasoningMessage)
-"""What a client repeats of what it has drawn. The thread has its own."""
+"""Message types that clients only echo; the thread has the originals."""
 
 _Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The conversation that an agent gets, and what of the client's was left out."""
+    """The conversation for the agent, and the number of client messages that were ignored."""
 
     messages: Sequence[Message]
     ignored: int
-    """How many messages the client made up, or changed."""
+    """Number of client messages that were invented or altered."""
     is_rewritten: bool
-    """Whether readers of the thread have to be sent the conversation anew."""
+    """`True` if readers of the thread need a new snapshot of the conversation."""
 
 
 def select_owner(default: HistoryOwner, agent: Agent | None) -> HistoryOwner:
-    """Return who owns the history of an agent's threads. Raises `ConfigurationFailed`.
+    """Return `"client"` or `"server"`: the owner of the history of an agent's threads.
 
-    What is no text is an attribute of somebody's own class, such as a list of what was said.
+    A `history` attribute that is not a string belongs to a custom agent class and is ignored.
+    Raises `ConfigurationFailed` for any other string.
     """
     owner = agent.history if agent is not None and isinstance(agent.history, str) else default
     if owner not in ("client", "server"):
@@ -58,7 +59,7 @@ def select_owner(default: HistoryOwner, agent: Agent | None) -> HistoryOwner:
 
 
 def restore_history(request: RunInput, runs: Sequence[StoredRun]) -> History:
-    """Return the conversation for a run of a thread that has these runs before it."""
+    """Return the conversation for a run, given the previous runs of its thread."""
     logs = [run.events for run in runs]
     history = merge_history(logs, request.messages, goes_on=bool(request.resume))
     if history.ignored:
@@ -73,14 +74,15 @@ def restore_history(request: RunInput, runs: Sequence[StoredRun]) -> History:
 def merge_history(
     logs: Sequence[Sequence[Event]], sent: Sequence[Message], *, goes_on: bool = False
 ) -> History:
-    """Return the conversation in the logs of a thread with what a person has added to it.
+    """Return the stored conversation of a thread, extended by the user's new messages.
 
-    New are messages of a person behind the last one that the thread has, and results of stored
-    calls that have none yet, unless the server runs such calls: where one was stopped or broke
-    off, no page knows its result. A request that ends with a stored message of a person goes back
-    to it: it is asked again, or was edited. With `goes_on`, the run answers an interrupt, and goes
-    back to nothing. Whatever else a client sends is as it is stored, or is ignored. Instructions,
-    which are no part of the conversation, are those that the client sends now.
+    New messages are user messages after the last one that the thread has, and results of stored
+    calls that have none yet. Results of calls that the server executes are ignored: if such a call
+    was stopped or failed, no client knows its result. If a request ends with a stored user message,
+    the conversation is cut there: the question is repeated or was edited. With `goes_on`, the run
+    answers an interrupt, and nothing is cut. All other messages of the client are already stored,
+    or are ignored. Instructions are not part of the stored conversation; the client's current ones
+    apply.
     """
     instructions = [message for message in sent if _is_instruction(message)]
     turns = [it for it in sent if not _is_instruction(it) and not isinstance(it, _DRAWN)]
@@ -98,7 +100,7 @@ def merge_history(
 
 
 def _drop_placeholders(messages: Sequence[Message], answered: AbstractSet[str]) -> list[Message]:
-    """Return messages without results that stand for those of calls that are answered."""
+    """Drop placeholder results of calls that have a real result."""
     return [
         it
         for it in messages
@@ -109,7 +111,7 @@ def _drop_placeholders(messages: Sequence[Message], answered: AbstractSet[str]) 
 def _go_back(
     stored: Sequence[Message], by_key: Mapping[_Key, Message], turns: Sequence[Message]
 ) -> History:
-    """Cut the conversation behind the stored question that the client ends with."""
+    """Cut the conversation after the stored question that the request ends with."""
     *earlier, question = turns
     place = [_key(message) for message in stored].index(_key(question))
     is_edited = not _is_same(question, stored[place])
@@ -127,13 +129,16 @@ def _extend(
     names: set[str],
     unanswered: dict[str, str],
 ) -> History:
-    """Add to the conversation what is new. `names` are those of all messages of the thread."""
+    """Append new messages to the conversation.
+
+    `names` identifies all messages that the thread has ever had.
+    """
     messages = [*stored]
     places = [at for at, message in enumerate(turns) if _key(message) in by_key]
     end = places[-1] + 1 if places else 0
     ignored, is_rewritten = 0, False
     for at, message in enumerate(turns):
-        was_there = get_message_name(message) in names  # and may be no longer
+        was_there = get_message_name(message) in names  # and may no longer be part of it
         if _key(message) in by_key:
             ignored += not _repeats_stored(message, by_key)
             continue
@@ -145,7 +150,7 @@ def _extend(
             continue
         messages.append(message)
         by_key[_key(message)] = message
-        is_rewritten |= was_there  # the thread stores a message once
+        is_rewritten |= was_there  # the thread stores each message once
     return History(messages, ignored, is_rewritten or ignored > 0)
 
 
@@ -155,7 +160,7 @@ def _collect_names(logs: Iterable[Sequence[Event]]) -> Iterable[str]:
 
 
 def _collect_server_actions(logs: Iterable[Sequence[Event]]) -> Iterable[str]:
-    """Return the names of the actions that the server ran in these runs."""
+    """Return the names of the actions that the server executed in these runs."""
     for events in logs:
         for event in events[:1]:
             if isinstance(event, RunStarted):
@@ -165,7 +170,7 @@ def _collect_server_actions(logs: Iterable[Sequence[Event]]) -> Iterable[str]:
 def _find_unanswered_calls(
     messages: Iterable[Message], server_actions: AbstractSet[str]
 ) -> dict[str, str]:
-    """Return the names of calls that a page may still answer, by the ids of the calls."""
+    """Map the identifiers of calls that a client may still answer to action names."""
     calls: dict[str, str] = {}
     for message in messages:
         if isinstance(message, ActionExecutionMessage):
@@ -185,22 +190,24 @@ def _is_instruction(message: Message) -> bool:
 
 
 def _repeats_stored(message: Message, by_key: Mapping[_Key, Message]) -> bool:
-    """Return whether the thread has a message, and in these words."""
+    """Return `True` if the thread has this message with the same content."""
     stored = by_key.get(_key(message))
     return stored is not None and _is_same(message, stored)
 
 
 def _is_same(sent: Message, stored: Message) -> bool:
-    """Return whether a message says what the stored one says."""
+    """Return `True` if a message has the same content as the stored one."""
     match sent, stored:
         case TextMessage(role="assistant", content=content), TextMessage():
-            return stored.content.startswith(content)  # a client may have left before the end
+            return stored.content.startswith(
+                content
+            )  # the client may have disconnected before the end
         case TextMessage(content=one, parts=ones), TextMessage(content=other, parts=others):
             return one == other and [*ones] == [*others]
         case ActionExecutionMessage(name=one), ActionExecutionMessage(name=other):
-            return one == other  # clients write the arguments anew
+            return one == other  # clients reserialize the arguments
         case ResultMessage(parts=ones), ResultMessage(parts=others) if ones and others:
-            return [*ones] == [*others]  # their JSON is written anew
+            return [*ones] == [*others]  # their JSON is reserialized
         case ResultMessage(result=one), ResultMessage(result=other):
             return one == other
         case ImageMessage(bytes=one), ImageMessage(bytes=other):

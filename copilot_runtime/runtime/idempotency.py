@@ -1,4 +1,4 @@
-"""Run a request once that comes twice: the key is the client's id of the run, within a thread."""
+"""Deduplicate repeated requests by the client's run identifier within a thread."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -15,16 +15,16 @@ from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 
 ReadRuns = Callable[[ThreadKey], Awaitable[Sequence[StoredRun]]]
 FollowRun = Callable[[ThreadKey, str], Awaitable[Log]]
-"""Returns the log of a run of a thread, in whatever process it is. Raises `NotFound`."""
+"""Returns the log of a run of a thread, in whichever process it is. Raises `NotFound`."""
 
 _MAX_WITHDRAWN = 1_000
-"""Runs that were stopped before they began, of which it is known that they may not begin."""
+"""Maximum number of runs remembered as stopped before they started."""
 
 
 class Idempotency:
-    """Finds the run that the same request has begun before.
+    """Finds the run that an earlier copy of the same request has started.
 
-    Another question with the same id is another run.
+    A different question with the same identifier is a different run.
     """
 
     def __init__(
@@ -35,13 +35,14 @@ class Idempotency:
         self._runs = runs
         self._follow_run = follow_run
         self._withdrawn: dict[tuple[ThreadKey, str], tuple[str, str]] = {}
-        """The last runs that were stopped before they began, by thread and run: their logs, and
-        what their readers were told."""
+        """The last runs that were stopped before they started, by thread and run identifier: the
+        identifier of the log and the message for the readers."""
 
     async def find_here(self, request: RunInput) -> Log | None:
-        """Return the log of such a run that goes on or waits in this process.
+        """Return the log of a repeated request's run if it is active or queued in this process.
 
-        Raises `Cancelled` if it was stopped before it began.
+        Returns `None` if there is no such run. Raises `Cancelled` if it was stopped before it
+        started.
         """
         thread = ThreadKey.of(request.user, request.thread_id)
         for run in self._admission.list_runs(thread):
@@ -55,7 +56,7 @@ class Idempotency:
         return None
 
     async def find_in_store(self, request: RunInput) -> Log | None:
-        """Return the log of such a run as the store knows it."""
+        """Return the log of a repeated request's run from the store, or `None`."""
         logs = await convert_exits(
             self._store.find_logs(ThreadKey.of(request.user, request.thread_id), request.run_id)
         )
@@ -63,7 +64,7 @@ class Idempotency:
         return await self._read_log(request, same[-1]) if same else None
 
     def note_stop(self, thread: ThreadKey, run: Run) -> None:
-        """Remember a run if it was stopped before it began: the same request may come again."""
+        """Remember a run that was stopped before it started, in case of a repeated request."""
         if run.state == "refused" and run.stop_requested.done():
             message = run.build_cancellation().message
             self._withdrawn[thread, run.request.run_id] = run.log_id, message
@@ -71,9 +72,9 @@ class Idempotency:
                 del self._withdrawn[next(iter(self._withdrawn))]
 
     async def _read_log(self, request: RunInput, found: LogStatus) -> Log | None:
-        """Return the log of a run that the same request has begun.
+        """Return the log of the run that an earlier copy of the request started.
 
-        None if the request has to be answered anew: it answers a question that is open again, or
+        Returns `None` if the request needs a new run: it answers a question that is open again, or
         the thread was deleted.
         """
         request.identity.require("runs:start")

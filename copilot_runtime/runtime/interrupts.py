@@ -1,4 +1,4 @@
-"""Checks answers to interrupts: each is to a question that is open, and fits its schema."""
+"""Validate answers to interrupts: the question must be open and the answer must fit its schema."""
 
 import logging
 import re
@@ -26,23 +26,23 @@ from copilot_runtime.base.jsonvalue import as_object, parse_text
 from copilot_runtime.threads.store import StoredRun
 
 _BEFORE_WORK = (RunStarted, MessagesSnapshot, AgentState, RunFailed)
-"""What a run has of which the agent refused the answer."""
+"""Types of the events of a run in which the agent rejected the answer before doing any work."""
 
 _MOST_ERRORS = 100
-"""Of those that a wrong answer has, one is said."""
+"""Maximum number of validation errors that are compared to report the most relevant one."""
 
 _LONGEST = 300
-"""Characters of what is said of a wrong answer."""
+"""Maximum length of a validation message, in characters."""
 
 logger = logging.getLogger(__name__)
 
 
 def find_asking_run(runs: Sequence[StoredRun]) -> StoredRun | None:
-    """Return the run of a thread whose questions are open, None if none are.
+    """Return the run of a thread whose questions are still open, or `None`.
 
-    Each run closes the questions before it: it answers them, the agent goes on without, or asks
-    again. An answer counts once, also if its run fails, because a tool may have run by then. Only
-    a run of which the agent refused the answer, and did nothing, leaves the questions open.
+    Each run closes the questions of the run before it: it answers them, continues without an
+    answer, or asks again. An answer counts once, even if its run fails, because a tool may already
+    have run. Questions stay open only if the agent rejected the answer before doing any work.
     """
     for run in reversed(runs):
         if any(map(is_question, run.events)):
@@ -53,7 +53,7 @@ def find_asking_run(runs: Sequence[StoredRun]) -> StoredRun | None:
 
 
 def answers_same(one: RunInput, other: RunInput) -> bool:
-    """Return whether two runs answer the same question."""
+    """Return `True` if two requests answer the same question with the same value."""
     return any(
         (a.interrupt_id, a.value) == (b.interrupt_id, b.value)
         for a in one.resume
@@ -62,7 +62,7 @@ def answers_same(one: RunInput, other: RunInput) -> bool:
 
 
 async def answers_question(resumes: Sequence[Resume], runs: Sequence[StoredRun]) -> bool:
-    """Return whether answers are to questions of a thread that are open."""
+    """Return `True` if the answers refer to open questions of a thread."""
     try:
         await check_answers(resumes, runs)
     except Misuse:
@@ -71,22 +71,22 @@ async def answers_question(resumes: Sequence[Resume], runs: Sequence[StoredRun])
 
 
 async def check_answers(resumes: Sequence[Resume], runs: Sequence[StoredRun]) -> None:
-    """Raise `Misuse` for an answer to no open question of a thread, or one of a wrong form."""
+    """Raise `Misuse` if an answer refers to no open question or does not fit its schema."""
     asking = find_asking_run(runs)
     pending = [] if asking is None else _list_questions(asking.events)
     past = [it for run in runs if run is not asking for it in _list_questions(run.events)]
     for resume in resumes:
         question = _find_question(resume, pending, past)
         pending.remove(question)
-        past.append(question)  # a second answer in one request is one too many
+        past.append(question)  # a question takes one answer per request
         await _check_form(resume, question)
 
 
 def check_agent(run: RunInput, asking: StoredRun) -> None:
-    """Raise `Misuse` if an agent is given the answer to a question of another one.
+    """Raise `Misuse` if an answer is sent to an agent that did not ask the question.
 
-    A page of v1 answers the agent that a chat has handed over to, and all others the chat: it
-    may also say nothing of agents.
+    A v1 frontend sends the answer to the agent that the chat handed off to, all other clients send
+    it to the chat; a request may also name no agent.
     """
     if not run.resume or run.agent_name == asking.agent:
         return
@@ -100,7 +100,10 @@ def check_agent(run: RunInput, asking: StoredRun) -> None:
 
 
 def _takes_part(agent: str, run: StoredRun) -> bool:
-    """Return whether a chat has handed over to an agent: a prefix of its questions says so."""
+    """Return `True` if a chat's run includes a handoff to this agent.
+
+    The identifiers of the agent's questions then start with its name.
+    """
     return any(
         (isinstance(event, Interrupt) and event.interrupt_id.startswith(f"{agent}/"))
         or (isinstance(event, AgentState) and event.agent == agent)
@@ -109,7 +112,7 @@ def _takes_part(agent: str, run: StoredRun) -> bool:
 
 
 def _list_questions(events: Iterable[Event]) -> list[Interrupt]:
-    """Return the questions of a run; an old one has no id, and is known by its value."""
+    """Return the questions of a run. Old questions have no identifier, only a value."""
     return [
         event if isinstance(event, Interrupt) else Interrupt(interrupt_id="", value=event.value)
         for event in events
@@ -120,7 +123,7 @@ def _list_questions(events: Iterable[Event]) -> list[Interrupt]:
 def _find_question(
     resume: Resume, pending: Sequence[Interrupt], past: Sequence[Interrupt]
 ) -> Interrupt:
-    """Return the open question of an answer. Raises `Misuse` if there is none."""
+    """Return the open question that an answer refers to. Raises `Misuse` if there is none."""
     for question in pending:
         if _is_answer(resume, question):
             return question
@@ -137,11 +140,11 @@ def _find_question(
             "conversation.",
             hint=f"No interrupt of the thread has the id {resume.interrupt_id[:100]!r}.",
         )
-    return pending[0]  # a page may have changed the value by which it names the question
+    return pending[0]  # the frontend may have changed the value that identifies the question
 
 
 def _is_answer(resume: Resume, question: Interrupt) -> bool:
-    """Return whether an answer names a question: by its id, or by its value, as v1 does."""
+    """Return `True` if an answer refers to a question: by its identifier, or in v1 by its value."""
     if resume.interrupt_id is not None:
         return resume.interrupt_id == question.interrupt_id
     if resume.value == question.value:
@@ -150,7 +153,7 @@ def _is_answer(resume: Resume, question: Interrupt) -> bool:
         return True
     value = parse_text(resume.value)
     fields = as_object(value)
-    # a question without a value is named by the whole interrupt
+    # the whole interrupt identifies a question without a value
     return value == question.value or ("reason" in fields and fields.get("id") == _id(question))
 
 
@@ -159,11 +162,11 @@ def _id(question: Interrupt) -> Any:
 
 
 async def _check_form(resume: Resume, question: Interrupt) -> None:
-    """Raise `Misuse` for an answer that does not fit the schema of its question."""
+    """Raise `Misuse` if an answer does not match the JSON schema of its question."""
     schema = question.response_schema
     if schema is None or resume.status == "cancelled":
         return
-    # in a thread: the package takes 0.1 s to load, and may take long for a long answer
+    # in a thread: jsonschema takes 0.1 s to import, and validating a long answer may be slow
     misfit = await call(_find_misfit, _read_values(resume, schema), schema)
     if misfit is not None:
         raise Misuse(
@@ -173,7 +176,7 @@ async def _check_form(resume: Resume, question: Interrupt) -> None:
 
 
 def _read_values(resume: Resume, schema: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the values that an answer may mean; for an approval, a page may say just yes or no."""
+    """Return the possible readings of an answer; an approval may be a plain boolean."""
     value = resume.payload
     if resume.interrupt_id is None and value is None:
         value = parse_text(resume.response or "")
@@ -184,7 +187,10 @@ def _read_values(resume: Resume, schema: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _find_misfit(values: Sequence[Any], schema: Mapping[str, Any]) -> str | None:
-    """Return why no value fits, or None. A schema that is none is the agent's mistake."""
+    """Return why no value matches the schema, or `None` if one does.
+
+    An invalid schema is the agent's mistake: it is logged, and every value is accepted.
+    """
     from jsonschema import Draft202012Validator, SchemaError
     from jsonschema.exceptions import best_match
     from jsonschema.validators import validator_for
@@ -195,13 +201,13 @@ def _find_misfit(values: Sequence[Any], schema: Mapping[str, Any]) -> str | None
     try:
         dialect: Any = validator_for(schema, default=Draft202012Validator)
         dialect.check_schema(schema)
-        # an empty registry, or else a schema could have this server fetch any URL
+        # an empty registry: otherwise a schema could make this server fetch any URL
         validator = limit_dialect(dialect, has_patterns=True)(schema, registry=Registry())
         try:
             found = (islice(validator.iter_errors(value), _MOST_ERRORS) for value in values)
             errors = [best_match(each) for each in found]
         except RecursionError:
-            validator.is_valid(None)  # fails, too, if the schema has no end whatever the value is
+            validator.is_valid(None)  # raises as well if the schema itself recurses endlessly
             return "$: it is nested too deeply."
     except wrong as error:
         logger.warning("The responseSchema of an interrupt cannot be used: %.300s", error)
@@ -214,7 +220,7 @@ def _find_misfit(values: Sequence[Any], schema: Mapping[str, Any]) -> str | None
 
 
 def _was_refused(run: StoredRun) -> bool:
-    """Return whether the agent took an answer for none that it can go on with, and did nothing."""
+    """Return `True` if the agent rejected the answer before doing any work."""
     last = run.events[-1] if run.events else None
     return (
         isinstance(last, RunFailed)

@@ -1,4 +1,4 @@
-"""Give threads a name once they have been answered."""
+"""Name threads in the background, after their first answer."""
 
 import asyncio
 import logging
@@ -10,13 +10,13 @@ from copilot_runtime.runtime.thread_changes import ThreadChanges
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 
 Namer = Callable[[Sequence[StoredRun]], Awaitable[str | None]]
-"""Returns a name for a thread that has none, from its runs, or None."""
+"""Derives a name for an unnamed thread from its runs; returns `None` to leave it unnamed."""
 
 logger = logging.getLogger(__name__)
 
 
 class ThreadNaming:
-    """Names threads in the background. Without a namer, they stay without a name."""
+    """Names threads in background tasks. Without a namer, threads stay unnamed."""
 
     def __init__(self, store: ThreadStore, changes: ThreadChanges, namer: Namer | None) -> None:
         self.namer = namer
@@ -25,7 +25,7 @@ class ThreadNaming:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, thread: ThreadKey) -> None:
-        """Begin to name a thread that has been answered."""
+        """Start a background task that names an answered thread."""
         if self.namer is None:
             return
         task = asyncio.create_task(self._try_to_name(self.namer, thread), name=f"name:{thread.id}")
@@ -33,7 +33,7 @@ class ThreadNaming:
         task.add_done_callback(self._tasks.discard)
 
     async def aclose(self, patience: float) -> None:
-        """Give up what is not named yet, and wait a few seconds for its end."""
+        """Cancel the pending naming tasks and wait up to `patience` seconds for them."""
         for task in [*self._tasks]:
             task.cancel()
         if self._tasks:
@@ -44,11 +44,13 @@ class ThreadNaming:
             await convert_exits(self._name(namer, thread))
         except CopilotError as error:
             logger.warning("The thread %s got no name: %s", thread.id, error.message)
-        except Exception:  # of the application's namer, adapter or store: the thread has no name
+        except (
+            Exception
+        ):  # raised by the application's namer, adapter or store: the thread stays unnamed
             logger.exception("The thread %s got no name", thread.id)
 
     async def _name(self, namer: Namer, thread: ThreadKey) -> None:
-        """Give a thread without a name one."""
+        """Name a thread, unless it was deleted or already has a name."""
         found = await self._store.get(thread)
         if found is None or found.name is not None:
             return

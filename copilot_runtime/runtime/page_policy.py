@@ -1,4 +1,4 @@
-"""Decides what a page may tell a model beside its questions: instructions, and which model."""
+"""Restrict which instructions and which model a frontend may choose."""
 
 import logging
 from collections.abc import Callable
@@ -13,17 +13,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagePolicy:
-    """Applies to a request as it arrives: what a `before_request` hook adds is the server's."""
+    """Restrictions for incoming requests; a `before_request` hook may still add anything."""
 
     instructions: Literal["keep", "context", "drop"] = "keep"
-    """Whether system and developer messages stay, become context of the application, or go."""
+    """Whether system and developer messages of a frontend are kept, turned into context, or
+    dropped."""
     allows_model: Callable[[str], bool] = lambda _: False
-    """Returns whether a page may choose the model of that name."""
+    """Returns `True` if a frontend may choose the model of that name."""
 
     def apply(self, run: RunInput) -> RunInput:
-        """Return the request as the server takes it.
+        """Return the request after applying the restrictions.
 
-        A model that is not allowed is passed over, as by Node, and the adapter's answers.
+        A model that is not allowed is ignored, as in the Node runtime, and the adapter's default
+        answers.
         """
         model = run.parameters.model
         if model is not None and not self.allows_model(model):

@@ -1,4 +1,4 @@
-"""Prepare a run: the hook, the agent that answers, the checks and the actions."""
+"""Prepare a run: call the hook, choose the agent, check the request, and gather the actions."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.thread_policy import Continuation, ThreadPolicy
 
 _HANDOFF_TIMEOUT = 10.0
-"""Seconds that a chat waits for the agents it may hand over to, if it needs none of them."""
+"""Timeout of the agent lookup for a chat that needs no agent except for handoffs, in seconds."""
 
 logger = logging.getLogger(__name__)
 
@@ -34,21 +34,21 @@ FindAgents = Callable[[Caller], Awaitable[Mapping[str, Agent]]]
 
 @dataclass(frozen=True, slots=True)
 class HandoffPolicy:
-    """How agents use the server's actions, and one another. `timeout` is in seconds."""
+    """How agents use the server's actions and hand off to one another. `timeout` is in seconds."""
 
     max_turns: int = 8
     timeout: float = 60.0
     hand_over: Literal["v1", "always", "never"] = "v1"
-    """Whose plain chats, and whose agents, may hand over to the agents there are."""
+    """Whether chats and agents may hand off: only for v1 clients, always, or never."""
     model: bool = True
-    """Whether there is a model. Where there is none, a chat is one with the only agent there is."""
+    """`True` if there is a model. Without one, the only agent answers the plain chat."""
 
     def allows(self, run: RunInput) -> bool:
-        """Return whether agents may take over in this run."""
+        """Return `True` if agents may take over in this run."""
         return self.hand_over == "always" or (self.hand_over == "v1" and run.is_v1)
 
     def add_tool_loop(self, agent: Agent, run: RunInput) -> Agent:
-        """Return the agent in a loop that executes its actions here, if it has any."""
+        """Wrap the agent in a loop that executes its server actions, if it has any."""
         if all(action.in_browser for action in run.actions):
             return agent
         return ToolLoopAgent(agent, max_turns=self.max_turns, action_timeout=self.timeout)
@@ -56,24 +56,24 @@ class HandoffPolicy:
 
 @dataclass(frozen=True, slots=True)
 class PendingRun:
-    """A run that is ready to start."""
+    """A prepared run that is ready to start."""
 
     request: RunInput
     agent: Agent
     is_rewritten: bool = False
-    """Whether the readers of its thread have to be sent the conversation anew."""
+    """`True` if readers of the thread need a new snapshot of the conversation."""
     url: str = ""
-    """Where the agent is, if it is in another process."""
+    """URL of a remote agent; empty for a local one."""
     provider: str = ""
-    """Who runs it there."""
+    """Name of the remote agent's provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPreparer:
-    """What a run needs before its agent is called."""
+    """Prepares runs before their agents are called."""
 
     chat: Agent
-    """What answers requests that name no agent."""
+    """The agent for requests that name no agent."""
     find_agents: FindAgents
     sources: Sequence[ActionSource]
     stages: Sequence[Stage]
@@ -82,14 +82,14 @@ class RunPreparer:
     pages: PagePolicy
     threads: ThreadPolicy
     files: FileStore | None = None
-    """Where files go that come to an agent; those of a plain chat are the business of `chat`."""
+    """Store for files sent to an agent; `chat` stores the files of a plain chat itself."""
     middleware: Sequence[Middleware] = ()
-    """What stands around the agents of AG-UI clients, the innermost first."""
+    """Wrappers around the agents of AG-UI clients, innermost first."""
 
     async def prepare_run(self, request: RunInput, agent: SupportsRun | None = None) -> PendingRun:
-        """Return the run as it is to start. An `agent` given here answers it.
+        """Return the prepared run. A given `agent` answers it.
 
-        Raises what the hook, the checks and a missing agent raise.
+        Raises the errors of the hook and of the checks, and `AgentNotFound`.
         """
         agents = await self._find_agents(request)
         original, is_rewritten, asking = await self._continue_thread(request, agents, agent)
@@ -112,7 +112,7 @@ class RunPreparer:
         return self._wrap_agent(pending) if self.middleware else pending
 
     def _wrap_agent(self, pending: PendingRun) -> PendingRun:
-        """Put the middleware around the agent, if an AG-UI client asks in a thread."""
+        """Wrap the agent in the middleware if the run belongs to an AG-UI client's thread."""
         run, agent = pending.request, pending.agent
         if run.is_v1 or not run.persist:
             return pending
@@ -122,9 +122,9 @@ class RunPreparer:
         return replace(pending, request=run, agent=agent)
 
     async def authorize_run(self, request: RunInput) -> RunInput:
-        """Return a request that is no run, if its caller might have started one.
+        """Check a request that is not a run, and return it as changed by the hook.
 
-        Raises what the hook, the checks and a missing agent raise.
+        Raises the errors of the hook and of the checks, and `AgentNotFound`.
         """
         request = await self._call_before_request(self.pages.apply(request))
         agents = await self._find_agents(request)
@@ -139,15 +139,15 @@ class RunPreparer:
     async def _continue_thread(
         self, request: RunInput, agents: Mapping[str, Agent], agent: SupportsRun | None
     ) -> Continuation:
-        """Return the run as its thread continues, before the hook sees it."""
+        """Return the run with its thread's conversation, before the hook is called."""
         answering: Agent | None = None
-        with suppress(AgentNotFound):  # the hook may still name another
+        with suppress(AgentNotFound):  # the hook may still choose another agent
             named = self._choose_only_agent(request, agents)
             answering = self._select_agent(named, agents, agent)
         return await self.threads.continue_thread(request, answering)
 
     async def _call_before_request(self, request: RunInput) -> RunInput:
-        """Return the request as the `before_request` hook changed it."""
+        """Return the request as changed by the `before_request` hook."""
         if self.hooks.before_request is None:
             return request
         changed = await call(
@@ -161,7 +161,7 @@ class RunPreparer:
                 hint="It returns None, or a RunInput: dataclasses.replace(run, ...).",
             )
         return replace(
-            changed,  # but not what the transport and the store identify it by
+            changed,  # but keep the identifiers that the transport and the store use
             run_id=request.run_id,
             log_id=request.log_id,
             thread_id=request.thread_id,
@@ -174,7 +174,7 @@ class RunPreparer:
         )
 
     async def _find_agents(self, request: RunInput) -> Mapping[str, Agent]:
-        """Return the agents that this run may need."""
+        """Return the agents that this run may need, by name."""
         if request.agent is not None or not self.handoff.model:
             return await self.find_agents(request.caller)
         if not self.handoff.allows(request):
@@ -182,12 +182,14 @@ class RunPreparer:
         try:
             async with asyncio.timeout(_HANDOFF_TIMEOUT):
                 return await self.find_agents(request.caller)
-        except Exception:  # an application's function, and endpoints elsewhere; the chat goes on
+        except (
+            Exception
+        ):  # an application's function or a remote endpoint failed; the chat continues
             logger.exception("This chat has no agents to hand over to.")
             return {}
 
     def _choose_only_agent(self, request: RunInput, agents: Mapping[str, Agent]) -> RunInput:
-        """Without a model, a chat that names no agent is one with the only agent there is."""
+        """Select the only agent for a plain chat if there is no model."""
         if request.agent is None and request.request_type == "Chat" and not self.handoff.model:
             return replace(request, agent=next(iter(agents)) if len(agents) == 1 else None)
         return request
@@ -202,7 +204,7 @@ class RunPreparer:
     async def _gather_actions(
         self, request: RunInput, agents: Mapping[str, Agent]
     ) -> Sequence[Action]:
-        """Return the server's actions; the hook may have changed what they depend on."""
+        """Return the server's actions for the request as changed by the hook."""
         actions = await gather_actions(self.sources, request) if self.sources else []
         if agents and self.handoff.allows(request):
             actions = [*actions, *build_handoff_actions(agents, request, actions)]
@@ -231,7 +233,7 @@ class RunPreparer:
 
 
 def _no_model(agents: Mapping[str, Agent]) -> Misuse:
-    """Return the error for a plain chat where there is no model."""
+    """Return the error for a plain chat without a model."""
     if names := ", ".join(agents):
         return Misuse(
             "This runtime has no model for a chat without an agent. Name one of its agents "

@@ -1,4 +1,4 @@
-"""Report errors to those who run the server."""
+"""Report errors to the operator."""
 
 import logging
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ logger = logging.getLogger("copilot_runtime.runtime")
 
 
 async def report_error(hooks: Hooks, error: BaseException, run: Run) -> None:
-    """Log an error and call the `error` hook with all of it; the client gets the report only."""
+    """Log an error and call the `error` hook with its details; clients only get the report."""
     request = run.request
     latency, now = monotonic() - run.created_at, datetime.now(UTC)
     context = ErrorContext(

@@ -75,24 +75,25 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Wait = Callable[[], Awaitable[bool]]
-"""Waits for the turn of a run. Returns whether it may have one."""
+"""Waits for the thread's turn. Returns `False` if it could not be acquired."""
 
 _MOST_CONFLICTS = 5
-"""How often a run may be too late to begin, and wait for its turn."""
+"""Maximum number of times a run waits again after losing the race for its thread."""
 
 _REPORTED_LATER = (DuplicateRun, ThreadConflict)
-"""Why a log was not opened, which need not be the end of it."""
+"""Errors of opening a log that the caller may still handle, so that they are not reported yet."""
 
 _LOG_TTL = 30.0
-"""Seconds for which a log that its thread has is still there for readers on their way."""
+"""Retention of an ended run's log, in seconds, for readers that are reconnecting."""
 
 
 class Runtime:
-    """Drives each run in a task of its own, which ends before the runtime does.
+    """Drives each run in its own task. All tasks end before the runtime does.
 
-    `chat` answers requests that name no agent. Times are in seconds; `max_runs` of zero means any
-    number at once. `grace` is how long `aclose` waits for runs that do not end. The `observers` may
-    refuse a run, and are called at its beginning and its end.
+    `chat` answers requests that name no agent. Times are in seconds; `max_runs` of zero removes the
+    limit of concurrent runs. `grace` is how long `aclose` waits for runs to end. The `listener` is
+    called at the start and the end of each run. The `limiter` enforces each user's limits and
+    counts usage; `audit` records who started each run.
     """
 
     def __init__(
@@ -143,23 +144,23 @@ class Runtime:
             middleware=middleware,
         )
         self._runs: dict[str, Run] = {}
-        """Active runs by `log_id`, and those that ended and whose log a request still needs."""
+        """Active runs by `log_id`, and ended runs whose log a request still reads."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._old_logs = ExpiryQueue(_LOG_TTL, self._drop_log)
         self.is_closing = False
         self.is_draining = False
-        """Whether it soon takes no more questions: load balancers should send none."""
+        """`True` if the runtime will soon refuse runs: load balancers should avoid it."""
 
     def open(self) -> None:
-        """Take runs again, after `aclose`."""
+        """Accept runs again after `aclose`."""
         self.is_closing = False
 
     def close_admission(self) -> None:
-        """Refuse all further runs with `Interrupted`; those under way go on."""
+        """Refuse all further runs with `Interrupted`; active runs continue."""
         self.is_closing = True
 
     async def agents_for(self, caller: Caller) -> Mapping[str, Agent]:
-        """Return the agents this caller may talk to."""
+        """Return the agents available to a caller, by name."""
         if not callable(self.agents):
             return self.agents
         deadline = asyncio.timeout(self.run_timeout)
@@ -182,18 +183,18 @@ class Runtime:
         return get_agent(await self.agents_for(caller), name)
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
-        """Return the server's actions for this run, of which each name has one."""
+        """Return the server's actions for this run; their names are unique."""
         return await gather_actions(self.sources, run) if self.sources else []
 
     def create(self, request: RunInput) -> Run:
-        """Return a run that is not launched yet."""
+        """Return a run that has not been launched."""
         return Run(request, self.bus, self._release)
 
     async def start(self, request: RunInput, agent: SupportsRun | None = None) -> Run:
-        """Begin a run and return once its log exists. An `agent` given here answers it.
+        """Start a run and return it once its log exists. A given `agent` answers it.
 
-        Raises what can be known before it starts: an unknown agent, a run too many, an
-        adapter that cannot answer, a refusal of the `before_request` hook.
+        Raises the errors that are known before the start: an unknown agent, an exceeded limit of
+        runs, an adapter that cannot answer, a refusal of the `before_request` hook.
         """
         run = self.create(request)
         await self.launch(run, agent)
@@ -202,9 +203,9 @@ class Runtime:
     async def launch(
         self, run: Run, agent: SupportsRun | None = None, wait: Wait | None = None
     ) -> None:
-        """Begin a run that `create` returned, as `start` does.
+        """Launch a run that `create` returned, as `start` does.
 
-        If another process was faster to begin one in its thread, it may `wait` for its turn.
+        If another process started a run in the thread first, `wait` can wait for the thread's turn.
         """
         if self.telemetry.is_recording:
             self._start_span(run)
@@ -229,7 +230,7 @@ class Runtime:
                     run.stop()
 
     def _start_span(self, run: Run) -> None:
-        """Begin the trace of a run. What a hook, an agent or an action does is below it."""
+        """Start the trace of a run; spans of hooks, agents and actions are its children."""
         request = run.request
         agent = self._find_agent(request)
         span = start_run_span(
@@ -253,7 +254,7 @@ class Runtime:
         trace_early_calls(span)
 
     def _find_agent(self, request: RunInput) -> Agent | None:
-        """Return the agent of a request, as far as it is known before it is prepared."""
+        """Return the agent of a request, as far as it is known before preparation."""
         if callable(self.agents) or request.agent is None:
             return None
         return self.agents.get(request.agent)
@@ -279,12 +280,12 @@ class Runtime:
         except BaseException:
             del self._runs[run.log_id]
             raise
-        await asyncio.sleep(0)  # a task cancelled before its first step ends without a word
+        await asyncio.sleep(0)  # a task that is cancelled before its first step ends silently
 
     async def _begin(
         self, run: Run, agent: SupportsRun | None, wait: Wait | None
     ) -> tuple[PendingRun, LogWriter]:
-        """Prepare a run and open its log, anew after one of its thread that was faster."""
+        """Prepare a run and open its log; retry if another run of its thread was faster."""
         request = run.request
         for conflicts in count(1):
             pending = await self._prepare(run, agent)
@@ -298,7 +299,7 @@ class Runtime:
             except ThreadConflict:
                 if wait is None or conflicts > _MOST_CONFLICTS or not await wait():
                     try:
-                        # of two answers at once, the second never counts: no reason to wait
+                        # of two concurrent answers the second never counts, so it does not wait
                         await convert_exits(self._threads.confirm_answers(run.request))
                         raise
                     except Exception as error:
@@ -308,9 +309,9 @@ class Runtime:
         raise AssertionError("a count has no end")
 
     async def authorize(self, request: RunInput) -> RunInput:
-        """Return a request that is no run, as the hook leaves it, if its caller might run it.
+        """Check a request that is not a run, and return it as changed by the hook.
 
-        Raises what keeps a run from starting.
+        Raises the errors that would prevent its caller from starting a run.
         """
         request.identity.require("runs:start")
         self._check_open()
@@ -318,19 +319,19 @@ class Runtime:
             return await convert_exits(self._preparer.authorize_run(request))
 
     def stop(self, log_id: str) -> bool:
-        """End a run, and delete the log of an attached one. Never waits.
+        """Stop a run, and delete the log of an attached run. Never blocks.
 
-        Returns whether the run still went on.
+        Returns `True` if the run was still active.
         """
         run = self._runs.get(log_id)
         return run is not None and run.stop()
 
     def follow(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
-        """Read a run's log from a cursor on, until its last event."""
+        """Yield the events of a run's log from a cursor to the end of the run."""
         return self.bus.read(log_id, after)
 
     async def open_log(self, log_id: str) -> AsyncGenerator[Batch, None]:
-        """Return the log of a run from its beginning, once there is one. Raises `NotFound`."""
+        """Return the log of a run from its start, once it exists. Raises `NotFound`."""
         if (run := self._runs.get(log_id)) is not None:
             await run.started
         return self.bus.read(log_id)
@@ -338,7 +339,7 @@ class Runtime:
     async def aclose(self) -> None:
         """Stop all runs; wait until each has written its last event and called the hooks.
 
-        What has not ended after `grace` seconds, or when this is cancelled, is left behind.
+        Runs that have not ended after `grace` seconds, or when this is cancelled, are abandoned.
         """
         self.close_admission()
         self._old_logs.clear()
@@ -362,8 +363,8 @@ class Runtime:
     def _abandon_tasks(self) -> None:
         for task in self._tasks:
             logger.error("%s does not end, and is left behind", task.get_name())
-            # `asyncio.run` would wait for it without end
-            asyncio._unregister_task(task)  # documented for the likes of us
+            # `asyncio.run` would wait for it forever
+            asyncio._unregister_task(task)  # documented for event-loop integrations like this
         self._tasks.clear()
 
     def active_runs(self) -> list[Run]:
@@ -371,7 +372,7 @@ class Runtime:
         return [run for run in self._runs.values() if run.is_active]
 
     def _admit(self, run: Run) -> None:
-        """Raise when there is no place for a run, or it has one, or its caller may start none."""
+        """Raise if the run limit is reached, the run is active, or the caller lacks permission."""
         run.request.identity.require("runs:start")
         self._check_open()
         if (other := self._runs.get(run.log_id)) is not None and other.is_active:
@@ -399,13 +400,13 @@ class Runtime:
             raise
 
     async def _count_usage(self, run: Run, events: Sequence[Event]) -> None:
-        """Pass the model usage of an ended run to the observers that count it."""
+        """Count a run's token usage against the caller's quota."""
         usages = [event for event in events if isinstance(event, Usage)] if self._meters else ()
         for meter in self._meters:
             await meter.count_usage(run, usages)
 
     async def _prepare(self, run: Run, agent: SupportsRun | None) -> PendingRun:
-        """Prepare a run, which may take forever: nobody has to wait for it."""
+        """Prepare a run. A timeout or a stop ends the wait even if the preparation hangs."""
         work = convert_exits(self._preparer.prepare_run(run.request, agent))
         task = self._spawn(work, f"prepare:{run.log_id}", run.context)
         waiting = (task, run.stop_requested)
@@ -428,7 +429,7 @@ class Runtime:
             else:
                 task.add_done_callback(retrieve_exception)
                 task.cancel()
-            del task, waiting  # else its error, which has this frame, keeps the request in memory
+            del task, waiting  # otherwise the error's traceback keeps the request in memory
 
     async def _open_log(self, run: Run) -> LogWriter:
         """Open the log of a run and write its first event."""
@@ -449,7 +450,7 @@ class Runtime:
             if run.is_rewritten:
                 await convert_exits(writer.append(MessagesSnapshot(messages=request.messages)))
         except BaseException as error:
-            if writer is not None and request.persist:  # its thread waits for the end
+            if writer is not None and request.persist:  # the next run waits for its end
                 last = RunFailed(error=build_error_report(error))
                 self._spawn(call_quietly(writer.append, last), f"abandon:{run.log_id}")
             if isinstance(error, Exception) and not isinstance(error, _REPORTED_LATER):
@@ -477,7 +478,7 @@ class Runtime:
                     await append(event)
             await run.raise_cancellation()
             last = finished
-        except Cancelled as caught:  # somebody stopped the run where a remote agent runs it
+        except Cancelled as caught:  # the run was stopped on the remote agent's server
             last = RunFailed(error=caught.report())
         except TimeoutError as caught:
             error = self._build_stall_error() if deadline.expired() else caught
@@ -487,15 +488,15 @@ class Runtime:
             if error is None:
                 if run.is_cancelled or is_being_cancelled():
                     raise
-                error = caught  # the agent's own, and nobody stopped it
+                error = caught  # raised by the agent itself, without a stop
             last = RunFailed(error=build_error_report(error))
-        except BaseException as caught:  # an agent does not end the server
+        except BaseException as caught:  # an agent must not end the server
             error = caught
             last = RunFailed(error=build_error_report(error))
         finally:
             last = last or self._build_stop_event(run)
             try:
-                if has_running_loop():  # else it was left behind, and is only collected
+                if has_running_loop():  # otherwise it was abandoned, and is being garbage-collected
                     await self._end(run, writer, last, error)
             finally:
                 run.slot.run = None
@@ -503,14 +504,14 @@ class Runtime:
                     observer.ended(run, last, is_lost=writer.is_lost)
                 if run.span.is_recording:
                     end_run_span(run.span, _name_outcome(last), error)
-                if run.is_attached:  # and stays in memory until its reader has left
+                if run.is_attached:  # and stays in memory until its reader disconnects
                     run.release_request()
 
     def _build_stall_error(self) -> RunStalled:
         return RunStalled(f"The answer took longer than {self.run_timeout:g} seconds.")
 
     def _build_stop_event(self, run: Run) -> RunFailed:
-        """Return the last event of a run that was stopped, or that ends with the server."""
+        """Return the last event of a run that was stopped or ends with the server."""
         if self.is_closing:
             return RunFailed(
                 error=Interrupted("The server stopped before the answer did.").report()
@@ -532,7 +533,7 @@ class Runtime:
     ) -> None:
         run.state = "ending"
         try:
-            with suppress(CopilotError):  # of a log that takes no more, but its end
+            with suppress(CopilotError):  # the log accepts only its end
                 for event in run.slot.closing_events:
                     await writer.append(event)
             await writer.append(last)
@@ -540,7 +541,7 @@ class Runtime:
             if not run.is_attached:
                 del self._runs[run.log_id]
             run.finish("ended")
-        # at once: its reader may have left, and then the log goes
+        # at once: the log is deleted if its reader has disconnected
         events = await _read_log(run) if self._meters or run.span.keeps_content else ()
         await self._count_usage(run, events)
         if run.span.keeps_content:
@@ -552,7 +553,7 @@ class Runtime:
         if not request.detached and not run.is_attached:
             await self.bus.drop(run.log_id)
         elif request.detached and request.persist and not request.is_v1 and not self.is_closing:
-            # v1 subscriptions come back to the log itself, all others to the thread
+            # v1 subscriptions reconnect to the log itself, all other clients to the thread
             self._old_logs.add(run.log_id)
 
     def _release(self, run: Run) -> None:
@@ -567,7 +568,7 @@ class Runtime:
     async def _call_end_hook(
         self, run: Run, last: RunFinished | RunFailed, error: BaseException | None
     ) -> None:
-        """Call one of the hooks `error`, `stop` and `after_request`."""
+        """Call the hook for the outcome of a run: `error`, `stop` or `after_request`."""
         if error is not None:
             await report_error(self.hooks, error, run)
         elif isinstance(last, RunFailed):
@@ -593,7 +594,7 @@ class Runtime:
 
 def _complete_agents(agents: Mapping[str, SupportsRun]) -> Mapping[str, Agent]:
     if all(isinstance(agent, Agent) for agent in agents.values()):
-        return cast("Mapping[str, Agent]", agents)  # it may know more than its names
+        return cast("Mapping[str, Agent]", agents)  # the mapping may be more than a plain dict
     return {name: complete(Agent, agent) for name, agent in agents.items()}
 
 
@@ -602,7 +603,7 @@ async def _read_log(run: Run) -> Sequence[Event]:
 
 
 def _name_outcome(last: RunFinished | RunFailed) -> str:
-    """Return how a run ended, in a word for those who count."""
+    """Return the outcome of a run for metrics: `finished`, `stopped` or `failed`."""
     if isinstance(last, RunFinished):
         return "finished"
     return "stopped" if last.error.code == Cancelled.code else "failed"

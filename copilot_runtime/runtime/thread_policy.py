@@ -1,4 +1,4 @@
-"""What a run takes from the thread that it continues: its conversation, and its open questions."""
+"""Take a run's conversation and open questions from its thread."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,23 +16,23 @@ class Continuation(NamedTuple):
 
     run: RunInput
     is_rewritten: bool = False
-    """Whether the readers of the thread have to be sent the conversation anew."""
+    """`True` if readers of the thread need a new snapshot of the conversation."""
     asking: StoredRun | None = None
-    """The run whose questions it answers: its agent alone gets the answers."""
+    """The run whose questions this run answers, or `None`: only its agent gets the answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadPolicy:
-    """Where threads are, and whose conversation agents get that do not say it themselves."""
+    """The thread store, and the default owner of the history of agents."""
 
     store: ThreadStore | None = None
     history: HistoryOwner = "client"
 
     async def continue_thread(self, run: RunInput, agent: Agent | None) -> Continuation:
-        """Return a run with its conversation.
+        """Return a run with its stored conversation.
 
-        Raises `Misuse` for an answer to no open question of the thread. Of runs that are stored
-        nowhere, only the agent knows what it asked.
+        Raises `Misuse` for an answer to a question that is not open in the thread. For runs that
+        are not stored, only the agent can check answers.
         """
         owns_history = select_owner(self.history, agent) == "server"
         answers = run.persist and bool(run.resume)
@@ -50,9 +50,9 @@ class ThreadPolicy:
         return Continuation(continued, history.is_rewritten and run.persist, asking)
 
     async def confirm_answers(self, run: RunInput) -> None:
-        """Raise `Misuse` if an answer was given meanwhile, by way of another server.
+        """Raise `Misuse` if a question was answered through another server meanwhile.
 
-        The log of the run has begun, so that no other run of the thread can.
+        The run's log is already open, so no other run of the thread can start.
         """
         if self.store is None or not (run.persist and run.resume):
             return
@@ -64,11 +64,11 @@ class ThreadPolicy:
 
 
 async def _check_answers(run: RunInput, runs: Sequence[StoredRun]) -> None:
-    """Raise `Misuse` for an answer to no open question of the runs before.
+    """Raise `Misuse` for an answer to a question that is not open in the previous runs.
 
-    A thread that is not here has asked nothing that has an id. Pages of v1 send none: whether
-    they answer a question of before a restart, say, only the agent knows. To give up what nobody
-    asked is harmless.
+    A thread without stored runs has no questions with identifiers. v1 clients send no identifiers:
+    only the agent knows whether they answer a question from before a restart. Cancelling an unknown
+    question is harmless.
     """
     if runs or any(it.interrupt_id is not None and it.status != "cancelled" for it in run.resume):
         await check_answers(run.resume, runs)

@@ -1,4 +1,4 @@
-"""What changes in the list of an owner's threads, for those who look at it."""
+"""Live changes of an owner's thread list."""
 
 from copilot_runtime.runtime.thread_changes.changes import ThreadChanges
 

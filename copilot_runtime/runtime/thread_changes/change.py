@@ -1,4 +1,4 @@
-"""What may change in a list of threads."""
+"""Change events of thread lists."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
@@ -10,9 +10,9 @@ RunEvent = Literal["RUN_STARTED", "RUN_FINISHED", "RUN_ERROR"]
 
 
 class Notice(NamedTuple):
-    """What a process says of a thread that it has changed: the store knows what it is like now.
+    """A message that a thread has changed; its current state is in the store.
 
-    With an `event`, a run of that thread has begun or ended.
+    With an `event`, a run of that thread has started or ended.
     """
 
     thread: str
@@ -23,7 +23,7 @@ class Notice(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadChange:
-    """A thread as it is now; None for one that is gone."""
+    """A thread's new state, or `None` if it was deleted."""
 
     key: ThreadKey
     operation: Operation
@@ -32,7 +32,7 @@ class ThreadChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunActivity:
-    """A run of a thread has begun or ended. `run_id` is empty where it is not known."""
+    """The start or end of a run in a thread. `run_id` is empty if it is unknown."""
 
     key: ThreadKey
     event: RunEvent
@@ -44,7 +44,7 @@ Change: TypeAlias = ThreadChange | RunActivity
 
 
 def find_operation(before: Thread | None, after: Thread) -> Operation | None:
-    """Return what has happened to a thread; None for nothing."""
+    """Return the operation that turns the old state of a thread into the new one, or `None`."""
     if before is None:
         return "created"
     if before == after:

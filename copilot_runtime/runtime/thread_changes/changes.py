@@ -1,4 +1,4 @@
-"""Changes of threads, in whatever process they happen, for readers in this one."""
+"""Distribute thread changes of all processes to the readers in this process."""
 
 import asyncio
 import logging
@@ -27,31 +27,31 @@ if TYPE_CHECKING:
 from copilot_runtime.runtime.peers import Peers
 
 WATCH = "watch threads"
-"""The question by which a process says whose threads it has readers of."""
+"""Cluster request with which a process subscribes to the thread changes of owners."""
 
 CHANGE_NOTICE = "thread changed"
-"""What a process says of a thread to those who asked."""
+"""Cluster message that tells subscribed processes of a changed thread."""
 
 _PATIENCE = 1.5
-"""Seconds to wait for a process that was asked to tell."""
+"""Timeout of a subscription request, in seconds."""
 
 _RENEWAL = 2.0
-"""Seconds between two questions whether all that was told has come."""
+"""Seconds between two renewals of the subscriptions, which also detect lost notices."""
 
 _LOOK = 30.0
-"""Seconds between two looks at the lists: programs that are no server change threads, too."""
+"""Polling interval of the thread lists, in seconds: command-line tools change threads, too."""
 
 _BLIND_LOOK = 2.0
-"""The same while some process cannot be asked to tell."""
+"""Polling interval while some process cannot be subscribed to, in seconds."""
 
 logger = logging.getLogger(__name__)
 
 
 class ThreadChanges(RunObserver):
-    """Tells readers of this process what changes in their threads.
+    """Sends changes of threads to the readers in this process.
 
-    Changes of this process are noted here; a process tells others only what they have asked for.
-    Without readers anywhere, a note is two looks at empty tables.
+    `note` takes changes made in this process; other processes are only notified of owners that they
+    have subscribed to. Without readers in any process, `note` only checks two empty tables.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class ThreadChanges(RunObserver):
         blind_look: float = _BLIND_LOOK,
     ) -> None:
         self.peers: Peers | None = None
-        """The other processes that share the store, if they can be reached."""
+        """The cluster of processes that share the store, or `None`."""
         self.is_ending: Callable[[], bool] = lambda: False
-        """Whether the server waits for the readers to leave."""
+        """Returns `True` if the server waits for open streams to close."""
         self._store = store
         self._renewal = renewal
         self._look = look
@@ -73,18 +73,18 @@ class ThreadChanges(RunObserver):
         self._feeds: dict[str, OwnerFeed] = {}
         self._interests = Interests()
         self._subscriptions: dict[str, set[str]] = {}
-        """The owners that other processes were told to have readers here."""
+        """For each process, the owners that it is subscribed to for us."""
         self._received: Counter[str] = Counter()
-        """Notices that came from other processes."""
+        """Number of notices received from each process."""
         self._is_blind = False
-        """Whether some process cannot be asked to tell."""
+        """`True` if some process cannot be subscribed to."""
         self._renewing = asyncio.Lock()
         self._upkeep: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     def note(self, thread: ThreadKey, notice: Notice | None = None) -> None:
-        """Note that a thread of this process has changed. Never waits."""
+        """Record that this process has changed a thread. Never blocks."""
         if not self._feeds and not self._interests:
             return
         notice = notice or Notice(thread.id)
@@ -110,7 +110,7 @@ class ThreadChanges(RunObserver):
 
     @asynccontextmanager
     async def follow(self, owner: str) -> AsyncGenerator[ChangeReader, None]:
-        """Yield a reader of what changes from now on. Raises `StoreFailed`."""
+        """Yield a reader of all later changes of an owner's threads. Raises `StoreFailed`."""
         reader = ChangeReader()
         feed = self._feeds.get(owner)
         if feed is None:
@@ -133,7 +133,7 @@ class ThreadChanges(RunObserver):
                 feed.close()
 
     async def answer_watch(self, values: Mapping[str, Any]) -> Any:
-        """Remember for another process whose changes it wants to be told."""
+        """Handle another process's subscription request."""
         server = str(values["address"])
         if values["whole"]:
             self._interests.forget(server)
@@ -141,17 +141,17 @@ class ThreadChanges(RunObserver):
         return {"watching": watching, "sent": sent}
 
     def take_notice(self, sender: str, values: Mapping[str, Any]) -> None:
-        """Take what another process says of a thread."""
+        """Handle another process's notice of a changed thread."""
         self._received[sender] += 1
         if (feed := self._feeds.get(str(values["owner"]))) is not None:
             feed.add(Notice(*values["notice"]))
 
     def open(self) -> None:
-        """Take readers again, after `close`."""
+        """Accept readers again after `close`."""
         self._is_closed = False
 
     def close(self) -> None:
-        """End all readers: the server ends, and they find another one."""
+        """Close all readers when the server stops; clients reconnect to another one."""
         self._is_closed = True
         for task in (self._upkeep, *self._tasks):
             if task is not None:
@@ -160,12 +160,12 @@ class ThreadChanges(RunObserver):
             feed.close()
 
     async def _announce(self, feed: OwnerFeed) -> None:
-        """Let others tell of an owner, and look for what happened before they knew it."""
+        """Subscribe to an owner at other processes, then poll for changes made before that."""
         await self._renew()
         await self._look_at([feed])
 
     async def _keep_up(self) -> None:
-        """Renew what others were asked, and look at the lists, as long as there are readers."""
+        """Renew the subscriptions and poll the lists while there are readers."""
         looked_at = monotonic()
         while self._feeds:
             due = looked_at + (self._blind_look if self._is_blind else self._look)
@@ -184,12 +184,14 @@ class ThreadChanges(RunObserver):
         for feed in feeds:
             try:
                 await feed.look()
-            except CopilotError as error:  # of the store, which the next look may find again
+            except (
+                CopilotError
+            ) as error:  # raised by the store, which may be reachable at the next poll
                 logger.warning("Threads cannot be listed for their readers: %s", error.message)
                 return
 
     async def _renew(self) -> bool:
-        """Ask all other processes to tell. Returns whether something that they told is missing."""
+        """Renew the subscriptions at all processes. Returns `True` if notices were lost."""
         async with self._renewing:
             try:
                 others = await self._store.list_other_servers()
@@ -205,9 +207,10 @@ class ThreadChanges(RunObserver):
             return bool(missing) or any(states)
 
     async def _renew_at(self, server: str) -> bool | None:
-        """Ask one process. Returns whether notices are missing; None if it cannot be asked.
+        """Renew the subscription at one process.
 
-        One that has died is none to ask, and has left runs that have to be ended.
+        Returns `True` if notices were lost or the process has died and left runs to end, and `None`
+        if it is alive but cannot be subscribed to.
         """
         if self.peers is None or not self.peers.address:
             return None if await self._is_alive(server) else True
@@ -241,7 +244,9 @@ class ThreadChanges(RunObserver):
             )
         except PeerLost:
             return None
-        return answer if isinstance(answer, dict) else None  # an earlier version knows it not
+        return (
+            answer if isinstance(answer, dict) else None
+        )  # an older version does not support the request
 
     async def _is_alive(self, server: str) -> bool:
         try:
@@ -250,7 +255,7 @@ class ThreadChanges(RunObserver):
             return True
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work, context=Context())  # it belongs to no request
+        task = asyncio.create_task(work, context=Context())  # outside of any request's context
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -1,4 +1,4 @@
-"""The threads of one owner, as far as somebody here looks at them."""
+"""The change feed of one owner's threads, while it has readers in this process."""
 
 import asyncio
 import logging
@@ -18,22 +18,22 @@ from copilot_runtime.runtime.thread_changes.reader import ChangeReader
 from copilot_runtime.threads.store import Thread, ThreadKey, ThreadPage, ThreadQuery, ThreadStore
 
 _DELAY = 0.05
-"""Seconds for which notices wait for others: a thread is read once for all of them."""
+"""Seconds for which notices are collected, so that a thread is read once for all of them."""
 
 _MOST_READ = 20
-"""Threads that are read one by one; for more, the list is read."""
+"""Maximum number of threads read one by one; for more, the list is read."""
 
 _WINDOW = 200
-"""The latest threads of an owner, which are compared when the list is read."""
+"""Number of an owner's most recently used threads that are compared when the list is read."""
 
 logger = logging.getLogger(__name__)
 
 
 class OwnerFeed:
-    """Compares the threads of an owner with what its readers know, and tells them what differs.
+    """Compares an owner's stored threads with the state its readers know, and sends the changes.
 
-    A notice says which thread may have changed, and whether a run began or ended there. `look`
-    finds out without notices, of the latest threads.
+    A notice names a thread that may have changed, and whether a run started or ended in it. `look`
+    polls the most recently used threads and needs no notices.
     """
 
     def __init__(self, owner: str, store: ThreadStore) -> None:
@@ -42,20 +42,21 @@ class OwnerFeed:
         self._store = store
         self._known: dict[str, Thread] = {}
         self._gone: dict[str, None] = {}
-        """The last threads that were told to be gone, the oldest first: several notices say so."""
+        """The most recently deleted threads that readers know of, oldest first: several notices may
+        report one deletion."""
         self._runs: dict[str, str] = {}
-        """Runs under way: the id of the thread, and that of the run."""
+        """Active runs, by thread identifier."""
         self._ended: dict[str, str] = {}
-        """The last run of a thread whose end the readers know."""
+        """For each thread, the last run whose end was sent to readers."""
         self._notices: list[Notice] = []
         self._lock = asyncio.Lock()
         self._is_primed = False
         self._knows_runs = False
-        """Whether the store says which threads are being answered: one of others may not."""
+        """`True` if the store reports which threads are being answered; custom stores may not."""
         self._flushing: asyncio.Task[None] | None = None
 
     def add(self, notice: Notice) -> None:
-        """Take a notice of a change."""
+        """Queue a notice of a change."""
         self._notices.append(notice)
         if self._flushing is None:
             self._flushing = asyncio.create_task(
@@ -63,12 +64,12 @@ class OwnerFeed:
             )
 
     async def prime(self) -> None:
-        """Learn how the threads are before anything is told of them. Raises `StoreFailed`."""
+        """Load the initial state of the threads, without sending it. Raises `StoreFailed`."""
         if not self._is_primed:
             await self.look()
 
     async def look(self) -> None:
-        """Read the list, and tell the readers what has changed. Raises `StoreFailed`."""
+        """Read the thread list and send the changes to readers. Raises `StoreFailed`."""
         async with self._lock:
             query = ThreadQuery(owner=self._owner, archived=True, limit=_WINDOW)
             page = await self._store.list(query)
@@ -80,7 +81,7 @@ class OwnerFeed:
             self._is_primed = True
 
     def close(self) -> None:
-        """Tell nobody anything any more."""
+        """Close all readers and cancel pending notices."""
         if self._flushing is not None:
             self._flushing.cancel()
         for reader in self.readers:
@@ -92,7 +93,7 @@ class OwnerFeed:
                 await asyncio.sleep(_DELAY)
                 notices, self._notices = self._notices, []
                 await self._take(notices)
-        except CopilotError as error:  # the next look at the list finds out
+        except CopilotError as error:  # the next poll of the list finds the changes
             logger.warning("Changes of threads cannot be read: %s", error.message)
         finally:
             self._flushing = None
@@ -110,7 +111,7 @@ class OwnerFeed:
                     self._tell_run(notice.thread, notice.event, notice.run_id, notice.agent)
 
     def _compare(self, id: str, thread: Thread | None) -> None:
-        """Tell what has become of a thread since it was read the last time."""
+        """Send the difference between a thread and its last known state."""
         key, before = ThreadKey(self._owner, id), self._known.get(id)
         if thread is None:
             self._known.pop(id, None)
@@ -131,7 +132,7 @@ class OwnerFeed:
             del self._gone[next(iter(self._gone))]
 
     async def _compare_run(self, thread: Thread) -> None:
-        """Tell of a run of which no notice has come, and end one whose process has died."""
+        """Report a run without a notice, and end a run whose process has died."""
         id = thread.key.id
         run = await self._store.find_running(thread.key) if thread.is_running else None
         if run is not None and id not in self._runs:
@@ -145,7 +146,7 @@ class OwnerFeed:
             self._tell_run(id, "RUN_FINISHED", self._runs[id], thread.agent)
 
     def _tell_run(self, thread: str, event: RunEvent, run_id: str, agent: str) -> None:
-        """Tell that a run began or ended, unless a look at the list was faster."""
+        """Report the start or end of a run, unless a poll has already reported it."""
         if event == "RUN_STARTED":
             if run_id and self._runs.get(thread) == run_id:
                 return
@@ -161,9 +162,9 @@ class OwnerFeed:
         self._tell(RunActivity(key=key, event=event, run_id=run_id, agent=agent))
 
     def _forget(self, page: ThreadPage) -> None:
-        """Tell of threads that are gone, and forget those that are too old for the list.
+        """Report deleted threads, and forget threads that are too old for the list.
 
-        A thread only moves up in the list, so one that should be there and is not was deleted.
+        Threads only move up in the list, so a thread that is missing from its range was deleted.
         """
         found = {thread.key.id for thread in page.threads}
         oldest = page.threads[-1].updated_at if page.next_cursor is not None else None

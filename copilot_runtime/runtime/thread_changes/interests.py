@@ -1,11 +1,11 @@
-"""Which other processes want to know of changes of whose threads."""
+"""Subscriptions of other processes to changes of threads, by owner."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from time import monotonic
 
 LIFETIME = 20.0
-"""Seconds after which a process that says nothing more is told nothing more."""
+"""Seconds until a subscription that is not renewed expires."""
 
 
 @dataclass(slots=True)
@@ -13,11 +13,11 @@ class _Interest:
     owners: set[str] = field(default_factory=set[str])
     until: float = 0.0
     sent: int = 0
-    """Notices that were sent there: whoever has got fewer looks for itself."""
+    """Number of notices sent to the process; on a mismatch the process rereads its lists."""
 
 
 class Interests:
-    """What other processes have asked to be told, by their addresses."""
+    """The subscriptions of other processes, by process address."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -29,9 +29,9 @@ class Interests:
     def renew(
         self, server: str, added: Collection[str], removed: Collection[str]
     ) -> tuple[int, int]:
-        """Add and remove owners that a process looks at, and keep the others.
+        """Renew a process's subscription and add or remove owners; keep the others.
 
-        Returns how many these are now, and how many notices were sent there.
+        Returns the number of subscribed owners and the number of notices sent to the process.
         """
         interest = self._by_server.setdefault(server, _Interest())
         interest.until = self._clock() + LIFETIME
@@ -40,11 +40,11 @@ class Interests:
         return len(interest.owners), interest.sent
 
     def forget(self, server: str) -> None:
-        """Tell a process nothing more."""
+        """Cancel a process's subscription."""
         self._by_server.pop(server, None)
 
     def take(self, owner: str) -> Iterator[str]:
-        """Yield the processes to which a notice has to be sent, and count it."""
+        """Yield the addresses of an owner's subscribers, and count a notice for each."""
         now = self._clock()
         for server, interest in [*self._by_server.items()]:
             if interest.until < now:

@@ -1,4 +1,4 @@
-"""One reader of the changes of an owner's threads."""
+"""A reader of an owner's thread changes."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,14 +7,14 @@ from dataclasses import replace
 from copilot_runtime.runtime.thread_changes.change import Change, RunActivity, ThreadChange
 
 _MOST_WAITING = 500
-"""Changes that wait for a reader. Of one thread only the last is among them."""
+"""Maximum number of queued changes of a reader; the queue has one entry per thread."""
 
 
 class ChangeReader:
-    """Changes that one reader still has to get.
+    """A queue of thread changes for one reader.
 
-    One that lets too many wait is closed, as all are when the server ends: whoever comes back
-    gets the list as it is then.
+    A reader that falls too far behind is closed, and so are all readers when the server stops. A
+    client that reconnects gets the current list.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class ChangeReader:
         self._woken = asyncio.Event()
 
     def put(self, change: Change) -> None:
-        """Add a change, in place of an older one of the same thread."""
+        """Queue a change; it replaces a queued change of the same thread."""
         if self.is_closed:
             return
         name = _name(change)
@@ -36,7 +36,7 @@ class ChangeReader:
         self._woken.set()
 
     async def read(self) -> Sequence[Change]:
-        """Wait for changes and return them in their order; nothing once the reader is closed."""
+        """Wait for changes and return them in order; empty once the reader is closed."""
         await self._woken.wait()
         if self.is_closed:
             return ()
@@ -46,7 +46,7 @@ class ChangeReader:
         return changes
 
     def close(self) -> None:
-        """Give the reader nothing more."""
+        """Close the reader; it receives no further changes."""
         self.is_closed = True
         self._waiting.clear()
         self._woken.set()

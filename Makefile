@@ -1,18 +1,19 @@
 # make run         a working copilot with a page to try it, no key needed
-# make test        every check, with the real npm clients and a browser
-# make test-quick  what needs neither of them, in less than three minutes
+# make test        the checks, and the tests that fit into ten minutes (EXT=planner: one extension)
+# make test-quick  the tests of the core, in a minute and a half
+# make test-all    every test: all clients, pages and stores, kills, fuzzing, the site, the wheel
 
 PYTHON ?= python3
 BIN := .venv/bin
 HOST ?= 127.0.0.1
 PORT ?= 8000
-# many tests wait for a browser or a process: more of them than cores
-WORKERS ?= 6
+# each worker imports all tests, which costs it half a minute
+WORKERS ?= 2
 # hundreds of processes start in the tests: each would compile the package anew
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system run test test-quick suite check style types packages format docs docs-site protos lock wheel bench bench-streaming bench-agui bench-threads bench-adapters bench-knowledge bench-planner bench-telemetry bench-analyst bench-scale bench-simulation clean
+.PHONY: help setup system run test test-quick test-all suite check style types packages format docs docs-site protos lock wheel bench bench-streaming bench-agui bench-threads bench-adapters bench-knowledge bench-planner bench-telemetry bench-analyst bench-scale bench-simulation clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ —/' | awk -F' — ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -58,22 +59,38 @@ endif
 run: .venv/ready  ## Serve the demo at http://127.0.0.1:8000 (HOST=, PORT=)
 	$(BIN)/copilot-runtime serve --host $(HOST) --port $(PORT)
 
-test: setup system  ## Run every check and every test
+# a test that fails runs again, alone: the summary lists it as unstable if it passes then
+PYTEST = $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --rerun-failed
+
+ifdef EXT
+test: setup system packages
+	$(PYTEST) -m "not nightly" $(ARGS) tests/extensions/$(EXT)
+
+test-all: setup system packages
+	$(PYTEST) $(ARGS) tests/extensions/$(EXT)
+else
+test: setup system  ## Run the checks and the tests of ten minutes (EXT=planner: one extension's tests)
 	@$(MAKE) --no-print-directory --jobs=4 style packages types .venv/ready-tests
 	@$(MAKE) --no-print-directory suite
 
+# a process is killed this often in each test of kills
+test-all: export KILLS ?= 20
+test-all: WORKERS = 6
+test-all: setup system  ## Run every check and every test, as each night and before a release
+	@$(MAKE) --no-print-directory --jobs=4 style packages types .venv/ready-tests
+	$(PYTEST) $(ARGS)
+endif
+
 suite:
-	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) -m "not nightly" $(ARGS)
 
 # each worker would compile all tests at once, and what they import
 .venv/ready-tests: .venv/ready-dev $(shell find copilot_runtime tests -name '*.py')
-	@$(BIN)/pytest --collect-only --quiet --quiet > .venv/collected.log || { cat .venv/collected.log; exit 1; }
+	@$(BIN)/pytest -m "not nightly" --collect-only --quiet --quiet > .venv/collected.log || { cat .venv/collected.log; exit 1; }
 	@touch $@
 
-# each worker imports all tests, and little waits here
-test-quick: WORKERS = 4
-test-quick: setup  ## Run the tests without browsers, npm and servers in other processes: less than three minutes
-	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder -m "not whole" $(ARGS)
+test-quick: setup  ## Run the tests of the core, without browsers, npm and servers in other processes
+	$(PYTEST) -m quick $(ARGS)
 
 check: style types  ## Check format, style and types
 

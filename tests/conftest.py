@@ -4,14 +4,11 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Iterator, Sequence
-from importlib import import_module
+from collections.abc import Iterator
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from tests.threads.cluster import Cluster, running_cluster
 
@@ -23,85 +20,16 @@ os.environ.setdefault("COPILOT_THREADS", "memory")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# a machine that is busy takes longer, and is no failure
-settings.register_profile("tests", deadline=None)
-settings.load_profile("tests")
-
 # what is imported stays: the garbage collector need not look at it, now or later
 gc.disable()
 
-TESTS = Path(__file__).parent
-
-# these drive browsers, npm, or servers in other processes: `make test-quick` leaves them out
-WHOLE = (
-    "adapters/aimock",
-    "extensions/frameworks/crewai",
-    "extensions/frameworks/langgraph",
-    "browser",
-    "conformance",
-    "extensions/knowledge/graph/test_kill.py",
-    "extensions/knowledge/ingestion/test_ingest_beside_a_server.py",
-    "extensions/knowledge/ingestion/test_kill.py",
-    "extensions/knowledge/vectors/test_kill.py",
-    "extensions/operations/test_backup.py",
-    "extensions/operations/test_health.py",
-    "site",
-    "cli/test_cli.py",
-    "test_trip_examples.py",
-    "test_wheel.py",
-    "threads/test_export.py",
-    "threads/test_kill.py",
-    "threads/test_kill_v1.py",
-    "extensions/mcp/server/test_mcp_pipes.py",
-    "wire_agui/test_stalled_memory.py",
-)
-
-# the files of such a folder share a server that takes seconds to start: one worker has them all
-TOGETHER = ("extensions/frameworks/langgraph", "extensions/storage")
-
-# these take longest: begun first, none of them is what all others wait for at the end
-LONG = (*WHOLE, "threads")
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    # not even imported then, in every worker
-    return (config.option.markexpr == "not whole" and is_one_of(collection_path, WHOLE)) or None
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    paths = {item.path for item in items}
-    long = {path for path in paths if is_one_of(path, LONG)}
-    whole = {path for path in paths if is_one_of(path, WHOLE)}
-    items.sort(key=lambda item: item.path not in long)
-    for item in items:
-        if item.path in whole:
-            item.add_marker("whole")
+pytest_plugins = ("tests.plugin.selection", "tests.plugin.order", "tests.plugin.rerun")
 
 
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(5_000, 50, 50)  # nearly as a server has it: a fifth of the time of many tests
     gc.enable()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    if config.option.dist != "loadfile":
-        return None
-    scheduling: Any = import_module("xdist.scheduler").LoadFileScheduling(config, log)
-    scheduling._split_scope = choose_scope
-    return scheduling
-
-
-def choose_scope(nodeid: str) -> str:
-    """Return what a test has in common with all others that the same worker is to run."""
-    file = nodeid.partition("::")[0]
-    folders = [folder for folder in TOGETHER if is_one_of(TESTS.parent / file, [folder])]
-    return folders[0] if folders else file
-
-
-def is_one_of(path: Path, parts: Sequence[str]) -> bool:
-    return any(path.is_relative_to(TESTS / part) for part in parts)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, expect
 from tests.extensions.access.credentials import FAR, issue_key
 from tests.extensions.access.server import Entrance, entering, settings_of
 
-pytestmark = [pytest.mark.anyio, pytest.mark.whole]
+pytestmark = pytest.mark.anyio
 
 
 async def open_page(browser: Browser, server: Entrance, width: int = 1100) -> Page:

@@ -20,8 +20,6 @@ from tests.browser.console import (
 
 pytestmark = pytest.mark.anyio
 
-SCREENSHOTS = Path(__file__).parent / "screenshots"
-
 
 async def test_two_browsers_see_each_others_threads_without_a_reload(browser: Browser):
     model = HeldAdapter("One", " two")
@@ -32,7 +30,6 @@ async def test_two_browsers_see_each_others_threads_without_a_reload(browser: Br
         model.say_one()
         await expect(titles(other)).to_have_text(["count"])
         await expect(other.locator("#list .running")).to_have_count(1)
-        await other.screenshot(path=SCREENSHOTS / "console_a_thread_of_another_browser.png")
         model.say_one()
         await expect(other.locator("#list .running")).to_have_count(0)
         await tool_of_thread(other, "count", "Rename")

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,15 @@ from tests import npm
 from tests.conformance.divergences import GENERATIVE_UI, reasons
 from tests.conformance.genui.compare import SECTIONS, normalize, number_ids
 from tests.conformance.v1.node import ROOT, need_node, started
+from tests.plugin.selection import is_nightly_run
 from tests.processes import finished
 
 HERE = Path(__file__).parent / "genui"
 CLIENTS = ("1.57", "1.68", "1.74")
 TRANSPORTS = ("rest", "single")
 WAYS = [(client, transport) for client in CLIENTS for transport in TRANSPORTS]
+
+NEWEST = ("1.74", "rest")
 
 SCENARIOS = json.loads((HERE / "scenarios.json").read_text())
 FOR_ALL = [name for name, scenario in SCENARIOS.items() if scenario.get("isForAll")]
@@ -59,8 +62,14 @@ def drive(base: str, client: str, transport: str, file: Path, *options: str) -> 
 
 
 @pytest.fixture(scope="session")
-def driven(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], Pages]:
-    """Drive a server with all clients; the key `("1.74", "restart")` is after its restart."""
+def driven(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Mapping[tuple[str, str], Pages]:
+    """Drive a server with all clients; the key `("1.74", "restart")` is after its restart.
+
+    `make test` drives only the newest client over REST, through the scenarios for all.
+    """
+    is_nightly = is_nightly_run(pytestconfig)
     need_node()
     npm.install(HERE)
     folder = tmp_path_factory.mktemp("genui")
@@ -75,10 +84,12 @@ def driven(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str],
             pages = {
                 (client, transport): drive(
                     *(base, client, transport, folder / f"{client}-{transport}.json"),
-                    *(logs + ["--every"] * ((client, transport) == ("1.74", "rest"))),
+                    *(logs + ["--every"] * (is_nightly and (client, transport) == NEWEST)),
                 )
-                for client, transport in WAYS
+                for client, transport in (WAYS if is_nightly else [NEWEST])
             }
+        if not is_nightly:
+            return pages
         with serve(agent, mcp, threads) as base:
             before = ["--every", "--before", str(folder / "1.74-rest.json")]
             file = folder / "restart.json"
@@ -99,56 +110,67 @@ def sort(messages: Messages) -> list[str]:
     return sorted(re.sub(r"<id\d+>", "<id>", text) for text in texts)
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_the_page_gets_the_states_and_events_of_node_in_their_order_or_better_ones(
-    driven: Mapping[tuple[str, str], Pages], name: str
-) -> None:
-    page = normalize(driven["1.74", "rest"][name])
-    expected = {**EXPECTED[name], **OURS.get(name, {})}
-
-    for section in SECTIONS:
-        assert page.get(section) == expected.get(section), section
-
-
-@pytest.mark.parametrize(("client", "transport"), WAYS)
-@pytest.mark.parametrize("name", FOR_ALL)
-def test_the_page_ends_up_with_the_messages_of_node_or_better_ones(
-    driven: Mapping[tuple[str, str], Pages], name: str, client: str, transport: str
-) -> None:
-    live = number_ids(driven[client, transport][name]["live"])
-    expected = OURS.get(name, {}).get("live", EXPECTED[name]["live"])
-
-    if client == "1.57":  # it puts results of tools last
-        assert sort(live) == sort(expected)
-    else:
-        assert live == expected
+Difference = tuple[str, Any, Any]
+"""Where a page differs, what it has, and what is expected."""
 
 
 @pytest.mark.parametrize(
-    ("name", "client", "transport"),
+    "name",
     [
-        *((name, *way) for way in WAYS for name in FOR_ALL),
-        *((name, "1.74", "rest") for name in SCENARIOS if name not in FOR_ALL),
+        pytest.param(name, marks=[] if name in FOR_ALL else pytest.mark.nightly)
+        for name in SCENARIOS
     ],
 )
-def test_a_page_that_opens_the_thread_again_has_the_same_messages(
-    driven: Mapping[tuple[str, str], Pages], name: str, client: str, transport: str
-) -> None:
-    page = driven[client, transport][name]
-    live, reload = (list_stored(name, page[moment]) for moment in ("live", "reload"))
-
-    # a page puts its own answers right behind their call, as with Node
-    if client == "1.57" or SCENARIOS[name].keys() & {"hasSandbox", "tools"}:
-        assert sort(number_ids(reload)) == sort(number_ids(live))
-    else:
-        assert reload == live
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_the_messages_are_the_same_after_a_restart_of_the_server(
+def test_a_scenario_ends_as_with_node_live_and_after_a_reload(
     driven: Mapping[tuple[str, str], Pages], name: str
 ) -> None:
-    assert driven["1.74", "restart"][name]["reload"] == driven["1.74", "rest"][name]["reload"]
+    differences = [*compare_sections(name, driven[NEWEST][name])]
+    for way, pages in driven.items():
+        if name in pages and way != ("1.74", "restart"):
+            differences += compare_live(name, *way, pages[name])
+            differences += compare_reload(name, *way, pages[name])
+    if pages := driven.get(("1.74", "restart")):
+        before, after = (page[name]["reload"] for page in (driven[NEWEST], pages))
+        if before != after:
+            differences.append(("restart", after, before))
+
+    assert differences == []
+
+
+def compare_sections(name: str, page: Mapping[str, Any]) -> Iterator[Difference]:
+    """Compare the states and events that a page got with those of Node, or with better ones."""
+    found, expected = normalize(page), {**EXPECTED[name], **OURS.get(name, {})}
+    for section in SECTIONS:
+        if found.get(section) != expected.get(section):
+            yield section, found.get(section), expected.get(section)
+
+
+def compare_live(
+    name: str, client: str, transport: str, page: Mapping[str, Any]
+) -> Iterator[Difference]:
+    """Compare the messages that a page ended up with."""
+    if name not in FOR_ALL:
+        return
+    live, expected = (
+        number_ids(page["live"]),
+        OURS.get(name, {}).get("live", EXPECTED[name]["live"]),
+    )
+    if client == "1.57":  # it puts results of tools last
+        live, expected = sort(live), sort(expected)
+    if live != expected:
+        yield f"live, {client} by {transport}", live, expected
+
+
+def compare_reload(
+    name: str, client: str, transport: str, page: Mapping[str, Any]
+) -> Iterator[Difference]:
+    """Compare the messages of a page that opens the thread again."""
+    live, reload = (list_stored(name, page[moment]) for moment in ("live", "reload"))
+    # a page puts its own answers right behind their call, as with Node
+    if client == "1.57" or SCENARIOS[name].keys() & {"hasSandbox", "tools"}:
+        live, reload = sort(number_ids(live)), sort(number_ids(reload))
+    if live != reload:
+        yield f"reload, {client} by {transport}", reload, live
 
 
 def test_every_divergence_has_a_reason_and_really_differs() -> None:

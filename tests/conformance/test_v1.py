@@ -9,10 +9,15 @@ from typing import Any
 import pytest
 
 from tests.conformance.divergences import ANSWERS, REQUESTS, reasons
+from tests.conformance.recordings import read_recordings
 from tests.conformance.v1.node import HERE, install, need_node, served, started
 from tests.processes import finished
 
-EXPECTED, OURS, UPSTREAM = HERE / "expected", HERE / "divergences", HERE / "upstream"
+EXPECTED = read_recordings(HERE / "expected.jsonl")
+UPSTREAM = read_recordings(HERE / "upstream.jsonl")
+OURS = read_recordings(HERE / "divergences.jsonl")
+"""What differs with us: answers by the name of the scenario, requests as `upstream/NAME`."""
+
 SCENARIOS: dict[str, str] = json.loads((HERE / "scenarios.json").read_text())
 """Scenario → the path it is run against."""
 
@@ -51,11 +56,7 @@ def drive(ours: str, llm: str, out: Path, names: list[str]) -> None:
 
 
 def ends_up_as_expected(out: Path, name: str) -> bool:
-    return load(out / f"{name}.json") == load(folder_of(name) / f"{name}.json")
-
-
-def folder_of(name: str) -> Path:
-    return OURS if name in DIVERGENT else EXPECTED
+    return load(out / f"{name}.json") == OURS.get(name, EXPECTED[name])
 
 
 def load(path: Path) -> Any:
@@ -76,15 +77,14 @@ def test_the_table_of_scenarios_is_the_one_of_the_driver() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_client_ends_up_with_what_is_expected(driven: Path, name: str) -> None:
-    assert load(driven / f"{name}.json") == load(folder_of(name) / f"{name}.json")
+def test_a_scenario_ends_as_expected_and_asks_the_model_what_node_asks(
+    driven: Path, name: str
+) -> None:
+    assert load(driven / f"{name}.json") == OURS.get(name, EXPECTED[name])
 
-
-@pytest.mark.parametrize("name", [n for n in NAMES if (UPSTREAM / f"{n}.json").exists()])
-def test_the_model_is_asked_what_node_asks_it(driven: Path, name: str) -> None:
-    folder = OURS / "upstream" if name in DIVERGENT_UPSTREAM else UPSTREAM
-
-    assert load(driven / "upstream" / f"{name}.json") == load(folder / f"{name}.json")
+    if name in UPSTREAM:
+        expected = OURS.get(f"upstream/{name}", UPSTREAM[name])
+        assert load(driven / "upstream" / f"{name}.json") == expected
 
 
 def test_stop_in_the_browser_closes_the_call_to_the_model(driven: Path) -> None:
@@ -105,9 +105,8 @@ def test_each_turn_is_seen_by_the_hooks_once_before_and_once_at_its_end(driven: 
 
 
 def test_every_divergence_has_a_reason_and_really_differs() -> None:
-    assert {path.stem for path in OURS.glob("*.json")} == set(DIVERGENT)
-    assert {path.stem for path in OURS.glob("upstream/*.json")} == set(DIVERGENT_UPSTREAM)
-    for name in DIVERGENT:
-        assert load(OURS / f"{name}.json") != load(EXPECTED / f"{name}.json"), name
-    for name in DIVERGENT_UPSTREAM:
-        assert load(OURS / "upstream" / f"{name}.json") != load(UPSTREAM / f"{name}.json"), name
+    node = EXPECTED | {f"upstream/{name}": value for name, value in UPSTREAM.items()}
+    reasoned = {*DIVERGENT, *(f"upstream/{name}" for name in DIVERGENT_UPSTREAM)}
+
+    assert {*OURS} == reasoned
+    assert [name for name, value in OURS.items() if value == node[name]] == []

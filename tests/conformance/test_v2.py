@@ -9,13 +9,22 @@ from typing import Any
 import pytest
 
 from tests.conformance.divergences import AGUI_ANSWERS, OLD_AGUI_ANSWERS, reasons
+from tests.conformance.recordings import Recordings, read_recordings
 from tests.conformance.v1 import node as v1
 from tests.conformance.v1.node import need_node, started
 from tests.conformance.v2.node import HERE, OLD, install, served
+from tests.plugin.selection import is_nightly_run
 from tests.processes import Program, finished, running
 from tests.referee import find_faults
 
-EXPECTED, OURS = HERE / "expected", HERE / "divergences"
+EXPECTED = read_recordings(HERE / "expected.jsonl")
+OURS = read_recordings(HERE / "divergences.jsonl")
+"""What differs with us, by `SCENARIO.TRANSPORT`."""
+
+OLD_EXPECTED = read_recordings(OLD / "expected.jsonl")
+OLD_OURS = read_recordings(OLD / "divergences.jsonl")
+"""The same of clients of old, by `CLIENT/SCENARIO.TRANSPORT`."""
+
 SCENARIOS = json.loads((HERE / "scenarios.json").read_text())
 """The names of all scenarios."""
 
@@ -28,6 +37,14 @@ DIVERGENT_OLD = reasons(OLD_AGUI_ANSWERS)
 TRANSPORTS = ("rest", "single", "auto")
 OLD_CLIENTS = ("1.50", "1.57")
 V1_SCENARIOS = json.loads((v1.HERE / "scenarios.json").read_text())
+V1_NAMES = sorted(name for name, path in V1_SCENARIOS.items() if path == "/copilotkit")
+V1_EXPECTED = {
+    **read_recordings(v1.HERE / "expected.jsonl"),
+    **read_recordings(v1.HERE / "divergences.jsonl"),
+}
+
+Names = Mapping[tuple[str, str], list[str]]
+"""Scenarios by client and transport."""
 
 
 @contextmanager
@@ -54,27 +71,43 @@ def driver(
 
 
 @pytest.fixture(scope="session")
-def driven(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def names(pytestconfig: pytest.Config) -> Names:
+    """Return what is driven: `make test` drives the newest client over one transport alone."""
+    if not is_nightly_run(pytestconfig):
+        return {("1.74", "rest"): SCENARIOS}
+    return {
+        **{("1.74", transport): SCENARIOS for transport in TRANSPORTS},
+        **{
+            (client, transport): OLD_SCENARIOS
+            for client in OLD_CLIENTS
+            for transport in ("rest", "single")
+        },
+    }
+
+
+@pytest.fixture(scope="session")
+def driven(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config, names: Names
+) -> Path:
     """Drive the same server with all clients; return the folder with a folder of each."""
     need_node()
     install()
-    install(OLD)
-    v1.install()
+    if is_nightly_run(pytestconfig):
+        install(OLD)
+        v1.install()
+    v1_names = V1_NAMES if is_nightly_run(pytestconfig) else []
     out = tmp_path_factory.mktemp("driven-v2")
-    names = {("1.74", transport): SCENARIOS for transport in TRANSPORTS}
-    for client in OLD_CLIENTS:
-        names |= {(client, transport): OLD_SCENARIOS for transport in ("rest", "single")}
-    drive(out, names, [name for name, path in V1_SCENARIOS.items() if path == "/copilotkit"])
+    drive(out, names, v1_names)
     # on a busy machine a client may be too slow for what a scenario wants to see
     for _ in range(3):
         again = {who: late for who in names if (late := others(out, *who, names[who]))}
-        v1_again = [path.stem for path in (out / "v1").glob("*.json") if not as_wanted_v1(path)]
+        v1_again = [name for name in v1_names if not as_expected_v1(out, name)]
         if again or v1_again:
             drive(out, again, v1_again)
     return out
 
 
-def drive(out: Path, names: Mapping[tuple[str, str], list[str]], v1_names: list[str]) -> None:
+def drive(out: Path, names: Names, v1_names: list[str]) -> None:
     """Drive a new server by (client, transport), and then by the client of v1."""
     with everybody() as base:
         with ExitStack() as stack:
@@ -94,79 +127,66 @@ def drive(out: Path, names: Mapping[tuple[str, str], list[str]], v1_names: list[
 
 def others(out: Path, client: str, transport: str, names: list[str]) -> list[str]:
     """Return the scenarios with which a client ended up otherwise."""
-    expected, ours = folders(client)
     return [
         name
         for name in names
-        if load(out / client / f"{name}.{transport}.json")
-        != wanted(name, transport, expected, ours)
+        if load(out / client / f"{name}.{transport}.json") != expect(client, name, transport)
     ]
 
 
-def folders(client: str) -> tuple[Path, Path]:
-    """Return where it is written down what a client is to end up with."""
-    if client == "1.74":
-        return EXPECTED, OURS
-    return OLD / "expected" / client, OLD / "divergences" / client
-
-
-def as_wanted_v1(got: Path) -> bool:
-    ours = v1.HERE / "divergences" / got.name
-    return load(got) == load(ours if ours.exists() else v1.HERE / "expected" / got.name)
+def as_expected_v1(out: Path, name: str) -> bool:
+    return load(out / "v1" / f"{name}.json") == V1_EXPECTED[name]
 
 
 def load(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-def wanted(name: str, transport: str, expected: Path, ours: Path) -> Any:
+def expect(client: str, name: str, transport: str) -> Any:
     """Return what a client should end up with. Auto is REST, once it has found out."""
-    for folder in (ours, expected):
-        if (exact := folder / f"{name}.{transport}.json").exists():
-            return load(exact)
-        if transport == "auto" and (rest := folder / f"{name}.rest.json").exists():
-            as_auto = rest.read_text().replace('"transport": "rest"', '"transport": "auto"', 1)
-            return json.loads(as_auto.replace(f"{name}/rest", f"{name}/auto"))
-    raise FileNotFoundError(f"nobody wrote down what {name} by {transport} ends up with")
+    if client == "1.74":
+        return _find(f"{name}.{transport}", OURS, EXPECTED)
+    return _find(f"{client}/{name}.{transport}", OLD_OURS, OLD_EXPECTED)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+def _find(name: str, *all_recordings: Recordings) -> Any:
+    scenario, _, transport = name.rpartition(".")
+    for recordings in all_recordings:
+        if name in recordings:
+            return recordings[name]
+        if transport == "auto" and f"{scenario}.rest" in recordings:
+            rest = json.dumps(recordings[f"{scenario}.rest"])
+            as_auto = rest.replace('"transport": "rest"', '"transport": "auto"', 1)
+            return json.loads(as_auto.replace(f"{scenario}/rest", f"{scenario}/auto"))
+    raise KeyError(name)
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_the_client_ends_up_with_what_is_expected(driven: Path, name: str, transport: str) -> None:
-    got = load(driven / "1.74" / f"{name}.{transport}.json")
-
-    assert got == wanted(name, transport, EXPECTED, OURS)
-
-
-@pytest.mark.parametrize("transport", ["rest", "single"])
-@pytest.mark.parametrize("client", OLD_CLIENTS)
-@pytest.mark.parametrize("name", OLD_SCENARIOS)
-def test_an_old_client_ends_up_with_what_is_expected(
-    driven: Path, name: str, client: str, transport: str
-) -> None:
-    got = load(driven / client / f"{name}.{transport}.json")
-
-    assert got == wanted(name, transport, *folders(client))
+def test_a_scenario_ends_as_expected(driven: Path, names: Names, name: str) -> None:
+    differences = [
+        (client, transport, got, expected)
+        for (client, transport), chosen in names.items()
+        if name in chosen
+        if (got := load(driven / client / f"{name}.{transport}.json"))
+        != (expected := expect(client, name, transport))
+    ]
+    assert differences == []
 
 
-@pytest.mark.parametrize("transport", ["rest", "single"])
-@pytest.mark.parametrize("client", OLD_CLIENTS)
-def test_an_old_client_opens_a_thread_with_a_failed_run_again(
-    driven: Path, client: str, transport: str
-) -> None:
-    result = load(driven / client / f"connect-after-error.{transport}.json")["result"]
-
-    assert result["reload"]["messages"] == result["live"]
+def test_an_old_client_opens_a_thread_with_a_failed_run_again(driven: Path, names: Names) -> None:
+    for client, transport in names:
+        if client in OLD_CLIENTS:
+            result = load(driven / client / f"connect-after-error.{transport}.json")["result"]
+            assert result["reload"]["messages"] == result["live"], (client, transport)
 
 
-@pytest.mark.parametrize(
-    "name", sorted(name for name, path in V1_SCENARIOS.items() if path == "/copilotkit")
-)
-def test_the_same_url_serves_the_client_of_v1(driven: Path, name: str) -> None:
-    got = load(driven / "v1" / f"{name}.json")
-
-    ours = v1.HERE / "divergences" / f"{name}.json"
-    assert got == load(ours if ours.exists() else v1.HERE / "expected" / f"{name}.json")
+def test_the_same_url_serves_the_client_of_v1(driven: Path) -> None:
+    others = {
+        path.stem: (got, V1_EXPECTED[path.stem])
+        for path in (driven / "v1").glob("*.json")
+        if (got := load(path)) != V1_EXPECTED[path.stem]
+    }
+    assert others == {}
 
 
 def test_a_referee_from_outside_finds_no_fault_with_any_recorded_stream() -> None:
@@ -174,8 +194,8 @@ def test_a_referee_from_outside_finds_no_fault_with_any_recorded_stream() -> Non
         f"{name} by {transport}, {where}": events
         for name in SCENARIOS
         for transport in ("rest", "single")
-        if (EXPECTED / f"{name}.{transport}.json").exists()
-        for where, events in find_streams(wanted(name, transport, EXPECTED, OURS))
+        if f"{name}.{transport}" in EXPECTED
+        for where, events in find_streams(expect("1.74", name, transport))
     }
 
     assert len(streams) > 80
@@ -207,17 +227,12 @@ def test_the_lists_of_scenarios_are_those_of_the_driver() -> None:
 
 @pytest.mark.parametrize(
     ("reasoned", "expected", "ours"),
-    [
-        (DIVERGENT, EXPECTED, OURS),
-        (DIVERGENT_OLD, OLD / "expected", OLD / "divergences"),
-    ],
+    [(DIVERGENT, EXPECTED, OURS), (DIVERGENT_OLD, OLD_EXPECTED, OLD_OURS)],
     ids=["1.74", "old"],
 )
 def test_every_divergence_has_a_reason_and_really_differs(
-    reasoned: dict[str, str], expected: Path, ours: Path
+    reasoned: dict[str, str], expected: Recordings, ours: Recordings
 ) -> None:
-    files = [path.relative_to(ours) for path in ours.rglob("*.json")]
-
-    assert {path.name.split(".")[0] for path in files} == set(reasoned)
-    for path in files:
-        assert load(ours / path) != load(expected / path), path
+    # the client stands before the scenario, the transport behind it
+    assert {name.rpartition("/")[2].split(".")[0] for name in ours} == set(reasoned)
+    assert [name for name, value in ours.items() if value == expected[name]] == []

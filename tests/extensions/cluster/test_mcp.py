@@ -56,7 +56,6 @@ def program(tmp_path: Path) -> Iterator[Program]:
         yield program
 
 
-@pytest.mark.whole
 async def test_every_worker_answers_the_client_of_any(program: Program) -> None:
     where = int(program.until(r"runtimeUrl  http://127.0.0.1:(\d+)/copilotkit")[1])
     apart = httpx2.Limits(max_keepalive_connections=0)

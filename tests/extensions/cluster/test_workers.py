@@ -22,7 +22,7 @@ from copilot_runtime.cli.workers import set_port
 from tests.processes import Output, Program, finished, running
 from tests.wire_agui.http import Browser, text_of
 
-pytestmark = [pytest.mark.anyio, pytest.mark.whole]
+pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[3]
 CONNECTIONS = 6

@@ -16,6 +16,7 @@ from copilot_runtime import (
     Stage,
     action,
 )
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.testing import Client, ScriptedAdapter, say
 from copilot_runtime.threads.memory import MemoryThreads
@@ -90,9 +91,9 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"stages": [EventOrder]}, "the class 'EventOrder'", "Write stages=[EventOrder(...)]"),
     ({"guardrails": ["politics"]}, "an item that is a str", "Settings(guardrails={'deny': [...]})"),
-    ({"on_before_request": take_two}, "its parameters are (a, b)", "on_before_request(run)"),
-    ({"on_after_request": take_run}, "its parameters are (run)", "(run, messages)"),
-    ({"on_error": take_run}, "cannot be called with (error, context)", "def on_error("),
+    ({"hooks": Hooks(before_request=take_two)}, "its parameters are (a, b)", "before_request(run)"),
+    ({"hooks": Hooks(after_request=take_run)}, "its parameters are (run)", "(run, messages)"),
+    ({"hooks": Hooks(error=take_run)}, "cannot be called with (error, context)", "def error("),
     ({"authenticate": lambda: "ann"}, "its parameters are ()", "def authenticate(connection)"),
     ({"actions": take_nothing}, "actions cannot be called with (run)", "Write def actions(run)"),
     ({"actions": {print}}, "actions is a set, and not a list", "actions=[get_weather]"),
@@ -104,7 +105,8 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"guardrails": print}, "guardrails is a builtin_function_or_method", "guardrails=["),
     ({"transports": "agui"}, "transports is a str", "transports=['agui']"),
     ({"properties": ["a"]}, "properties is a list", "properties={"),
-    ({"on_error": "log"}, "on_error is a str", "on_error=function"),
+    ({"hooks": Hooks(error=cast("Any", "log"))}, "error is a str", "error=function"),
+    ({"hooks": {"error": print}}, "hooks is a dict", "hooks=Hooks(error=report)"),
     ({"authenticate": True}, "authenticate is a bool", "authenticate=function"),
     ({"settings": {"port": 1}}, "settings is a dict", "settings=Settings(port=8080)"),
     ({"settings": Settings}, "settings is the class 'Settings'", "settings=Settings(port=8080)"),
@@ -129,7 +131,7 @@ def test_a_wrong_argument_is_answered_with_cause_and_way_out(
     [
         ({"serviceAdapter": DemoAdapter()}, "Did you mean 'adapter'?"),
         ({"remoteEndpoints": []}, "Did you mean 'remote_endpoints'?"),
-        ({"onBeforeRequest": print}, "Did you mean 'on_before_request'?"),
+        ({"onBeforeRequest": print}, "Write hooks=Hooks(before_request=...)."),
         ({"mcpApps": {}}, "Did you mean 'mcp_apps'?"),
         ({"openGenerativeUI": True}, "Did you mean 'open_generative_ui'?"),
         ({"model": "gpt-4o"}, "Write adapter=OpenAIAdapter('gpt-4o')."),

@@ -20,13 +20,13 @@ pytestmark = pytest.mark.anyio
 
 
 def runtime(
-    provider: Upstream, *, on_error: Any = None, idle_timeout: float = 60, **settings: Any
+    provider: Upstream, *, hooks: Hooks | None = None, idle_timeout: float = 60, **settings: Any
 ) -> CopilotRuntime:
     adapter = provider.adapter(idle_timeout=idle_timeout, connect_timeout=1)
     return CopilotRuntime(
         adapter=adapter,
         settings=Settings(threads="memory", **settings),
-        hooks=Hooks(error=on_error),
+        hooks=hooks,
     )
 
 

@@ -102,14 +102,14 @@ async def test_a_hook_that_sends_away_answers_401() -> None:
     assert (answer.status, answer.json()["message"]) == (401, "Who are you?")
 
 
-@pytest.mark.parametrize("hook", ["on_after_request", "on_error", "on_stop"])
+@pytest.mark.parametrize("hook", ["after_request", "error", "stop"])
 async def test_a_hook_that_only_listens_harms_nobody(hook: str) -> None:
     def listen(*told: Any) -> None:
         raise RuntimeError("a secret")
 
-    options: dict[str, Any] = {hook: listen}
+    hooks = Hooks(**{hook: listen})
     agents = {"bad": Says(RuntimeError("bad")), "endless": Says(forever)}
-    async with browsing(agents=agents, **options) as browser:
+    async with browsing(agents=agents, hooks=hooks) as browser:
         async with browser.running(agent="endless", thread="stopped") as exchange:
             await exchange.next()
             await browser.stop("stopped")

@@ -9,6 +9,7 @@ import pytest
 from copilot_runtime import RunInput
 from copilot_runtime.adapters.scripted import Gate
 from copilot_runtime.api.carrier import PeerLost
+from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.extensions.cluster.peers import Peers
 from tests.agents.pages import answered, questions
 from tests.extensions.cluster.cuts import CutServers
@@ -140,7 +141,7 @@ async def test_no_client_is_promised_that_an_unreachable_server_starts_no_run(
         begins.set()
         await never.wait()
 
-    first = {"adapter": Parrot(), "on_before_request": hang}
+    first = {"adapter": Parrot(), "hooks": Hooks(before_request=hang)}
     async with servers.sharing(first, Parrot()) as ((browser, way), (second, _)):
         asking = asyncio.create_task(browser.run(run="r1"))
         await begins.wait()

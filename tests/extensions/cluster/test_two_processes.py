@@ -169,7 +169,7 @@ async def test_a_run_that_starts_is_stopped_at_another_server(
         starts.set()
         await never.wait()
 
-    options = {"on_before_request": hang}
+    options = {"hooks": Hooks(before_request=hang)}
     async with sharing(shared, Parrot(), Parrot(), options=options) as (first, second):
         asking = asyncio.create_task(first.run(run="r1"))
         await starts.wait()
@@ -252,7 +252,7 @@ async def test_of_two_questions_at_one_moment_each_has_its_turn(
             both.set()
         await both.wait()  # neither has begun, so neither can see the other
 
-    options = {"on_before_request": meet}
+    options = {"hooks": Hooks(before_request=meet)}
     async with sharing(shared, Parrot(), Parrot(), options=options, when_busy=when_busy) as servers:
         asks = [
             server.run(run=f"r{at}", messages=[user(str(at), f"user-{at}")])

@@ -1,4 +1,4 @@
-"""Builds what stands for models, and finds what is meant for one that is not there."""
+"""Check and merge the arguments for the model of the plain chat."""
 
 import logging
 
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 def check_no_model(
     settings: Settings, instructions: Instructions | None, parameters: ParametersLike | None
 ) -> None:
-    """Raise `ConfigurationFailed` for what is meant for a model that is not there."""
+    """Raise `ConfigurationFailed` for instructions or parameters without a model."""
     arguments = {"instructions": instructions, "parameters": parameters}
     if names := [name for name, value in arguments.items() if value is not None]:
         raise ConfigurationFailed(
@@ -27,13 +27,13 @@ def check_no_model(
 
 
 def merge_default_parameters(settings: Settings, parameters: ParametersLike | None) -> Parameters:
-    """Return the parameters of an argument, and for the rest those of the settings."""
+    """Return the given parameters, completed by those of the settings."""
     defaults = Parameters(**settings.parameters.model_dump())
     return merge_parameters(defaults, parse_parameters(parameters))
 
 
 def build_empty_adapter() -> Adapter:
     """Return the adapter of a runtime that has no model."""
-    from copilot_runtime.adapters.empty import EmptyAdapter  # only for those who have no model
+    from copilot_runtime.adapters.empty import EmptyAdapter  # only imported if there is no model
 
     return EmptyAdapter()

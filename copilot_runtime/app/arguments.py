@@ -1,4 +1,4 @@
-"""Checks of the constructor arguments that only the runtime has."""
+"""Check constructor arguments of `CopilotRuntime`."""
 
 from dataclasses import replace
 
@@ -13,18 +13,18 @@ _HOOKS = {
     "error": ("error", "context"),
     "stop": ("run",),
 }
-"""The parameters of each hook."""
+"""The parameter names of each hook."""
 
 ELSEWHERE = {
     "model": "adapter=OpenAIAdapter('gpt-4o')",
     **{f"on_{name}": f"hooks=Hooks({name}=...)" for name in _HOOKS},
     **{name: f"settings=Settings({name}=...)" for name in Settings.model_fields},
 }
-"""What to write for names that newcomers look for among the arguments of a runtime."""
+"""For unknown arguments that newcomers try: the code to write instead."""
 
 
 def check_hooks(hooks: Hooks | None, deployment: str) -> Hooks:
-    """Return the hooks, with the name of this deployment where they have none.
+    """Return the hooks, with `environment` set to the deployment's name if it is empty.
 
     Raises `ConfigurationFailed` for a hook that cannot be called.
     """
@@ -40,7 +40,7 @@ def check_hooks(hooks: Hooks | None, deployment: str) -> Hooks:
 
 
 def check_settings(settings: object) -> None:
-    """Raise `ConfigurationFailed` for settings that are no `Settings`."""
+    """Raise `ConfigurationFailed` for an object that is not a `Settings`."""
     if settings is not None and not isinstance(settings, Settings):
         raise ConfigurationFailed(
             f"settings is {describe(settings)}, and not a Settings object.",

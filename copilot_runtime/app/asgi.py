@@ -1,6 +1,7 @@
-"""The FastAPI application of a runtime: its routes, its description, the short way to its router.
+"""The FastAPI application of a runtime: routes, OpenAPI description, and a shortcut to the router.
 
-Importing FastAPI takes a while, so this module is imported by those who make an application.
+
+Importing FastAPI takes a while, so this module is only imported when an application is made.
 """
 
 import asyncio
@@ -30,10 +31,10 @@ from copilot_runtime.transports.urls import ChatUrls, spell_url
 _OPENAPI_PATH = "/openapi.json"
 
 _FRESH = 1.0
-"""Seconds for which an answer about the store is good: strangers may ask for it."""
+"""Seconds for which a health result is cached: anonymous clients may request it."""
 
 _PATIENCE = 2.0
-"""Seconds after which a store that has not answered cannot be reached."""
+"""Timeout after which a store counts as unreachable, in seconds."""
 
 
 class KnowledgeReadiness(BaseModel):
@@ -60,12 +61,12 @@ class Readiness(BaseModel):
 
 
 class Health:
-    """Answers those who watch a server.
+    """The health endpoints for monitoring.
 
-    `is_closing` says whether it takes no more questions, `is_draining` whether it soon will take
-    none, so that nobody should send it new ones, `find_threads` whether its threads can be
-    used, `describe` returns further fields, and `find_failing_checks` names the parts that fail
-    although questions can be answered.
+    `is_closing` returns `True` if the runtime refuses runs, `is_draining` if it soon will and load
+    balancers should avoid it. `find_threads` returns the state of the thread store, `describe`
+    further fields, and `find_failing_checks` the names of failing parts that chats do not depend
+    on.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Health:
         self._find_failing_checks = find_failing_checks
 
     def routes(self, path: str) -> Sequence[BaseRoute]:
-        """Return the routes below a path, of which those with GET are described."""
+        """Return the health routes below a path; `/docs` describes the GET routes."""
         answers = (self.open, self.live, self.ready)
         routes = _make_health_routes(path)
         heads = [
@@ -98,15 +99,15 @@ class Health:
         return [*bound, *heads]
 
     async def live(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
-        """Answer that the process goes on: also while it ends, for nothing else repairs it."""
+        """Liveness: always 200, even during a shutdown, which a restart would not repair."""
         return Response()
 
     async def open(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
-        """Answer that the server is there: 503 once it takes no more questions."""
+        """Return 200, or 503 once the runtime refuses runs."""
         return Response(status_code=503 if self._is_closing() else 200)
 
     async def ready(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
-        """Answer whether questions can be answered now: 503 if not."""
+        """Readiness: 200, or 503 if the runtime cannot answer questions now."""
         threads = await self._find_threads()
         can_answer = threads == "reachable"
         is_ready = can_answer and not self._is_closing() and not self._is_draining()
@@ -122,10 +123,10 @@ class Health:
 
 
 class _SharedLook:
-    """Asks a store once a second at most, however often and by whom this is called.
+    """Caches the state of the thread store for a second, and shares one check among all requests.
 
-    One look is under way at a time, for all who ask. None of them waits for one that does not end:
-    a network that swallows everything may hold up even what gives it up.
+    A request never waits longer than the timeout: with a network that drops packets, even the
+    cancellation of a check may hang.
     """
 
     def __init__(self, find_threads: Callable[[], Awaitable[ThreadsState]]) -> None:
@@ -136,7 +137,7 @@ class _SharedLook:
         self._fresh_until = -1.0
 
     async def __call__(self) -> ThreadsState:
-        """Return what can be done with the store."""
+        """Return the state of the store."""
         if monotonic() <= self._fresh_until:
             return self._state
         if self._look is None or self._look.done():
@@ -179,10 +180,13 @@ def _make_health_routes(path: str) -> Sequence[SharedRoute]:
 
 
 class App(FastAPI):
-    """FastAPI, with a short way to the router. Add routes of your own as to any other.
+    """FastAPI with a shortcut to the router.
 
-    Middleware of FastAPI and Starlette, for errors, wraps each chunk and has nothing to do for
-    what answers its errors itself. There is no short way past middleware of an operator.
+    Add your own routes as to any other FastAPI application.
+
+    The error-handling middleware of FastAPI and Starlette wraps each chunk, and the router handles
+    its errors itself, so chats skip that middleware. If the operator adds middleware, nothing is
+    skipped.
     """
 
     def __init__(
@@ -212,13 +216,13 @@ class App(FastAPI):
                 *self._typed,
             ],
             lifespan=lifespan,
-            docs_url=None,  # FastAPI's own pages need another host
+            docs_url=None,  # FastAPI's own pages load scripts from another host
             redoc_url=None,
             openapi_url=None,
         )
 
     def add_docs(self) -> None:
-        """Add the description of all routes, as a page at `/docs` and for programs."""
+        """Add the OpenAPI description of all routes, as a page at `/docs` and as JSON."""
         self.add_route("/docs", self._show_docs, include_in_schema=False)
         self.add_route(_OPENAPI_PATH, self._show_openapi, include_in_schema=False)
 
@@ -226,7 +230,7 @@ class App(FastAPI):
         return JSONResponse(self.openapi())
 
     async def _show_docs(self, request: Request) -> Response:
-        """Answer with a page that needs no script and no other host."""
+        """Respond with an HTML page that needs no scripts and no other hosts."""
         from copilot_runtime.extensions.console.reference import render_reference
 
         url = request.scope.get("root_path", "").rstrip("/") + _OPENAPI_PATH
@@ -242,7 +246,7 @@ class App(FastAPI):
         routes = [route for route in routes if route not in catch_all]
         self.router.routes[:] = [*routes, *self._typed, self._rest, *catch_all]
         stack = super().build_middleware_stack()
-        # each is made only once, and sees every request
+        # the stack is built once, and handles every request
         is_short = not self.user_middleware
 
         async def choose(scope: Scope, receive: Receive, send: Send) -> None:
@@ -271,7 +275,7 @@ def add_endpoint(
     beside: Sequence[BaseRoute],
     dependencies: Sequence[Any],
 ) -> None:
-    """Add what a router answers to an application of another, under dependencies of FastAPI."""
+    """Mount the router's routes in an existing application, under FastAPI dependencies."""
 
     async def answer(request: Request) -> Response:  # noqa: ARG001  # FastAPI passes it by name
         return RouterResponse(router)
@@ -286,7 +290,7 @@ def add_endpoint(
     app.router.routes.append(Route(f"{path}/health/ready", health.ready))
     app.router.routes.extend(beside)
     for url in [url for end in dict.fromkeys(("", *below)) for url in spell_url(path + end)]:
-        # a preflight carries no login, so no dependency may refuse it
+        # a preflight has no credentials, so no dependency may refuse it
         app.router.routes.append(Route(url, RouterResponse(router), methods=["OPTIONS"]))
         app.add_api_route(
             url,
@@ -304,7 +308,7 @@ def add_endpoint(
 
 
 def combine_lifespans(outer: Lifespan[Any], inner: Lifespan[Any]) -> Lifespan[Any]:
-    """Return a lifespan that has `inner` within `outer`, whose state is the application's."""
+    """Return a lifespan that runs `inner` inside `outer` and yields the state of `outer`."""
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[Any, None]:
@@ -315,6 +319,6 @@ def combine_lifespans(outer: Lifespan[Any], inner: Lifespan[Any]) -> Lifespan[An
 
 
 def has_cors(app: FastAPI) -> bool:
-    """Return whether an application decides itself which browsers may read its answers."""
-    # asked at each request, because middleware may be added after the mount
+    """Return `True` if an application has its own CORS middleware."""
+    # checked at each request, because middleware may be added after the mount
     return any(middleware.cls is CORSMiddleware for middleware in app.user_middleware)

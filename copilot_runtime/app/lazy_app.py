@@ -1,6 +1,8 @@
-"""An application that answers chats before FastAPI is imported.
+"""An ASGI application that answers chats before FastAPI is imported.
 
-FastAPI with its models is a quarter of the start of a server, and no chat needs it.
+
+Importing FastAPI with its models takes a quarter of a server's startup time, and chats do not need
+it.
 """
 
 import asyncio
@@ -16,10 +18,10 @@ from copilot_runtime.transports.urls import ChatUrls
 
 
 class LazyApp:
-    """Chats go to `router`, and all else to what `make` returns when first asked for it.
+    """Sends chats to `router` and all other requests to the application that `make` returns.
 
-    `make` is called in a thread, so that no stream has to stand still. `lifespan` is entered here,
-    not there.
+    `make` is called once, in a thread, so that streams are not blocked. `lifespan` is entered here,
+    not in that application.
     """
 
     def __init__(
@@ -44,10 +46,12 @@ class LazyApp:
         else:
             if self._made is None:
                 self._made = asyncio.ensure_future(asyncio.to_thread(self._make))
-            app = await asyncio.shield(self._made)  # one client that goes is not the last
+            app = await asyncio.shield(
+                self._made
+            )  # a disconnecting client must not cancel it for others
         await app(scope, receive, send)
 
 
 def is_traced() -> bool:
-    """Return whether FastAPI has to see each request, because it may have to make spans."""
+    """Return `True` if FastAPI must see each request because it may be instrumented for tracing."""
     return "opentelemetry" in sys.modules or "FASTAPI_OTEL_AUTO_CONFIGURE" in os.environ

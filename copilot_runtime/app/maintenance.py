@@ -1,4 +1,4 @@
-"""What a runtime does beside its runs: it looks after its key, its threads and its health."""
+"""Background tasks of a runtime: key check, thread retention, and health of the store."""
 
 import asyncio
 import logging
@@ -15,29 +15,30 @@ from copilot_runtime.threads.store import ThreadsState, ThreadStore
 logger = logging.getLogger(__name__)
 
 _HEALTH_TIMEOUT = 2.0
-"""Seconds: those who watch a server seldom wait longer."""
+"""Timeout of a health check, in seconds: monitoring systems seldom wait longer."""
 
 _LONGEST_RETENTION = 100 * 365 * 86400.0
-"""Seconds; a calendar has a beginning."""
+"""Maximum retention, in seconds: dates before year 1 do not exist."""
 
 
 async def warn_of_key(adapter: Adapter) -> None:
-    """Log that a model has no key: the page and the actions can be tried without it."""
+    """Log a warning if a model has no API key: pages and actions work without one."""
     try:
         await convert_exits(adapter.check_key())
     except ConfigurationFailed as error:
         logger.warning("%s %s", error.message, error.hint or "")
-    except Exception as error:  # of a function that finds the key: a chat tells it as well
+    except (
+        Exception
+    ) as error:  # raised by a function that looks up the key; a chat reports it as well
         logger.warning("The key of the model is not there: %s", str(error) or type(error).__name__)
 
 
 async def delete_old_threads(
     threads: ThreadStore, age: float, expire: Callable[[float], Awaitable[None]] | None = None
 ) -> None:
-    """Delete threads, once an hour, that were not used for `age` seconds; 0 keeps all.
+    """Delete threads unused for `age` seconds, once an hour; 0 keeps all threads.
 
-    `expire` deletes what belongs to them elsewhere and is older than a time, in seconds since the
-    epoch.
+    `expire` deletes other data older than a time, in seconds since the epoch.
     """
     while age:
         try:
@@ -46,7 +47,9 @@ async def delete_old_threads(
             count = await convert_exits(threads.expire(before))
             if expire is not None:
                 await expire(before.timestamp())
-        except Exception as error:  # also of another's store: there is a next hour
+        except (
+            Exception
+        ) as error:  # also raised by third-party stores: the next hour brings a retry
             known = isinstance(error, CopilotError)
             logger.warning("Old threads were not deleted: %s", error, exc_info=not known)
         else:
@@ -60,9 +63,9 @@ async def delete_old_threads(
 
 
 async def find_threads_state(threads: ThreadStore, outage: Outage) -> ThreadsState:
-    """Return whether a store answers, soon, and takes what is new. The log has when that changes.
+    """Return whether a store is reachable and accepts writes; log when it becomes unreachable.
 
-    That it takes nothing new is in the log by itself.
+    The store itself logs when it becomes read-only.
     """
     try:
         async with asyncio.timeout(_HEALTH_TIMEOUT):
@@ -70,7 +73,7 @@ async def find_threads_state(threads: ThreadStore, outage: Outage) -> ThreadsSta
     except StoreReadOnly:
         outage.end()
         return "read-only"
-    except Exception as error:  # also of another's store
+    except Exception as error:  # also raised by third-party stores
         outage.begin(error)
         return "unreachable"
     outage.end()

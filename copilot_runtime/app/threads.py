@@ -1,4 +1,4 @@
-"""Builds where threads and logs are, and the way to the processes that share them."""
+"""Build the thread store and the event bus."""
 
 from copilot_runtime.api.bus import Bus
 from copilot_runtime.api.duck_typing import complete
@@ -10,14 +10,14 @@ from copilot_runtime.threads.url import build_store
 
 
 def build_thread_store(threads: ThreadStore | str | None, settings: Settings) -> ThreadStore:
-    """Return the store of an argument: itself, or an address; else that of the settings."""
+    """Return the given store, or the store at the given address or at the one of the settings."""
     if threads is None or isinstance(threads, str):
         threads = build_store(settings.threads if threads is None else threads)
     return complete(ThreadStore, threads)
 
 
 def build_bus(settings: Settings) -> Bus:
-    """Return the bus of the settings, with their limits."""
+    """Return the event bus of the settings, with their limits."""
     make = Registry("copilot_runtime.bus", BUSES, noun="bus")[settings.bus]
     return make(
         max_events=settings.max_events_per_run,

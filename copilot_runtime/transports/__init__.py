@@ -1,4 +1,4 @@
-"""The protocols of clients."""
+"""Client protocols."""
 
 TRANSPORTS = {
     "a2a": "copilot_runtime.extensions.a2a.server.endpoint:A2aEndpoint",
@@ -7,4 +7,4 @@ TRANSPORTS = {
     "mcp": "copilot_runtime.extensions.mcp.server.endpoint:McpEndpoint",
     "remote_endpoint": "copilot_runtime.extensions.frameworks.remote.server.endpoint:RemoteServer",
 }
-"""Name in the setting `transports` → import string of what makes it of `Services`."""
+"""Name in the setting `transports` to import string of a factory that takes `Services`."""

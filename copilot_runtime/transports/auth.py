@@ -1,4 +1,4 @@
-"""Find out who sent a request, before anything else is done."""
+"""Authenticate requests, before anything else is done."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -48,7 +48,8 @@ send one away."""
 
 _UNIX = "unix"
 _MOST_LOGGED = 100
-"""Different sets of unknown roles that are logged: a provider may have any number."""
+"""Maximum number of different sets of unknown roles that are logged: a provider may have any
+number."""
 _ROLE_SOURCES = {
     "jwt": "have the identity provider put one that is known into the claim of jwt.roles_claim, "
     "or read another claim",
@@ -58,7 +59,7 @@ _FORWARDED_FOR = b"x-forwarded-for"
 
 
 class Unauthorized(Refusal):
-    """The request ends here. `status` and `message` are for the client."""
+    """A request that is refused by authentication. `status` and `message` are for the client."""
 
     def __init__(
         self,
@@ -71,25 +72,25 @@ class Unauthorized(Refusal):
         identity: Identity | None = None,
     ) -> None:
         kind = {401: "unauthorized", 403: "forbidden"}.get(status, "refused")
-        if status >= 500:  # a client is not refused because the server failed
+        if status >= 500:  # a failure of the server is not a refusal of the client
             has_name = code not in (AuthenticationFailed.code, RUN_FAILED.code)
             kind = code.lower() if has_name else "internal_error"
         body = error_body(kind, message, code)
         super().__init__(status, body, headers, close=(4401, "Unauthorized"))
         self.message = message
         self.reason = reason or message
-        """Why, for the operator alone."""
+        """The reason, for the operator only."""
         self.identity = identity or ANONYMOUS
-        """Whose credential it is that was refused, for the operator alone."""
+        """The identity of the refused credential, for the operator only, or `None`."""
 
 
 class Authenticator:
-    """Makes the `Caller` of a request.
+    """Authenticates requests and builds their `Caller`.
 
-    `authenticate` is the hook of the application, which is asked about requests without a
-    credential that the `schemes` know. `forwards` decides which headers a run may see, and
-    `properties` are the operator's: those of the client come on top. `access` says what roles
-    allow, and whether nobody may come in; `proxies` are believed about who is behind them.
+    `authenticate` is the application's hook, which is called for requests without a credential that
+    the `schemes` recognise. `forwards` decides which headers a run may see, and `properties` are
+    the operator's; the client's properties are merged into them. `access` maps roles to permissions
+    and decides about anonymous access. `X-Forwarded-For` of the `proxies` is trusted.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Authenticator:
     ) -> None:
         self._authenticate = authenticate
         self._properties = properties or {}
-        self._forwards = lru_cache(maxsize=256)(forwards)  # clients send the same few names
+        self._forwards = lru_cache(maxsize=256)(forwards)  # clients send the same few header names
         self._schemes = schemes
         self._access = access or AccessSettings()
         self._operators = frozenset(operators)
@@ -114,10 +115,9 @@ class Authenticator:
         self._logged: set[frozenset[str]] = set()
 
     async def authenticate(self, request: Request) -> Caller:
-        """Return who sent a request, and take away what it should not have said.
+        """Return the caller of a request, and remove headers that it must not set.
 
-        Raises `Refusal`, also for the body of a signed request that cannot be read, and
-        `ClientGone`.
+        Raises `Refusal`, also if the body of a signed request cannot be read, and `ClientGone`.
         """
         identity = None
         if self._schemes is not None:
@@ -144,11 +144,11 @@ class Authenticator:
         )
 
     def describe_stranger(self, request: Request) -> Caller:
-        """Return the caller of what decides itself who may ask: nobody, at an address."""
+        """Return an anonymous caller with the client's address."""
         return Caller(identity=replace(ANONYMOUS, address=find_address(request, self._proxies)))
 
     async def _recognise(self, schemes: SchemeChain, request: Request) -> Identity | None:
-        """Return whose credential a request has, if any scheme knows it."""
+        """Return the identity of a request's credential, or `None` if no scheme recognises one."""
         credentials = Credentials(
             headers=request.headers,
             peer=read_peer(request),
@@ -166,14 +166,14 @@ class Authenticator:
             reason = getattr(error, "reason", error.message)
             logger.info("A credential from %s was refused: %s", credentials.peer, reason)
             raise _refuse(error, reason) from error
-        except BadRequest as error:  # the body of a request that a service has signed
+        except BadRequest as error:  # reading the body of a signed request failed
             body = error_body("invalid_request", error.message, error.code)
             raise Refusal(error.status, body, error.headers) from error
         request.remove_headers(recognition.removed)
         return recognition.identity
 
     def _check_authorization(self, request: Request) -> None:
-        """Raise `Unauthorized` for two: a hook would read one of them, and an agent the other."""
+        """Raise `Unauthorized` for two headers: hook and agent might read different ones."""
         try:
             _check_once(request, (AUTHORIZATION,))
         except CredentialInvalid as error:
@@ -194,13 +194,13 @@ class Authenticator:
                 logger.error("%s %s", error.message, error.hint or "")
                 raise Unauthorized(500, RUN_FAILED.message, code=RUN_FAILED.code) from error
             raise Unauthorized(error.status_code, error.public, code=error.code) from error
-        except Exception as error:  # code of the application: nobody comes in by its mistakes
+        except Exception as error:  # code of the application: its bugs must not let anyone in
             logger.exception("The authenticate hook failed")
             raise Unauthorized(500, RUN_FAILED.message, code=RUN_FAILED.code) from error
         return identity
 
     def _permit(self, identity: Identity, request: Request) -> Identity:
-        """Return an identity with what it may do, and where it comes from."""
+        """Return an identity with its permissions and its client address."""
         roles = tuple(identity.roles) or self._access.default_roles
         permissions = self._find_scopes(roles)
         if not permissions:
@@ -213,7 +213,7 @@ class Authenticator:
         return copy_with(identity, roles=roles, permissions=permissions, address=address)
 
     def _warn_unknown(self, roles: Sequence[str], method: str) -> None:
-        """Log once that none of somebody's roles is known: else nothing says why all is refused."""
+        """Log once if all roles of a credential are unknown: nothing else explains the refusals."""
         names = frozenset(roles)
         if names in self._logged or len(self._logged) >= _MOST_LOGGED:
             return
@@ -232,7 +232,7 @@ class Authenticator:
 
 
 def _read_answer(answer: Any) -> Identity | None:
-    """Return the identity that a hook has returned. Raises `ConfigurationFailed`."""
+    """Return the identity from a hook's return value, or `None`. Raises `ConfigurationFailed`."""
     match answer:
         case None:
             return None
@@ -249,7 +249,7 @@ def _read_answer(answer: Any) -> Identity | None:
 
 
 def _check_owner(identity: Identity) -> None:
-    """Raise `CredentialInvalid` for somebody to whom nothing could belong."""
+    """Raise `CredentialInvalid` if an identity cannot own data."""
     try:
         check_owner("user's id", identity.owner or "")
     except Misuse as error:
@@ -257,7 +257,7 @@ def _check_owner(identity: Identity) -> None:
 
 
 def _check_prefix(identity: Identity) -> None:
-    """Raise `Unauthorized` for a user of a hook with the id of a key or a service."""
+    """Raise `Unauthorized` if a hook's user has the identifier of an API key or a service."""
     try:
         check_identity(identity)
     except CredentialInvalid as error:
@@ -265,7 +265,7 @@ def _check_prefix(identity: Identity) -> None:
 
 
 def _refuse(error: CopilotError, reason: str) -> Unauthorized:
-    """Return the answer to a credential that was refused."""
+    """Return the error for a refused credential."""
     challenge = {"www-authenticate": 'Bearer error="invalid_token"'}
     headers = challenge if error.status_code == 401 else None
     return Unauthorized(
@@ -279,7 +279,7 @@ def _refuse(error: CopilotError, reason: str) -> Unauthorized:
 
 
 def _find_proven_identity(error: CopilotError) -> Identity | None:
-    """Return whose credential was refused, unless they could be taken for somebody else."""
+    """Return a refused credential's identity, or `None` if it looks like another's."""
     identity = error.identity if isinstance(error, CredentialInvalid) else None
     try:
         if identity is not None:
@@ -291,9 +291,9 @@ def _find_proven_identity(error: CopilotError) -> Identity | None:
 
 
 def find_address(request: Request, proxies: TrustedProxies) -> str:
-    """Return the address of who asks, who may be behind proxies.
+    """Return the client's address, also behind trusted proxies.
 
-    Of several, each may have added a header of its own, which are one list (RFC 9110, 5.3).
+    Each proxy may have added a header of its own; they form one list (RFC 9110, 5.3).
     """
     peer = read_peer(request)
     if not proxies.includes(peer):
@@ -303,13 +303,13 @@ def find_address(request: Request, proxies: TrustedProxies) -> str:
 
 
 def read_peer(request: Request) -> str:
-    """Return the address that a connection comes from; a socket of this machine has none."""
+    """Return the address of a connection's peer, or a placeholder for a Unix socket."""
     client = request.scope.get("client")
     return client[0] if client and client[0] else _UNIX
 
 
 def _name_operation(request: Request) -> str:
-    """Return what a service signs: the method, and the path with its query below the URL."""
+    """Return the operation that a service signs: method, path below the URL, and query."""
     if request.operation:
         return request.operation
     query = f"?{request.query_string}" if request.query_string else ""
@@ -317,9 +317,9 @@ def _name_operation(request: Request) -> str:
 
 
 def _check_once(request: Request, names: Collection[str]) -> None:
-    """Raise `CredentialInvalid` for a header that says who somebody is, and comes twice.
+    """Raise `CredentialInvalid` for a duplicate header with a credential.
 
-    A proxy may have added its own to that of a client, and which is which cannot be known.
+    A proxy may have added its own header to the client's, and the two cannot be told apart.
     """
     found = [name.lower() for name, _ in request.scope["headers"]]
     for name in names:
@@ -328,7 +328,7 @@ def _check_once(request: Request, names: Collection[str]) -> None:
 
 
 def _check(identity: Identity) -> None:
-    """Raise `ConfigurationFailed` for a user to whom no thread could belong, and odd roles."""
+    """Raise `ConfigurationFailed` if a hook's user cannot own threads, or has malformed roles."""
     user = identity.user
     try:
         if user == "":
@@ -350,7 +350,7 @@ def _check(identity: Identity) -> None:
 
 
 def _message(error: HTTPException) -> str:
-    """Return what a client shows; FastAPI lets a `detail` be any JSON."""
+    """Return the message for the client from a `detail`, which may be any JSON in FastAPI."""
     detail = cast("Any", error.detail)
     if isinstance(detail, dict):
         fields = cast("dict[str, Any]", detail)
@@ -359,5 +359,5 @@ def _message(error: HTTPException) -> str:
         return detail
     try:
         return HTTPStatus(error.status_code).phrase
-    except ValueError:  # a status of the application's own
+    except ValueError:  # a non-standard status of the application
         return "The request was refused."

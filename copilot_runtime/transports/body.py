@@ -1,4 +1,4 @@
-"""Read the body of a request, in any protocol."""
+"""Read request bodies, for any protocol."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class BadRequest(Exception):
-    """The request cannot be read. `status` is the HTTP status for clients that look at it."""
+    """A malformed request. `status` is the HTTP status of the response."""
 
     def __init__(
         self, message: str, status: int = 400, code: str = "BAD_REQUEST", *, allow: str = ""
@@ -25,14 +25,14 @@ class BadRequest(Exception):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers of the answer."""
-        if self.status == 408:  # what is still to come belongs to no request
+        """The headers of the response."""
+        if self.status == 408:  # the rest of the body belongs to no request
             return {"connection": "close"}
         return {"allow": self.allow} if self.allow else {}
 
 
 class ClientGone(Exception):
-    """The client left before the end of its request."""
+    """The client disconnected before the end of its request."""
 
 
 _MOST_PASSED_OVER = 64 * 1024 * 1024
@@ -41,11 +41,12 @@ _MOST_PASSED_OVER = 64 * 1024 * 1024
 async def read_body(
     receive: Receive, headers: Mapping[str, str], limit: int, timeout: float
 ) -> bytes:
-    """Collect the body. Raises `BadRequest`: 413 when it is larger than `limit` bytes, 408 when
-    nothing of it comes for `timeout` seconds.
+    """Return the body.
 
-    The rest of one that is too large is passed over: a client that is still sending when the
-    connection closes never sees the answer.
+    Raises `BadRequest`: 413 above `limit` bytes, 408 after `timeout` seconds without data.
+
+    The rest of an oversized body is read and discarded: a client that is still sending when the
+    connection closes never sees the response.
     """
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > limit + _MOST_PASSED_OVER:
@@ -57,7 +58,7 @@ async def read_body(
             async with asyncio.timeout(timeout):
                 message = await receive()
         except TimeoutError:
-            pieces.clear()  # who keeps the error keeps none of the body
+            pieces.clear()  # the error's traceback must not keep the body in memory
             raise BadRequest(
                 f"Nothing of the request came for {timeout:g} seconds.", 408, "REQUEST_TIMEOUT"
             ) from None
@@ -77,7 +78,7 @@ async def read_body(
 
 
 def check_values(data: bytes, most: int) -> None:
-    """Raise `BadRequest` (413) for a body of JSON with more values than `most`."""
+    """Raise `BadRequest` (413) for a JSON body with more values than `most`."""
     if has_more_values(data, most):
         message = f"The request body has more than {most} values."
         logger.warning("Refused a request: %s (Raise max_values in the settings.)", message)
@@ -85,15 +86,15 @@ def check_values(data: bytes, most: int) -> None:
 
 
 def has_more_values(data: bytes, most: int) -> bool:
-    """Return whether JSON has more values than `most`, without reading it.
+    """Return `True` if JSON has more than `most` values, without parsing it.
 
-    Decoded, a value takes up to a hundred times its bytes. Each begins after a bracket or a comma
-    that stands in no text. What is short cannot have many, and most others have few of these
-    characters anywhere; only the rest is read through.
+    A parsed value takes up to a hundred times its size in bytes. Each value starts after a bracket
+    or a comma outside of a string. Short bodies cannot have many values, and most others have few
+    of these characters; only the rest is scanned.
     """
     if len(data) <= most or sum(map(data.count, (b",", b"[", b"{"))) <= most:
         return False
-    matches = _VALUES.finditer(data)  # the last is what stands behind the last value
+    matches = _VALUES.finditer(data)  # the last match is the end after the last value
     return next(islice(matches, most + 1, None), None) is not None
 
 
@@ -101,11 +102,12 @@ _VALUES = re.compile(
     rb"""(?: [^",\[{]++ | "(?: [^"\\]++ | \\.? )*+ (?:"|\Z) ){1,6}+ [,\[{]? | [,\[{]""",
     re.DOTALL | re.VERBOSE,
 )
-"""One comma or bracket with all before it. What is no JSON ends in no long search either."""
+"""Matches one comma or bracket and the text before it. Takes linear time for malformed JSON as
+well."""
 
 
 def _too_large(limit: int) -> BadRequest:
-    """Return the error for a body that is too large; only the log names the setting."""
+    """Return the error for an oversized body; only the log names the setting."""
     message = f"The request body is larger than {limit} bytes."
     logger.warning("Refused a request: %s (Raise max_body_bytes in the settings.)", message)
     return BadRequest(message, 413, "LIMIT_EXCEEDED")

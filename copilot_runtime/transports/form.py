@@ -1,4 +1,4 @@
-"""Read a form with files (`multipart/form-data`, RFC 7578)."""
+"""Parse forms with files (`multipart/form-data`, RFC 7578)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,12 +8,12 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import Field, File, parse_options_header
 
 _MAX_PARTS = 100
-"""Fields of a form."""
+"""Maximum number of fields of a form."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormFile:
-    """A file of a form. `mime_type` is as the browser wrote it, parameters included, or empty."""
+    """A file of a form. `mime_type` is as sent by the browser, with parameters, or empty."""
 
     data: bytes
     filename: str
@@ -22,16 +22,16 @@ class FormFile:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a page has filled in: the first text and the first file of each name."""
+    """The fields of a form: the first text and the first file of each name."""
 
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
     files: Mapping[str, FormFile] = field(default_factory=dict[str, FormFile])
 
 
 def parse_form(content_type: str, body: bytes) -> Form:
-    """Read a form. Raises `ValueError` for what is none.
+    """Parse a form. Raises `ValueError` if it is malformed.
 
-    The size of the body was limited before; a form may have 100 parts.
+    The caller limits the size of the body; a form may have 100 parts.
     """
     boundary = parse_options_header(content_type)[1].get(b"boundary")
     if not boundary:

@@ -1,10 +1,11 @@
-"""What a page asks of the model in its `properties`, by `forwardedParameters`, over any transport.
+"""Model parameters in a frontend's properties (`forwardedParameters`), for any transport.
 
-GraphQL has a place of its own for six of these parameters, `data.forwardedParameters`; AG-UI has
-none, and neither has one for the others. So a page's parameters are
-`properties.forwardedParameters`, which clients of v1 send in the variable `properties`, and those
-of AG-UI as `forwardedProps.forwardedParameters`. They stand in an object of their own because an
-application may well have a property called `model` or `temperature` that means something else.
+
+GraphQL has its own field for six of these parameters, `data.forwardedParameters`; AG-UI has none,
+and neither has one for the others. So a frontend's parameters are `properties.forwardedParameters`,
+which v1 clients send in the variable `properties`, and AG-UI clients as
+`forwardedProps.forwardedParameters`. They are in an object of their own because an application may
+have a property called `model` or `temperature` with another meaning.
 """
 
 import logging
@@ -21,13 +22,13 @@ NAME = "forwardedParameters"
 
 _EFFORTS = ("minimal", "low", "medium", "high")
 _LARGEST = 2**53
-"""What a page can count to; larger numbers are no JSON for everybody."""
+"""Largest integer that JavaScript represents exactly; larger numbers are not portable JSON."""
 
 
 def apply_forwarded_parameters(parameters: Parameters, properties: Mapping[str, Any]) -> Parameters:
-    """Return the parameters with what the properties ask for in addition.
+    """Return the parameters, overridden by those in the properties.
 
-    What is not of its kind is passed over, as GraphQL clients are used to.
+    Values of the wrong type are ignored, as GraphQL clients expect.
     """
     fields = properties.get(NAME)
     if not isinstance(fields, dict):
@@ -41,7 +42,7 @@ def apply_forwarded_parameters(parameters: Parameters, properties: Mapping[str, 
 
 
 def check_length(messages: Sized, most: int) -> None:
-    """Raise `LimitExceeded` for a conversation of more messages than the settings allow."""
+    """Raise `LimitExceeded` if a conversation has more messages than the settings allow."""
     if len(messages) > most:
         error = LimitExceeded(
             f"The conversation has {len(messages)} messages; {most} are allowed.",
@@ -52,7 +53,7 @@ def check_length(messages: Sized, most: int) -> None:
 
 
 def check_count(count: int, most: int, what: str, setting: str | None = "max_items") -> None:
-    """Raise `LimitExceeded` for more of `what` in one request than the `setting` allows."""
+    """Raise `LimitExceeded` if a request has more of `what` than the `setting` allows."""
     if count > most:
         error = LimitExceeded(
             f"The request has {count} {what}; {most} are allowed.",
@@ -110,4 +111,5 @@ _FIELDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "responseSchema": ("response_schema", _schema),
     "responseName": ("response_name", _text),
 }
-"""As the page calls it → as `Parameters` does, and how it is read."""
+"""Property name to the field of `Parameters` and its parser, which returns `None` for a wrong type.
+"""

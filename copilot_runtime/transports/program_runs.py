@@ -1,4 +1,4 @@
-"""Runs of programs that keep no threads here: each asks once and reads to the end."""
+"""Non-interactive runs, for clients that keep no threads here."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -19,11 +19,11 @@ from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.threads.store import ThreadQuery
 
 _LATEST_THREADS = 100
-"""Threads of a caller among which that of an agent is looked for: it works in one of them now."""
+"""Number of the caller's most recent threads that are searched for a remote agent's thread."""
 
 
 class RunEnded(CopilotError):
-    """A run did not end well; what its client may know of that."""
+    """A run that failed or was stopped; has the parts of the error that its client may see."""
 
     def __init__(self, report: ErrorReport) -> None:
         super().__init__(report.message, status_code=report.status_code, kind=report.kind)
@@ -32,19 +32,19 @@ class RunEnded(CopilotError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramRuns:
-    """What such programs may do. `action_timeout` is in seconds."""
+    """Operations for such clients. `action_timeout` is in seconds."""
 
     conversations: Conversations
     action_timeout: float
 
     async def actions(self, caller: Caller) -> Sequence[Action]:
-        """Return the actions of this server that the caller may have called."""
+        """Return the server's actions that the caller may run."""
         run = self.build_run(caller, operation="actions/list", request_type="Action")
         actions = select_actions(await self.conversations.actions(run), (), for_agent=True)
         return [action for action in actions if action.run is not None]
 
     async def agents(self, caller: Caller) -> Mapping[str, Agent]:
-        """Return the agents with a name that the caller may talk to."""
+        """Return the agents available to the caller, by name."""
         return await self.conversations.agents_for(caller)
 
     async def call(
@@ -56,10 +56,10 @@ class ProgramRuns:
         *,
         thread: str = "",
     ) -> str:
-        """Run one action; return its result, which may describe a failure.
+        """Run an action and return its result, which may describe a failure.
 
-        It runs for the thread of the caller that an agent elsewhere knows as `thread`; without one,
-        for none. Raises `CopilotError` if it could not be called.
+        The action runs in the caller's thread that a remote agent knows as `thread`, or without a
+        thread. Raises `CopilotError` if the action could not be run.
         """
         more = {"thread_id": await self._find_thread(caller, thread)} if thread else {}
         run = self.build_run(caller, operation=operation, request_type="Action", **more)
@@ -79,7 +79,7 @@ class ProgramRuns:
     async def events(
         self, request: RunInput, agent: Agent | None = None
     ) -> AsyncGenerator[Event, None]:
-        """Start a run and yield its events as they come. Who leaves early stops it."""
+        """Start a run and yield its events. Closing the generator early stops the run."""
         run = self.conversations.create(request)
         try:
             await self.conversations.launch(run, agent)
@@ -91,10 +91,10 @@ class ProgramRuns:
             run.stop()
 
     async def _find_thread(self, caller: Caller, name: str) -> str:
-        """Return the id of the thread of the caller that agents elsewhere know by a name.
+        """Return the identifier of the caller's thread for a remote agent's thread name.
 
-        A name that none of the latest threads has may be an id itself: of a thread of the caller,
-        for nobody can name that of another.
+        A name that matches none of the latest threads is taken as an identifier of a thread of the
+        caller: the owner is always the caller, so it cannot refer to another user's thread.
         """
         from copilot_runtime.extensions.frameworks.langgraph.request import derive_thread_ids
 
@@ -107,7 +107,7 @@ class ProgramRuns:
         return name
 
     def build_run(self, caller: Caller, **more: Any) -> RunInput:
-        """Return a run of this caller that belongs to no thread here."""
+        """Return a run of this caller that is not stored in a thread."""
         fields: dict[str, Any] = {"thread_id": new_id(), "messages": (), **more}
         return RunInput(
             run_id=new_id(),

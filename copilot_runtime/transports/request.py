@@ -1,4 +1,4 @@
-"""One request, as the router gives it to a transport, and the ways to answer it."""
+"""A request as the router passes it to a transport, and the methods to respond to it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
@@ -18,18 +18,18 @@ from copilot_runtime.transports.streaming import PIECE, UNBUFFERED, Stream, shar
 _NOBODY = Caller()
 
 _PEEKED = 64 * 1024
-"""Bytes of a body that may be looked at of somebody who is not known."""
+"""Maximum number of bytes of the body that are read before authentication."""
 _PEEK_SECONDS = 5.0
 
 
 class Request:
-    """One HTTP request, or one WebSocket, at the URL of a runtime or below it.
+    """An HTTP request or a WebSocket, at the URL of a runtime or below it.
 
-    `path` begins below that URL and is still percent-encoded: `""` is the URL itself, `"ask"` is
+    `path` is relative to that URL and still percent-encoded: `""` is the URL itself, `"ask"` is
     `/graphql/ask`. `method` is empty for a WebSocket. The names in `headers` are in lower case.
-    `caller` is who sent the request, with the operator's properties. `response_headers` belong to
-    every answer, for pages of other origins (CORS). `scope`, `receive` and `send` are those of
-    ASGI, for what the methods here do not offer.
+    `caller` is the authenticated caller, with the operator's properties. `response_headers` are
+    sent with every response, for pages of other origins (CORS). `scope`, `receive` and `send` are
+    those of ASGI, for operations that have no method here.
     """
 
     def __init__(
@@ -56,25 +56,26 @@ class Request:
         self.caller = caller or _NOBODY
         self.response_headers = response_headers or []
         self.action = ""
-        """What is asked for, in words for the audit log; a transport that knows it says so."""
+        """The requested operation for the audit log; set by transports that know it."""
         self.operation = ""
-        """What a service signs, where it is not the method and the path."""
+        """The operation that a service signs, if it is not the method and the path."""
         self.thread = ""
-        """The thread that it is asked of."""
+        """Identifier of the thread that the request is about."""
         self.run = ""
-        """The client's id of the run that it asks for."""
+        """The client's identifier of the requested run."""
         self.is_read: bool | None = None
-        """Whether it only reads; None is by its method."""
+        """`True` if the request only reads; `None` derives that from its method."""
         self.starts_run = False
-        """Whether it is about a run, which is written down itself."""
+        """`True` if the request concerns a run, which has its own audit entry."""
         self.refusal: BaseException | None = None
-        """Why it is refused, where the status of the answer does not say so."""
+        """The error that refused the request, if the status of the response does not show it."""
         self.record: Callable[[Request, BaseException | None], None] | None = None
-        """Writes an operation into the audit log, if there is one: for what has several."""
+        """Writes an audit entry, for requests with several operations; `None` without an audit log.
+        """
         self.status = 0
-        """The status of the answer."""
+        """The status of the response."""
         self.is_answered = False
-        """Whether the head of the answer has been written."""
+        """`True` if the response head has been sent."""
         self._max_body_bytes = max_body_bytes
         self._max_values = max_values
         self._read_timeout = read_timeout
@@ -89,24 +90,24 @@ class Request:
 
     @property
     def client_host(self) -> str:
-        """The address that the request came from; behind known proxies, that of the client.
+        """The client's address, also behind trusted proxies.
 
-        Of IPv6 it is the network, of which one client has any number of addresses.
+        For IPv6 it is the network, because a client can use any number of addresses in it.
         """
         return find_network(self.caller.identity.address)
 
     @property
     def query_string(self) -> str:
-        """What stands after the question mark of the URL, still percent-encoded."""
+        """The query string of the URL, still percent-encoded."""
         return self.scope.get("query_string", b"").decode("latin-1")
 
     @property
     def content_type(self) -> str:
-        """The type of the body in lower case, without parameters; empty if there is none."""
+        """The media type of the body in lower case, without parameters; empty if missing."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def remove_headers(self, names: Collection[str]) -> None:
-        """Take headers away, also for what reads the scope of ASGI."""
+        """Remove headers, also from the ASGI scope."""
         if not any(name in self.headers for name in names):
             return
         self.headers = {name: value for name, value in self.headers.items() if name not in names}
@@ -115,7 +116,7 @@ class Request:
         self.scope["headers"] = [item for item in every if item[0].lower() not in raw]
 
     def set_retry_after(self, error: BaseException | None) -> None:
-        """Say when to try again, if an error knows it: also to pages of other origins."""
+        """Set `Retry-After` if an error has a delay, and expose it to other origins."""
         seconds = getattr(error, "retry_after", None)
         if not isinstance(error, LimitExceeded) or seconds is None:
             return
@@ -127,13 +128,13 @@ class Request:
             self.response_headers.append((b"access-control-expose-headers", b"Retry-After"))
 
     async def body(self) -> bytes:
-        """Return the body, which is read from the client only once; a WebSocket has none.
+        """Return the body; it is read only once. The body of a WebSocket is empty.
 
-        Raises `BadRequest`, 413 for one that is larger than the setting `max_body_bytes` and 408
-        for one that does not come, and `ClientGone` when the client left before its end.
+        Raises `BadRequest`, 413 if it exceeds the setting `max_body_bytes` and 408 after a timeout,
+        and `ClientGone` if the client disconnects before its end.
         """
         if self._body is None and self.is_websocket:
-            self._body = b""  # what comes there is for whoever accepts it
+            self._body = b""  # its messages are for the transport that accepts it
         if self._body is None:
             try:
                 self._body = await read_body(
@@ -146,9 +147,9 @@ class Request:
         return self._body
 
     async def peek(self) -> bytes:
-        """Return the beginning of the body, of which no more is read than comes at once.
+        """Return the first bytes of the body, from its first chunk only.
 
-        It is empty for a WebSocket, and where nothing comes in time. The body cannot be read then.
+        Returns `b""` for a WebSocket or after a timeout. The body cannot be read afterwards.
         """
         if self.is_websocket or self._body is not None:
             return self._body if isinstance(self._body, bytes) else b""
@@ -162,10 +163,10 @@ class Request:
         return beginning[:_PEEKED]
 
     async def json(self) -> Any:
-        """Return the value of a JSON body, which is decoded only once.
+        """Return the parsed JSON body; it is parsed only once.
 
-        Raises `ValueError` for what is no JSON, `BadRequest` (413) for one of more values than the
-        setting `max_values`, and what `body` raises.
+        Raises `ValueError` for malformed JSON, `BadRequest` (413) for more values than the setting
+        `max_values`, and the errors of `body`.
         """
         if not self._is_decoded:
             body = await self.body()
@@ -178,21 +179,21 @@ class Request:
         return self._json
 
     def decode_json(self, data: bytes) -> Any:
-        """Return the value of JSON that came with this request. Raises what `json` does."""
+        """Return the value of JSON that came with this request. Raises the errors of `json`."""
         self.check_json(data)
         return loads(data)
 
     def check_json(self, data: bytes) -> None:
-        """Raise `BadRequest` (413) for JSON of more values than the setting `max_values`.
+        """Raise `BadRequest` (413) for JSON with more values than the setting `max_values`.
 
-        For a transport whose JSON is read by somebody else.
+        For transports that leave the parsing to a library.
         """
         check_values(data, self._max_values)
 
     async def is_envelope(self) -> bool:
-        """Return whether this is a POST of an AG-UI envelope or of an AG-UI run, by its body.
+        """Return `True` for a POST of an AG-UI envelope or an AG-UI run, judging by its body.
 
-        Everything else that is sent to the URL itself is GraphQL, also what cannot be read.
+        Everything else that is sent to the URL itself is GraphQL, including malformed bodies.
         """
         if self.method != "POST":
             return False
@@ -215,9 +216,9 @@ class Request:
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Answer with one body; an empty one has no type.
+        """Send a response with one body; an empty body has no content type.
 
-        Raises `WriteTimeout` when the client takes nothing of a large one.
+        Raises `WriteTimeout` if the client stalls during a large one.
         """
         every: RawHeaders = [(b"content-type", content_type.encode())] if body else []
         if status != 204:
@@ -240,7 +241,7 @@ class Request:
     async def respond_json(
         self, status: int, value: Any, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Answer with a value as JSON."""
+        """Send a JSON response."""
         await self.respond(status, dumps(value), headers=headers)
 
     @asynccontextmanager
@@ -253,9 +254,9 @@ class Request:
         comment: bytes = b"",
         headers: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[Stream, None]:
-        """Answer with a stream: its head is written on entry. See `Stream` for the times.
+        """Send a streaming response: its head is sent on entry. See `Stream` for the timeouts.
 
-        Without a `write_timeout` it is that of the settings.
+        Without a `write_timeout`, the one of the settings applies.
         """
         every = [(b"content-type", content_type.encode()), *UNBUFFERED, *encode_headers(headers)]
         every += self.response_headers
@@ -271,7 +272,7 @@ class Request:
     def stream_events(
         self, *, keep_alive: float = 15.0, headers: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[Stream]:
-        """Answer with server-sent events: a silence of `keep_alive` seconds has comments."""
+        """Send server-sent events; a comment follows each `keep_alive` seconds of silence."""
         return self.stream(
             "text/event-stream",
             keep_alive=keep_alive,
@@ -281,13 +282,13 @@ class Request:
 
 
 def decode_headers(scope: Scope) -> Mapping[str, str]:
-    """Return the headers of a request by their names in lower case."""
+    """Return the headers of a request by lower-case name."""
     headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
 
 
 def encode_headers(headers: Mapping[str, str] | None) -> RawHeaders:
-    """Return headers as ASGI writes them."""
+    """Return headers in the form of ASGI."""
     return [
         (name.encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()
     ]

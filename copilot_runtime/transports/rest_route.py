@@ -1,7 +1,8 @@
-"""A route as FastAPI has it: made once, and bound to what answers it in each application.
+"""FastAPI routes that are built once and bound to a handler in each application.
 
-FastAPI looks through all models of a route when it makes it, which takes a millisecond: for the
-routes of an application that is 20 ms, and tests make thousands of applications.
+
+FastAPI inspects all models of a route when it builds it, which takes a millisecond: 20 ms for the
+routes of an application, and tests create thousands of applications.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from copilot_runtime.transports.router import LONGEST_PATH, RouterResponse
 
 _APP = "copilot_runtime.route_app"
-"""The key in a scope for the application that answers the request."""
+"""Key in a scope for the ASGI application that handles the request."""
 
 
 class Problem(BaseModel):
@@ -30,28 +31,29 @@ class Problem(BaseModel):
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
-"""What `/docs` says of refusals, of each route."""
+"""Descriptions of the error responses of each route in `/docs`."""
 
 
 class SharedRoute(APIRoute):
-    """A route whose answer an application of its own writes, one for each copy."""
+    """A route whose response is written by an ASGI application; each copy has its own."""
 
     is_stream = False
-    """Whether the application answers at once: no layer of FastAPI stands around a stream."""
+    """`True` if the ASGI application is called directly, because FastAPI's layers must not wrap a
+    stream."""
 
     def bind(self, app: ASGIApp) -> Self:
-        """Return this route with the application that answers its requests."""
+        """Return a copy of this route with the ASGI application that handles its requests."""
         route = copy(self)
         route.app = app if self.is_stream else partial(_call_with_app, self.app, app)
         return route
 
 
 class RestRoute(SharedRoute):
-    """Matches a path as its client encoded it: an id may have a slash in it, as `%2F`."""
+    """Matches the percent-encoded path: an identifier may contain a slash as `%2F`."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         if raw_path := scope.get("raw_path"):
-            if len(raw_path) > LONGEST_PATH:  # for the router to refuse
+            if len(raw_path) > LONGEST_PATH:  # left to the router to refuse
                 return Match.NONE, {}
             scope = {**scope, "path": raw_path.partition(b"?")[0].decode("latin-1")}
         match, child = super().matches(scope)
@@ -63,13 +65,13 @@ class RestRoute(SharedRoute):
 
 
 class StreamRoute(RestRoute):
-    """A route whose answer is a stream."""
+    """A route whose response is a stream."""
 
     is_stream = True
 
 
 def answer_by_app(more: Mapping[str, Any] | None = None) -> RouterResponse:
-    """Return a response that the application of a route writes, with `more` in its scope."""
+    """Return a response that the route's ASGI application writes; `more` extends its scope."""
     return RouterResponse(_call_app, more)
 
 

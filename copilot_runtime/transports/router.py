@@ -1,7 +1,8 @@
-"""One URL for every client: find out who sent a request, and which transport it is for.
+"""Serve all clients at one URL: authenticate each request and select its transport.
 
-At the URL itself are GraphQL, for CopilotKit v1, and AG-UI's envelopes and runs; below it AG-UI's
-REST routes, a remote endpoint for Node, an MCP server, and what applications add.
+
+GraphQL for CopilotKit v1 and AG-UI's envelopes and runs are at the URL itself; AG-UI's REST routes,
+a remote endpoint for Node, an MCP server, and transports of applications are below it.
 """
 
 import logging
@@ -27,21 +28,20 @@ from copilot_runtime.transports.transport import Refusal, Transport, error_body
 logger = logging.getLogger(__name__)
 
 LONGEST_PATH = 8 * 1024
-"""Bytes of a path, as nginx has it by default: more than any id of ours needs, percent-encoded.
-
-What is longer is refused before anything decodes it, which takes a millisecond for 20 KB.
-"""
+"""Maximum length of a path, in bytes: nginx's default, and more than any percent-encoded identifier
+of ours needs. Longer paths are refused before anything decodes them, which takes a millisecond
+for 20 KB."""
 
 _PREFLIGHTED = ("application/json", "application/graphql+json", "application/graphql")
-"""Types of body that a page may send to another origin only when that origin has agreed."""
+"""Content types that a page may only send to another origin after a CORS preflight."""
 
 
 class Router:
-    """An ASGI application for the URL `base` and all below it, without its last slash.
+    """An ASGI application for the URL `base` (without its last slash) and all paths below it.
 
-    The first of the `transports` that accepts a request answers it. `cors` decides which pages may
-    call, `pages` which of them may use what is meant for programs, and `guard` what is answered
-    at all where only this machine should ask.
+    The first of the `transports` that accepts a request responds to it. `cors` decides which
+    origins may call, `pages` which origins may use the transports for programs, and `guard` refuses
+    remote requests if only this machine may connect.
     """
 
     def __init__(
@@ -72,9 +72,10 @@ class Router:
         self._recorders = [one for one in policies if type(one).after is not RequestPolicy.after]
         paths = [(path, transport) for transport in transports for path in transport.paths]
         self._patterns = _group_patterns(paths)
-        """Those that a path may match, by its first part; an empty one for all other paths."""
+        """Path patterns by first path segment; the empty key is for all other paths."""
         self._fixed = {path: [*self._match(path)] for path, _ in paths if "{" not in path}
-        """The transports of the paths without parameters: no request at the URL has to search."""
+        """The transports of paths without parameters, precomputed so that no request needs a
+        search."""
         self._own_auth = frozenset(
             path for path, found in self._fixed.items() if all(one.has_own_auth for one in found)
         )
@@ -118,7 +119,7 @@ class Router:
             policy.after(request, error)
 
     async def _answer(self, request: Request) -> BaseException | None:
-        """Answer a request, and return the error by which it was refused or has failed."""
+        """Respond to a request, and return the error that refused or failed it, or `None`."""
         transport: Transport | None = None
         try:
             if request.path not in self._own_auth:
@@ -134,11 +135,11 @@ class Router:
                 return error
             await transport(request)
         except (ClientGone, WriteTimeout):
-            pass  # nobody is left who could read an answer
+            pass  # the client cannot receive a response any more
         except Refusal as refusal:
             await _refuse(request, await self._show(request, refusal))
             return refusal
-        except Exception as error:  # also of hooks, stores and agents
+        except Exception as error:  # also raised by hooks, stores and agents
             if transport is None or request.is_answered or request.is_websocket:
                 raise
             if not isinstance(error, BadRequest | CopilotError):
@@ -151,14 +152,14 @@ class Router:
         return None
 
     async def _show(self, request: Request, refusal: Refusal) -> Refusal:
-        """Return the answer to somebody who is not let in, as clients at this path show it."""
+        """Return the refusal in the form that unauthenticated clients of this path display."""
         if isinstance(refusal, Unauthorized):
             for transport in self._fixed.get(request.path, ()):
                 refusal = await transport.show(request, refusal)
         return refusal
 
     async def _ask_gates(self, request: Request) -> LimitExceeded | None:
-        """Return the error of a policy that refuses the request as one too many, or `None`."""
+        """Return the error of a policy that limits the request, or `None`."""
         try:
             for policy in self._gates:
                 await policy.before(request)
@@ -168,9 +169,11 @@ class Router:
         return None
 
     async def turn_away(self, scope: Scope, receive: Receive, send: Send) -> bool:
-        """Answer a request from outside where only this machine is meant; return whether it was.
+        """Refuse a remote request if only this machine may connect.
 
-        For requests that are not for this router, but for the application around it.
+        Returns `True` if it was refused.
+
+        For requests to the surrounding application instead of this router.
         """
         return self._guard.applies(scope) and await self._turn_away(Request(scope, receive, send))
 
@@ -178,7 +181,9 @@ class Router:
         if not self._guard.applies(request.scope):
             return False
         violation = self._guard.check_host(request.headers)
-        if violation is None and not self._cors.is_silent():  # else another decides about pages
+        if (
+            violation is None and not self._cors.is_silent()
+        ):  # otherwise the application's own CORS middleware decides
             violation = self._guard.check_origin(request.headers)
         if violation is None:
             return False
@@ -188,7 +193,7 @@ class Router:
         return True
 
     async def _find(self, request: Request) -> Transport:
-        """Return the transport that answers. Raises `Refusal`."""
+        """Return the transport for a request. Raises `Refusal`."""
         is_foreign = self._is_foreign(request)
         for transport in self._fixed.get(request.path) or self._match(request.path):
             if not await transport.accepts(request):
@@ -209,19 +214,19 @@ class Router:
         return (it for pattern, it in patterns if pattern.match(f"/{path}"))
 
     def _path_below(self, scope: Scope) -> str:
-        """Return the path after our URL, still encoded, and empty for the URL itself."""
+        """Return the path below the runtime's URL, still encoded; empty for the URL itself."""
         raw: bytes = scope.get("raw_path") or scope["path"].encode()
         parts = raw.split(b"?")[0].decode("latin-1").split("/")
         before = scope.get("root_path", "").rstrip("/") + self._base
-        if not scope["path"].startswith(before):  # mounted by something that strips the path
+        if not scope["path"].startswith(before):  # mounted by a framework that strips the path
             before = self._base
         return "/".join(parts[before.count("/") + 1 :]).rstrip("/")
 
     def _is_foreign(self, request: Request) -> bool:
-        """Return whether a page of another origin asks in a person's name, cookies and all.
+        """Return `True` for a cross-site request that could use a person's credentials (CSRF).
 
-        It could not read the answer, but the run and its actions would have happened. What
-        needs a preflight has been allowed already; WebSockets have none.
+        The page could not read the response, but the run and its actions would have happened.
+        Requests that need a preflight have been allowed already; WebSockets have none.
         """
         origin = request.headers.get("origin")
         if origin is None or self._allows_page(request, origin):
@@ -244,7 +249,7 @@ _Patterns = list[tuple[Pattern[str], Transport]]
 
 
 def _group_patterns(paths: Sequence[tuple[str, Transport]]) -> Mapping[str, _Patterns]:
-    """Return the patterns by the first part of their paths, in order; a parameter is any part."""
+    """Group the patterns by the first segment of their paths; a parameter is in every group."""
     firsts = {path: path.partition("/")[0] for path, _ in paths}
     groups: dict[str, _Patterns] = {
         first: [] for first in ("", *firsts.values()) if "{" not in first
@@ -258,7 +263,7 @@ def _group_patterns(paths: Sequence[tuple[str, Transport]]) -> Mapping[str, _Pat
 
 
 class RouterResponse(Response):
-    """A response that the router writes, with `more` in the scope of its request."""
+    """A response written by the router, with `more` merged into the scope of its request."""
 
     def __init__(self, router: ASGIApp, more: Mapping[str, Any] | None = None) -> None:
         super().__init__()
@@ -270,7 +275,7 @@ class RouterResponse(Response):
 
 
 async def _refuse(request: Request, refusal: Refusal) -> None:
-    """Answer with a refusal; a WebSocket is closed instead."""
+    """Respond with a refusal, or close the WebSocket."""
     if request.is_websocket:
         code, reason = refusal.close
         await request.send({"type": "websocket.close", "code": code, "reason": reason})

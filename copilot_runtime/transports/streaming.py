@@ -1,4 +1,4 @@
-"""Write to a client that may be slow, and notice one that has left."""
+"""Write responses to slow clients, and detect clients that disconnect."""
 
 import asyncio
 import inspect
@@ -17,27 +17,27 @@ logger = logging.getLogger(__name__)
 
 UNBUFFERED: RawHeaders = [
     (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # nginx holds back what it does not know to be a stream
-    (b"content-encoding", b"identity"),  # so does a compressing middleware
+    (b"x-accel-buffering", b"no"),  # nginx buffers responses unless this header marks a stream
+    (b"content-encoding", b"identity"),  # compressing middleware does as well
 ]
-"""Headers of a response that is to arrive as it is written."""
+"""Headers of a response that must not be buffered on its way."""
 
 
 PIECE = 64 * 1024
-"""Bytes that are written at once: a server takes all it is given, however slow its client is."""
+"""Size of a write, in bytes: servers buffer everything they get, however slow the client is."""
 
 
 class WriteTimeout(Exception):
-    """The client took nothing for too long."""
+    """The client accepted no data for too long."""
 
 
 class Stream:
-    """The body of one response: the first write opens it, the last one closes it.
+    """The body of a response: the first write opens it, the last one closes it.
 
-    It is written with the server's own backpressure. The connection of a client that takes nothing
-    for `timeout` seconds is aborted: `write` then raises `WriteTimeout`. After `keep_alive`
-    seconds of silence the `comment` is written, because proxies cut what is silent; 0 is never.
-    One timer watches a whole response; a timer per chunk would cost more than the chunk.
+    Writes use the server's backpressure. If a client accepts no data for `timeout` seconds, its
+    connection is aborted and `write` raises `WriteTimeout`. After `keep_alive` seconds of silence
+    the `comment` is written, because proxies close idle connections; 0 disables that. One timer
+    watches a whole response; a timer per chunk would cost more than the chunk.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Stream:
         self._timer = self._loop.call_later(min(keep_alive or timeout, timeout), self._check)
 
     async def write(self, body: bytes, *, last: bool = False) -> None:
-        """Write some bytes. With `last`, the body ends after them."""
+        """Write bytes. With `last`, the body ends after them."""
         if len(body) > PIECE:
             shared = share(body)
             body = shared.body
@@ -71,7 +71,7 @@ class Stream:
                 await self.write(body[start : start + PIECE])
             if not last:
                 return
-            body = b""  # is not written before the client has taken most of the rest
+            body = b""  # not written before the client has received most of the rest
         self._since = self._last = self._loop.time()
         try:
             await self._send({"type": "http.response.body", "body": body, "more_body": not last})
@@ -83,11 +83,14 @@ class Stream:
         self._since = None
 
     async def write_each(self, frames: Iterable[bytes]) -> None:
-        """Write many frames in few pieces. No frame is asked for before the client has room."""
+        """Write many frames in few chunks.
+
+        The next frame is only requested when the client has room.
+        """
         parts: list[bytes] = []
         size = 0
         for frame in frames:
-            if len(frame) > PIECE:  # it goes out alone, for others may hold the same
+            if len(frame) > PIECE:  # written separately, as other responses may share it
                 large = share(frame)
                 del frame
                 if parts:
@@ -104,14 +107,14 @@ class Stream:
             await self.write(_take(parts))
 
     def close(self) -> None:
-        """Stop watching."""
-        self._task = None  # else it has itself, by the traceback of its end, and stays in memory
+        """Stop the timers."""
+        self._task = None  # otherwise it keeps itself in memory by its last traceback
         self._timer.cancel()
         if self._beat is not None:
             self._beat.cancel()
 
     def _check(self) -> None:
-        """Cut off a client that takes nothing; write a comment after a long silence."""
+        """Abort the connection of a stalled client; write a comment after a long silence."""
         now = self._loop.time()
         due = now + self._timeout
         if self._since is not None:
@@ -130,16 +133,16 @@ class Stream:
         self._timer = self._loop.call_at(due, self._check)
 
     async def _write_comment(self) -> None:
-        if self._since is not None:  # within a body that goes out in pieces
+        if self._since is not None:  # a body is being written in chunks
             return
-        with suppress(OSError):  # a client that left is noticed elsewhere
+        with suppress(OSError):  # a disconnect is detected elsewhere
             await self._send(
                 {"type": "http.response.body", "body": self._comment, "more_body": True}
             )
 
 
 class SharedBody:
-    """A body that is in memory once, however many write it."""
+    """A response body that is in memory once for all responses that write it."""
 
     __slots__ = ("__weakref__", "body")
 
@@ -151,26 +154,26 @@ _shared: WeakValueDictionary[bytes, SharedBody] = WeakValueDictionary()
 
 
 def share(body: bytes) -> SharedBody:
-    """Return the body with that of others in place of an equal one.
+    """Return an existing equal body, or register this one.
 
-    Forty clients that open a thread with an answer of 12 MB, and read slowly, hold it once.
+    Forty clients that open a thread with an answer of 12 MB, and read slowly, share one copy.
     """
     return _shared.setdefault(body, SharedBody(body))
 
 
 def _take(parts: list[bytes]) -> bytes:
-    """Join the parts and clear the list, which would keep a large one in memory."""
+    """Join the parts and clear the list, so that a large list does not stay in memory."""
     body = b"".join(parts)
     parts.clear()
     return body
 
 
 def abort_connection(receive: Receive) -> None:
-    """Close the connection behind `receive` at once, and drop what waits to be sent on it.
+    """Close the connection behind `receive` at once, and discard its unsent data.
 
-    ASGI has no message for that, and the connection of an application that gives up is closed
-    only once everything has been sent: to a client that takes nothing, never. So the server's
-    transport is looked for behind the middleware. A server that shows none does as it likes.
+    ASGI has no message for that, and the connection of an application that fails is closed only
+    once everything has been sent: to a stalled client, never. So the server's transport is searched
+    behind the middleware. If the server does not expose it, nothing happens.
     """
     cycle = find_cycle(receive)
     if cycle is not None:
@@ -178,9 +181,9 @@ def abort_connection(receive: Receive) -> None:
 
 
 def find_cycle(receive: Receive) -> Any:
-    """Return what a server has of a request, with the `transport` of its connection; or None.
+    """Return a server's object for a request, with the `transport` of its connection, or `None`.
 
-    It is looked for behind the middleware.
+    The object is searched behind the middleware.
     """
     waiting: list[Any] = [receive]
     for _ in range(_MOST_WRAPPERS):
@@ -190,10 +193,10 @@ def find_cycle(receive: Receive) -> Any:
         owner = getattr(found, "__self__", None)
         if callable(getattr(getattr(owner, "transport", None), "abort", None)):
             return owner
-        if isinstance(owner, Request):  # as Starlette's middleware hands it on
+        if isinstance(owner, Request):  # Starlette's middleware passes on its own `receive`
             waiting.append(owner.receive)
         elif inspect.isfunction(found):
-            with suppress(ValueError):  # a variable that has no value yet
+            with suppress(ValueError):  # an unbound closure variable
                 waiting += filter(callable, inspect.getclosurevars(found).nonlocals.values())
     return None
 
@@ -204,11 +207,11 @@ _MOST_WRAPPERS = 100
 async def run_until_disconnect(
     work: Coroutine[Any, Any, None], receive: Receive, gone: Callable[[], None] | None
 ) -> None:
-    """Do the work; call `gone` when the client leaves meanwhile, or give the work up.
+    """Run `work`; when the client disconnects, call `gone`, or cancel the work if it is `None`.
 
-    Without it nobody notices: `send` to a client that left raises nothing, and the model goes on
-    costing tokens. The work has a task of its own, so that what is written for each chunk need
-    not pass through all the frames of the server and its middleware.
+    Without this a disconnect is not detected: `send` raises nothing then, and the model would go on
+    costing tokens. The work has its own task, so that a chunk's write does not pass through all the
+    frames of the server and its middleware.
     """
     task = asyncio.create_task(work)
     left = asyncio.create_task(_wait_for_disconnect(receive))
@@ -222,7 +225,7 @@ async def run_until_disconnect(
     finally:
         left.cancel()
         left.add_done_callback(_ignore_exception)
-        if not task.done():  # given up, or the server is about to stop
+        if not task.done():  # cancelled, or the server is stopping
             task.cancel()
             await asyncio.wait((task,))
 
@@ -233,6 +236,6 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 def _ignore_exception(left: "asyncio.Task[None]") -> None:
-    """Take the exception of a server that failed while it waited for the client to leave."""
+    """Retrieve the exception of a server that failed while waiting for the disconnect."""
     if not left.cancelled():
         left.exception()

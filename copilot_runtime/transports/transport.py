@@ -1,4 +1,4 @@
-"""What a transport is, what it is made with, and how the ones that settings name are found."""
+"""The interface of transports, the services that they use, and the lookup of configured ones."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,16 +21,17 @@ from copilot_runtime.transports.request import Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """The parts of one runtime that its transports use."""
+    """The parts of a runtime that its transports use."""
 
     runs: Conversations
-    """Starts, stops and follows runs, and has the threads and the agents."""
+    """Starts, stops and follows runs; also has the threads and the agents."""
     program_runs: ProgramRuns
     """Starts runs for clients that keep no threads."""
     settings: Settings
     telemetry: Telemetry = NO_TELEMETRY
     serves_chat: bool = True
-    """Whether the plain chat is the agent `default`, where no other agent has that name."""
+    """`True` if the plain chat is available as the agent `default`, unless an agent has that name.
+    """
     parts: Parts = field(default_factory=Parts)
     """What extensions offer, by its type."""
     schema: tuple[str, ...] = ()
@@ -40,7 +41,7 @@ class Services:
 
 
 class Refusal(Exception):
-    """The JSON that answers a request that is not served; a WebSocket is closed with `close`."""
+    """A refused request: the JSON response, or the `close` code and reason of a WebSocket."""
 
     def __init__(
         self,
@@ -58,79 +59,80 @@ class Refusal(Exception):
 
 
 def check_method(request: Request, *methods: str) -> None:
-    """Raise `Refusal` (405) for a request by another method."""
+    """Raise `Refusal` (405) if a request has another method."""
     if request.method not in methods:
         raise Refusal(405, {"error": "Method not allowed"}, {"allow": ", ".join(methods)})
 
 
 class Transport:
-    """One protocol of clients: GraphQL, AG-UI, or one of your own. Subclass it.
+    """A client protocol: GraphQL, AG-UI, or one of your own. Subclass it.
 
-    The router sends a request here if its path is one of `paths` and `accepts` returns true. By
-    then the caller is known, a preflight has been answered, and a page of a foreign origin that
-    could act in a person's name has been refused. `__call__` decodes the request into a `RunInput`,
-    starts it, encodes what `follow` yields, and stops the run when the client has left.
+    The router passes a request to a transport if its path is one of `paths` and `accepts` returns
+    `True`. By then the caller is authenticated, CORS preflights have been answered, and cross-site
+    requests that could use a person's credentials have been refused. `__call__` decodes the request
+    into a `RunInput`, starts it, encodes the events of `follow`, and stops the run when the client
+    disconnects.
 
-    What `__call__` raises before it has answered becomes an answer in JSON: a `Refusal` as it is,
-    and every other error by `refuse`.
-    `ClientGone` and `WriteTimeout` end the request silently. One object serves all requests at
-    once, and keeps nothing of any of them.
+    An error that `__call__` raises before it has responded becomes a JSON response: a `Refusal` as
+    it is, and every other error by `refuse`. `ClientGone` and `WriteTimeout` end the request
+    silently. One object serves all requests concurrently, and must not keep per-request state.
     """
 
     paths: Sequence[str] = ()
-    """Below the URL: `""` is the URL itself, `"ask"` is one path, `"threads/{rest:path}"` many."""
+    """Paths below the runtime's URL: `""` is the URL itself, `"ask"` one path,
+    `"threads/{rest:path}"` many."""
 
     root_paths: Sequence[str] = ()
-    """Those of `paths` that an application made by `app()` also answers at its root."""
+    """The `paths` that an application made by `app()` also serves at its root."""
 
     for_programs: bool = False
-    """Whether pages of browsers are refused, unless `cors_origins` names their origin."""
+    """`True` if web pages are refused, unless `cors_origins` contains their origin."""
 
     socket_paths: Sequence[str] = ()
-    """Those of `paths` that WebSockets are at, beside the URL itself."""
+    """The `paths` that accept WebSockets, in addition to the URL itself."""
 
     has_own_auth: bool = False
-    """Whether it decides itself who may ask, at paths without parameters that are only its own:
-    `authenticate` is not called then, and the caller is nobody."""
+    """`True` if the transport authenticates requests itself, at paths without parameters that no
+    other transport has: `authenticate` is not called then, and the caller is anonymous."""
 
     def find_scope(self, request: Request) -> str:  # noqa: ARG002  # may be overridden
-        """Return the scope that somebody needs for a request; an empty one is for everybody.
+        """Return the permission that a request requires, or an empty string for none.
 
-        A transport that learns from the body what is asked for checks that itself, by
-        `request.caller.identity`. To start a run is checked where runs start.
+        A transport that learns the operation from the body checks `request.caller.identity` itself.
+        The permission to start a run is checked when the run starts.
         """
         return ""
 
     async def accepts(self, request: Request) -> bool:
-        """Return whether this request, to one of the paths, is for this transport."""
+        """Return `True` if this request, to one of the paths, is for this transport."""
         return not request.is_websocket
 
     async def __call__(self, request: Request) -> None:
-        """Answer one request."""
+        """Respond to a request."""
         raise NotImplementedError
 
     async def limit(self, request: Request, error: LimitExceeded) -> None:  # noqa: ARG002
-        """Answer a request that is one too many, by the words of `error`: a 429 by default."""
+        """Respond to a request over a limit with the message of `error`: a 429 by default."""
         raise error
 
     async def show(self, request: Request, refusal: Refusal) -> Refusal:  # noqa: ARG002
-        """Return the answer to somebody who is not let in; nothing is known of who that is.
+        """Return the refusal for an unauthenticated client, in the form that its protocol displays.
 
-        For clients that show it only in a form of their own. By default it is the refusal.
+        By default, the refusal is returned unchanged.
         """
         return refusal
 
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:  # noqa: ARG002  # may be overridden
-        """Return typed routes for some of `paths`, which `/docs` then describes; none by default.
+        """Return typed routes for some of `paths`, which `/docs` then describes; empty by default.
 
-        `path` is the URL, and `router` answers whatever a route passes on to it.
+        `path` is the runtime's URL path, and `router` handles the requests that a route passes on.
         """
         return ()
 
     def refuse(self, error: Exception) -> Refusal:
-        """Return the answer to an error.
+        """Return the refusal for an error.
 
-        `BadRequest` and `CopilotError` have a status and a message; everything else is a 500
+        `BadRequest` and `CopilotError` have a status and a message; every other error is a 500
         without details.
         """
         match error:
@@ -143,29 +145,30 @@ class Transport:
                 return Refusal(500, body)
 
     async def open(self) -> None:
-        """Get ready when the application starts."""
+        """Allocate resources when the application starts."""
 
     async def aclose(self) -> None:
-        """End what `open` began, when the application stops."""
+        """Release the resources of `open` when the application stops."""
 
 
 def find_data_scope(request: Request) -> str:
-    """Return the scope for what only has data: to read it, or to change it."""
+    """Return the permission for a data endpoint: to read it, or to change it."""
     return "data:read" if request.method in ("GET", "HEAD") else "data:write"
 
 
 def error_body(kind: str, message: str, code: str) -> Mapping[str, Any]:
-    """Return an error in the forms of AG-UI and of GraphQL: clients of both show its message."""
+    """Return an error body that combines the formats of AG-UI and GraphQL."""
     errors = [{"message": message, "extensions": {"code": code}}]
     return {"error": kind, "message": message, "errors": errors}
 
 
 TransportLike: TypeAlias = "str | Transport | Callable[[Services], Transport]"
-"""A name in the table of transports, a transport, or what makes one of `Services`: a class does."""
+"""A name in the table of transports, a transport, or a factory (such as a class) that takes
+`Services`."""
 
 
 def build_transports(items: Sequence[TransportLike], services: Services) -> Sequence[Transport]:
-    """Return the transports that are named, made or given. Raises `ConfigurationFailed`."""
+    """Return the transports for names, factories and objects. Raises `ConfigurationFailed`."""
     if not items:
         raise ConfigurationFailed(
             "The setting 'transports' is empty: no request would be answered.",
@@ -178,7 +181,7 @@ def build_transports(items: Sequence[TransportLike], services: Services) -> Sequ
 def build_endpoints(
     makers: Sequence[Callable[[Services], Any]], services: Services
 ) -> Sequence[Transport]:
-    """Return the transports of extensions that carry no chat."""
+    """Return the transports of extensions that do not carry chats."""
     return [_build(make, services) for make in makers]
 
 

@@ -1,4 +1,4 @@
-"""The URLs of a runtime: how one is written, and which of them are chats."""
+"""Spell and match the URLs of a runtime."""
 
 from starlette.types import Scope
 
@@ -6,7 +6,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 
 
 class ChatUrls:
-    """The URL of every client at a path, and AG-UI's runs below it: where chats are."""
+    """Matches the URLs of chats: the runtime's URL for every client, and AG-UI's runs below it."""
 
     def __init__(self, path: str) -> None:
         self._urls = frozenset(spell_url(path))
@@ -14,9 +14,9 @@ class ChatUrls:
         self._runs = f"{path}/agent/"
 
     def match(self, scope: Scope) -> bool:
-        """Return whether a request is for one of them.
+        """Return `True` if a request is for one of these URLs.
 
-        Where they are at `/`, what gets it may be a browser that opens the page.
+        If the runtime is at `/`, a GET request may be a browser that opens the page.
         """
         if scope["type"] != "http" or (self._has_page and scope["method"] == "GET"):
             return False
@@ -25,14 +25,17 @@ class ChatUrls:
 
 
 def spell_url(url: str) -> list[str]:
-    """Return a URL with and without a last slash, so that nobody is redirected."""
+    """Return a URL with and without a trailing slash, so that no redirect is needed."""
     if url.endswith(":path}"):
         return [url]
     return [url, f"{url}/"] if url else ["/"]
 
 
 def normalize_path(path: str) -> str:
-    """Return the path without its last slash. Raises `ConfigurationFailed` for what is none."""
+    """Return the path without a trailing slash.
+
+    Raises `ConfigurationFailed` for a malformed path.
+    """
     if not path.startswith("/"):
         raise ConfigurationFailed(
             f"The path {path!r} must begin with a slash.", hint=f"Write '/{path}'."

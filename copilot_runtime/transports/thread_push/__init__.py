@@ -1,1 +1,1 @@
-"""Changes of threads, told to pages: as server-sent events, and to CopilotKit's own client."""
+"""Push changes of threads as server-sent events or over CopilotKit's WebSocket."""

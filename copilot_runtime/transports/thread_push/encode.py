@@ -1,4 +1,4 @@
-"""Changes of threads as JSON, in the words of CopilotKit's own client."""
+"""Encode thread changes as JSON in the format of CopilotKit's own client."""
 
 from collections.abc import Mapping
 from typing import Any, assert_never
@@ -10,12 +10,12 @@ from copilot_runtime.transports.agui import threads
 
 
 def encode_change(change: Change) -> Mapping[str, Any]:
-    """Return the payload of a change: that of the event which `name_event` names."""
+    """Return the payload of a change for the event that `name_event` returns."""
     match change:
         case ThreadChange(key=key, operation=operation, thread=thread):
             if thread is None:
                 return {"operation": "deleted", "threadId": key.id, "deleted": {"id": key.id}}
-            # whoever lists no archived threads takes one away by this word alone
+            # clients that hide archived threads remove one only on this operation
             operation = "archived" if thread.archived else operation
             return {"operation": operation, "threadId": key.id, "thread": threads.thread(thread)}
         case RunActivity(key=key, event=event, run_id=run_id, agent=agent):
@@ -32,7 +32,7 @@ def encode_change(change: Change) -> Mapping[str, Any]:
 
 
 def is_wanted(change: Change, query: ThreadQuery) -> bool:
-    """Return whether a change is of a thread that a list may show, or may have shown."""
+    """Return `True` if a change concerns a thread that a list shows or may have shown."""
     match change:
         case ThreadChange(thread=thread):
             return thread is None or query.agent in (None, thread.agent)

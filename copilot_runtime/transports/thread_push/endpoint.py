@@ -1,12 +1,13 @@
-"""The WebSocket of CopilotKit's thread list: Phoenix channels, as far as that client uses them.
+"""The WebSocket of CopilotKit's thread list: the subset of Phoenix channels that the client uses.
 
-A page reads where it is in `/info`, a code in the list of threads, and a token of
-`POST threads/subscribe`. It joins the topic `user_meta:<code>`, and is told `thread_metadata`.
+
+A frontend gets the socket's URL from `/info`, a join code from the thread list, and a token from
+`POST threads/subscribe`. It joins the topic `user_meta:<code>` and receives `thread_metadata`.
 Contract: CopilotKit 1.57 to 1.75.
 
-It is not told `thread_run_activity`, on which the chat of 1.74 reads its thread again: it knows the
-runs that follow a tool for those of somebody else, and without the cursor that only CopilotKit's
-cloud has, it would show their text twice.
+The server does not send `thread_run_activity`, on which the chat of 1.74 reloads its thread: it
+mistakes the runs after a tool call for those of another client, and without the cursor that only
+CopilotKit's cloud has, it would show their text twice.
 """
 
 import asyncio
@@ -36,16 +37,18 @@ from copilot_runtime.transports.transport import Refusal, Services, Transport, e
 
 _TOPIC = "user_meta:"
 _LONGEST = 8192
-"""Characters of a message of a client."""
+"""Maximum length of a client's message, in characters."""
 
 _SILENCE = 90.0
-"""Seconds after which a client without a sign of life is gone: one comes each 30 seconds."""
+"""Seconds without a message after which a client counts as gone: it sends a heartbeat every 30
+seconds."""
 
 _MOST_MESSAGES = 60
-"""Messages of a client in `_SILENCE` seconds."""
+"""Maximum number of a client's messages in `_SILENCE` seconds."""
 
 _OVERLAP = 60.0
-"""Seconds before a token in which its page may have read the list."""
+"""Seconds before the token's issue from which changes are resent: the frontend may have read its
+list then."""
 
 _GOING_AWAY, _POLICY, _TOO_BIG, _RESTART = 1001, 1008, 1009, 1012
 
@@ -53,11 +56,11 @@ logger = logging.getLogger(__name__)
 
 
 class ThreadSocketEndpoint(Transport):
-    """Answers WebSockets of pages that show lists of threads."""
+    """Serves the WebSockets of frontends that show thread lists."""
 
     paths = (f"{SOCKET}/websocket",)
     socket_paths = paths
-    has_own_auth = True  # browsers send no headers: a token in the URL says whose page it is
+    has_own_auth = True  # browsers send no headers: the token in the URL authenticates the page
 
     def __init__(self, services: Services) -> None:
         self._push = services.parts.get(ThreadPush)
@@ -67,9 +70,9 @@ class ThreadSocketEndpoint(Transport):
         return request.is_websocket
 
     async def __call__(self, request: Request) -> None:
-        await request.receive()  # that a client wants to connect
+        await request.receive()  # the client's connection request
         query = parse_qs(request.query_string)
-        request.scope["query_string"] = b""  # servers log it, and it has the token
+        request.scope["query_string"] = b""  # servers log the query, which contains the token
         with ExitStack() as stack:
             try:
                 join = await self._push.tokens.read_token(query.get("join_token", [""])[-1])
@@ -83,7 +86,7 @@ class ThreadSocketEndpoint(Transport):
 
 
 class _Socket:
-    """One connection: at most one topic is joined at a time."""
+    """A connection, with at most one joined topic."""
 
     def __init__(
         self, push: ThreadPush, join: JoinPass, request: Request, write_timeout: float
@@ -96,7 +99,7 @@ class _Socket:
         self._joined: PhoenixMessage | None = None
 
     async def run(self) -> None:
-        """Answer until the client leaves, says nothing, or its token expires."""
+        """Serve until the client disconnects, is silent too long, or its token expires."""
         code = _GOING_AWAY
         try:
             async with asyncio.timeout(max(0.0, self._join.expires_at - time.time())):
@@ -107,11 +110,11 @@ class _Socket:
             pass
         finally:
             self._leave()
-            with suppress(Exception):  # a client that left needs no farewell
+            with suppress(Exception):  # the client has already disconnected
                 await self._request.send({"type": "websocket.close", "code": code, "reason": ""})
 
     async def _answer_all(self) -> int:
-        """Answer each message. Returns why the connection ends."""
+        """Reply to each message. Returns the reason for which the connection ends."""
         since, count = time.monotonic(), 0
         while True:
             try:
@@ -162,7 +165,7 @@ class _Socket:
         self._telling = self._joined = None
 
     async def _tell(self, join: PhoenixMessage) -> None:
-        """Accept a join, and tell of changes until the client leaves or the server ends."""
+        """Accept a join, and push changes until the client leaves or the server stops."""
         try:
             async with aclosing(self._follow(join)) as batches:
                 async for changes in batches:
@@ -181,7 +184,7 @@ class _Socket:
             await self._request.send({"type": "websocket.close", "code": code, "reason": ""})
 
     async def _follow(self, join: PhoenixMessage) -> AsyncGenerator[Sequence[Change], None]:
-        """Yield what has changed since the page read its list, and then what changes."""
+        """Yield the changes since the client read its list, and then live changes."""
         conversations = self._push.conversations
         async with conversations.changes.follow(self._join.owner) as reader:
             page = await conversations.list(ThreadQuery(owner=self._join.owner, archived=True))
@@ -207,7 +210,7 @@ class _Socket:
         )
 
     async def _send(self, message: PhoenixMessage) -> None:
-        """Send a message. Raises `WriteTimeout` for a client that takes nothing."""
+        """Send a message. Raises `WriteTimeout` for a stalled client."""
         try:
             async with asyncio.timeout(self._write_timeout):
                 await self._request.send(

@@ -1,7 +1,8 @@
-"""What lets a page of CopilotKit open a WebSocket: browsers send no headers of a login there.
+"""Credentials for WebSockets of CopilotKit's frontends, as browsers send no login headers there.
 
-A code names the topic of an owner, a token opens the socket. Both are signed with the secret that
-all processes share, and neither is stored.
+
+A code identifies the topic of an owner, and a token opens the socket. Both are signed with the
+secret that all processes share, and neither is stored.
 """
 
 import hmac
@@ -18,15 +19,15 @@ from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.transports.thread_push.open_streams import find_subject
 
 LIFETIME = 4 * 3600.0
-"""Seconds for which a token opens sockets: a page uses the same one when it comes back."""
+"""Lifetime of a token, in seconds; a frontend that reconnects reuses its token."""
 
 _LONGEST = 4096
-"""Characters of a token; the owner is in it."""
+"""Maximum length of a token, in characters; it contains the owner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinPass:
-    """Whose changes a socket may show, who is counted, since when and until when (since 1970)."""
+    """The content of a token: owner, subject of the limit, and Unix times of issue and expiry."""
 
     owner: str
     subject: str
@@ -35,7 +36,7 @@ class JoinPass:
 
 
 class JoinTokens:
-    """Makes and reads them. `load_secret` returns the secret; an empty one is replaced."""
+    """Creates and verifies tokens. `load_secret` returns the secret; an empty one is replaced."""
 
     def __init__(
         self,
@@ -49,7 +50,8 @@ class JoinTokens:
         self._lifetime = lifetime
         self._key = b""
         self._process = token_hex(4)
-        """Part of all codes: a page that lost its socket asks anew where the code is another."""
+        """Random part of this process's codes, so that a frontend that reconnects elsewhere sees a
+        new code and reloads."""
 
     async def make_code(self, owner: str) -> str:
         """Return the code of an owner's topic. Raises `StoreFailed`."""
@@ -57,7 +59,7 @@ class JoinTokens:
         return f"{text}-{await self._sign(f'code {text} {owner}')}"
 
     async def is_code(self, code: str, owner: str) -> bool:
-        """Return whether a code is one of this owner, of whatever process and time."""
+        """Return `True` if a code belongs to this owner, whichever process created it."""
         text, _, signature = code.rpartition("-")
         return hmac.compare_digest(
             (await self._sign(f"code {text} {owner}")).encode(),
@@ -65,7 +67,7 @@ class JoinTokens:
         )
 
     async def make_token(self, identity: Identity) -> str:
-        """Return a token for somebody, which expires with their credential at the latest."""
+        """Return a token for a caller; it expires with the caller's credential at the latest."""
         now = self._clock()
         expires_at = min(now + self._lifetime, identity.expires_at or float("inf"))
         claims = [identity.owner or "", find_subject(identity), now, expires_at]
@@ -73,14 +75,14 @@ class JoinTokens:
         return f"{text}.{await self._sign(f'token {text}')}"
 
     async def read_token(self, token: str) -> JoinPass:
-        """Return what a token allows. Raises `CredentialInvalid`."""
+        """Return the content of a token. Raises `CredentialInvalid`."""
         text, _, signature = token[:_LONGEST].partition(".")
         expected = await self._sign(f"token {text}")
         if not hmac.compare_digest(expected.encode(), signature.encode(errors="replace")):
             raise CredentialInvalid("The token of this socket is none of this server.")
         try:
             owner, subject, issued_at, expires_at = loads(urlsafe_b64decode(text + "=="))
-        except (ValueError, NoBase64) as error:  # one of another version
+        except (ValueError, NoBase64) as error:  # a token of another version
             raise CredentialInvalid("The token of this socket cannot be read.") from error
         if expires_at <= self._clock():
             raise CredentialInvalid("The token of this socket has expired.")
@@ -88,7 +90,7 @@ class JoinTokens:
 
     async def _sign(self, text: str) -> str:
         if not self._key:
-            # without a secret of the store, only this process knows its own
+            # without a secret in the store, only this process can verify its tokens
             secret = await self._load_secret() or token_hex(32)
             self._key = hmac.digest(secret.encode(), b"copilot-runtime: sockets of pages", "sha256")
         signature = hmac.digest(self._key, text.encode(errors="replace"), "sha256")

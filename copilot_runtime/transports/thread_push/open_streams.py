@@ -1,4 +1,4 @@
-"""How many pages are told of changes at one time."""
+"""Limit the number of concurrent thread subscriptions."""
 
 from collections import Counter
 from collections.abc import Generator
@@ -8,18 +8,18 @@ from copilot_runtime.api.identity import Identity
 from copilot_runtime.extensions.access.limits.limiter import QuotaExceeded
 
 _MOST = 10_000
-"""Streams of all together in one process: each costs some kilobytes."""
+"""Maximum number of streams in one process: each costs some kilobytes."""
 
 _RETRY = 30.0
 
 
 def find_subject(identity: Identity) -> str:
-    """Return who counts: somebody who has signed in, or else their address."""
+    """Return the subject of the limit: the authenticated user, or the client's address."""
     return identity.owner or f"address:{identity.address}"
 
 
 class OpenStreams:
-    """Counts streams. `most_per_user` of 0 is any number."""
+    """Counts open streams. A `most_per_user` of 0 removes the limit per user."""
 
     def __init__(self, most_per_user: int) -> None:
         self._most_per_user = most_per_user
@@ -28,7 +28,7 @@ class OpenStreams:
 
     @contextmanager
     def enter(self, subject: str) -> Generator[None]:
-        """Count a stream while it is open. Raises `QuotaExceeded`."""
+        """Count a stream while the context is open. Raises `QuotaExceeded`."""
         if self._most_per_user and self._open[subject] >= self._most_per_user:
             raise QuotaExceeded(
                 f"You have {self._most_per_user} pages open that are told of changes, and no more "

@@ -1,4 +1,4 @@
-"""Messages of Phoenix channels, as the npm package `phoenix` writes and reads them (version 2).
+"""Messages of Phoenix channels, in the format of the npm package `phoenix` (version 2).
 
 A message is a JSON list: the reference of the join, that of the message, topic, event, payload.
 """
@@ -12,7 +12,7 @@ HEARTBEAT_TOPIC = "phoenix"
 
 
 class PhoenixMessage(NamedTuple):
-    """One message. A push of the server has no `ref`."""
+    """A message of a channel. Messages pushed by the server have no `ref`."""
 
     join_ref: str | None
     ref: str | None
@@ -22,7 +22,7 @@ class PhoenixMessage(NamedTuple):
 
 
 def decode_message(text: str) -> PhoenixMessage:
-    """Read a message. Raises `ValueError` for what is none."""
+    """Decode a message. Raises `ValueError` if it is malformed."""
     match loads(text.encode(errors="replace")):
         case [str() | None as join_ref, str() | None as ref, str(topic), str(event), payload]:
             return PhoenixMessage(join_ref, ref, topic, event, payload)
@@ -31,13 +31,13 @@ def decode_message(text: str) -> PhoenixMessage:
 
 
 def encode_message(message: PhoenixMessage) -> str:
-    """Write a message."""
+    """Encode a message."""
     return dumps([*message]).decode()
 
 
 def reply(
     message: PhoenixMessage, status: str, response: Mapping[str, Any] | None = None
 ) -> PhoenixMessage:
-    """Return the answer to a message: its status is `ok` or `error`."""
+    """Return the reply to a message, with the status `ok` or `error`."""
     payload = {"status": status, "response": response or {}}
     return message._replace(event="phx_reply", payload=payload)

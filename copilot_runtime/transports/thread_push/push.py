@@ -1,4 +1,4 @@
-"""What all ways to be told of changes share."""
+"""Shared state of both kinds of thread subscriptions."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -15,14 +15,16 @@ from copilot_runtime.transports.thread_push.join_tokens import JoinTokens
 from copilot_runtime.transports.thread_push.open_streams import OpenStreams
 
 SOCKET = "realtime"
-"""Below the URL of a runtime: where CopilotKit's client opens a socket, at `/websocket`."""
+"""Path below a runtime's URL at which CopilotKit's client opens its socket (it appends
+`/websocket`)."""
 
 
 class ThreadPush:
-    """The threads, the streams that are open, and the tokens for sockets.
+    """The conversations, the open streams, and the tokens for sockets.
 
-    `url` is the URL of a runtime for WebSockets, as in `wss://example.com/graphql`; `off` offers
-    none, and an empty one is found out. `is_own_name` says whether a `Host` is of this machine.
+    `url` is a runtime's URL for WebSockets, such as `wss://example.com/graphql`; `off` disables
+    them, and an empty one is derived from the request. `is_own_name` returns `True` for a `Host` of
+    this machine.
     """
 
     def __init__(
@@ -44,12 +46,12 @@ class ThreadPush:
 
     @property
     def offers_sockets(self) -> bool:
-        """Whether there are any."""
+        """`True` unless WebSockets are disabled."""
         return self._url != "off"
 
     @contextmanager
     def hold(self, receive: Receive) -> Generator[None]:
-        """Note that a stream is open, for which a server would wait before it ends."""
+        """Register an open stream, which a stopping server would wait for."""
         cycle = find_cycle(receive)
         if getattr(cycle, "keep_alive", False):
             self._cycles.add(cycle)
@@ -59,14 +61,14 @@ class ThreadPush:
             self._cycles.discard(cycle)
 
     def _is_server_ending(self) -> bool:
-        """Return whether the server waits for the streams: uvicorn takes their keep-alive away."""
+        """Return `True` if the server waits for streams: uvicorn disables their keep-alive."""
         return any(not cycle.keep_alive for cycle in islice(self._cycles, 1))
 
     def find_url(self, request: Request) -> str:
-        """Return the URL of sockets for the client of a request; empty for none.
+        """Return the URL of sockets for the client of a request, or an empty string.
 
-        It is found out on one machine. Elsewhere there may be a proxy, which has a path and a
-        scheme of its own, and may let no WebSockets through: a setting names it.
+        The URL is only derived for clients on this machine. A remote client may be behind a proxy
+        with its own path and scheme, which may not support WebSockets: a setting has the URL then.
         """
         if self._url:
             return "" if not self.offers_sockets else f"{self._url.rstrip('/')}/{SOCKET}"
@@ -82,7 +84,7 @@ class ThreadPush:
 
 
 def make_thread_sockets(services: Any) -> Any:
-    """Return the transport of WebSockets, which is imported when a runtime offers them."""
+    """Return the WebSocket transport; its module is imported on first use."""
     from copilot_runtime.transports.thread_push.endpoint import ThreadSocketEndpoint
 
     return ThreadSocketEndpoint(services)

@@ -1,4 +1,4 @@
-"""`GET threads/changes`: a list of threads, and then what changes in it, as server-sent events."""
+"""`GET threads/changes`: a thread list followed by its changes, as server-sent events."""
 
 import asyncio
 import random
@@ -22,8 +22,8 @@ from copilot_runtime.transports.thread_push.open_streams import find_subject
 from copilot_runtime.transports.thread_push.push import ThreadPush
 
 _LIFETIME = 15 * 60.0
-"""Seconds after which a page has to come back, which browsers do by themselves: then it is found
-out anew who asks."""
+"""Maximum duration of a stream, in seconds; browsers then reconnect automatically and are
+authenticated again."""
 
 _RETRY = b"retry: 2000\n\n"
 
@@ -31,7 +31,10 @@ _RETRY = b"retry: 2000\n\n"
 async def answer_changes(
     push: ThreadPush, query: ThreadQuery, request: Request, *, keep_alive: float
 ) -> None:
-    """Answer as long as there is a reader. Raises `QuotaExceeded`, `Misuse`, `StoreFailed`."""
+    """Stream changes until the client disconnects.
+
+    Raises `QuotaExceeded`, `Misuse`, `StoreFailed`.
+    """
     async with AsyncExitStack() as stack:
         stack.enter_context(push.streams.enter(find_subject(request.caller.identity)))
         stack.enter_context(push.hold(request.receive))
@@ -75,6 +78,6 @@ def _frame(kind: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def _find_lifetime(expires_at: float | None) -> float:
-    """Return for how long a stream may last: those that began together do not all end together."""
+    """Return the duration of a stream, with jitter, so that streams do not all end at once."""
     seconds = _LIFETIME * random.uniform(0.9, 1.1)  # noqa: S311  # no secret
     return seconds if expires_at is None else max(0.0, min(seconds, expires_at - time.time()))

@@ -1,6 +1,5 @@
 """The FastAPI application of a runtime: routes, OpenAPI description, and a shortcut to the router.
 
-
 Importing FastAPI takes a while, so this module is only imported when an application is made.
 """
 

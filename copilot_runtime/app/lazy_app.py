@@ -1,6 +1,5 @@
 """An ASGI application that answers chats before FastAPI is imported.
 
-
 Importing FastAPI with its models takes a quarter of a server's startup time, and chats do not need
 it.
 """

@@ -1,6 +1,5 @@
 """uvicorn's HTTP protocol with a timeout and a size limit for request heads.
 
-
 Also enables TCP keep-alive, so that connections to vanished machines time out.
 """
 

@@ -1,6 +1,5 @@
 """Kill worker processes whose event loop hangs.
 
-
 The event loop of each worker writes a heartbeat byte into a pipe about every second. A process that
 is stopped, or whose event loop is blocked, still owns its listening socket: the kernel keeps
 assigning connections to it until it dies. One interval before the kill, the worker prints its

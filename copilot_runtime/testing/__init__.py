@@ -1,7 +1,7 @@
 """Test utilities for applications: scripted models, a client, and timing of streams.
 
 Importing `copilot_runtime` does not import this package, and this package does not import pytest;
-`copilot_runtime.testing.fixtures` does, for those who name it in `pytest_plugins`.
+`copilot_runtime.testing.fixtures` does, if `pytest_plugins` names it.
 """
 
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter

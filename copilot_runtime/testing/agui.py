@@ -1,4 +1,4 @@
-"""The client's side of AG-UI, which CopilotKit speaks from 1.50 on."""
+"""The client side of AG-UI, which CopilotKit speaks from 1.50 on."""
 
 from urllib.parse import quote
 
@@ -27,7 +27,7 @@ _LEGACY_INTERRUPT = "on_interrupt"
 async def send_agui(
     connection: Connection, path: str, run: RunInput, headers: dict[str, str]
 ) -> Answer:
-    """Send a run to the agent's URL below `path`, and return its answer."""
+    """Send a run to the agent's URL below `path` and return its answer."""
     state = run.agent_input.state
     url = f"{path.rstrip('/')}/agent/{quote(run.agent_name, safe='')}/run"
     body = dumps(run_agent_input(run, state))
@@ -65,7 +65,7 @@ def _build_answer(run: RunInput, events: list[Event], decoder: EventDecoder) -> 
 
 
 def _read_interrupts(events: list[Event]) -> list[Interrupt]:
-    """Return the questions, in today's form or, where there is none, in that of older clients."""
+    """Return the questions, in the current format or else in that of older clients."""
     return [event for event in events if isinstance(event, Interrupt)] or [
         Interrupt(interrupt_id="", value=event.value, message=to_text(event.value))
         for event in events

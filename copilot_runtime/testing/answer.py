@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class ReplyFailed(CopilotError):
     """The application refused a message, or its answer failed.
 
-    `code` is that of the error, `reply` what came before it, if anything did.
+    `code` is the code of the error; `reply` is the partial reply before it, or `None`.
     """
 
     def __init__(self, message: str, *, code: str = "UNKNOWN", status: int = 200) -> None:
@@ -29,7 +29,7 @@ class ReplyFailed(CopilotError):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that an answer contains; `result` is None for one that nobody has answered."""
+    """A tool call of an answer; `result` is `None` while it is unanswered."""
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -42,20 +42,20 @@ class Answer:
     """The answer to one request."""
 
     messages: Sequence[Message] = ()
-    """Those that are new."""
+    """The new messages."""
     conversation: Sequence[Message] | None = None
-    """All messages, if the answer replaced them."""
+    """All messages, if the answer replaced them, or `None`."""
     state: Any = None
-    """The last state of the agent; None if there was none."""
+    """The last state of the agent, or `None`."""
     interrupts: Sequence[Interrupt] = ()
     failure: ReplyFailed | None = None
-    """Why it did not end well."""
+    """The error of a failed answer, or `None`."""
     events: Sequence[Event] = ()
-    """All that came, where the protocol has events."""
+    """All received events, if the protocol has events."""
 
 
 def pair_calls(messages: Sequence[Message]) -> list[ToolCall]:
-    """Return the calls among messages, each with its result."""
+    """Return the tool calls of the messages, each with its result."""
     results = {
         message.call_id: message.result
         for message in messages
@@ -69,7 +69,7 @@ def pair_calls(messages: Sequence[Message]) -> list[ToolCall]:
 
 
 def read_refusal(response: Response, path: str) -> ReplyFailed:
-    """Return the error for a response that is no answer: its own reason, if it gives one."""
+    """Return the error for an unsuccessful response, with the server's reason if it has one."""
     code = f"HTTP_{response.status}"
     refusal = decode_refusal(response.body)
     if refusal is not None:

@@ -1,4 +1,4 @@
-"""A client that talks to an application as CopilotKit's pages do, for tests."""
+"""A test client that talks to an application as CopilotKit's frontends do."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -34,29 +34,29 @@ Protocol = Literal["agui", "graphql"]
 _SENDERS = {"agui": send_agui, "graphql": send_graphql}
 _DEFAULT_PATH = "/graphql"
 _MOST_REQUESTS = 25
-"""Requests for one message: a model that calls tools for ever would keep a test for as long."""
+"""Maximum number of requests per message: a model that calls tools forever must not hang a test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The reply to a message, complete when the next input of the user is expected."""
+    """The complete reply to a message; the next input of the user is expected."""
 
     text: str
-    """The texts of the answer, with an empty line between two."""
+    """The texts of the answer, separated by empty lines."""
     tool_calls: Sequence[ToolCall] = ()
-    """All calls, those of the server and those of the page, in their order."""
+    """All tool calls of server and frontend, in order."""
     interrupts: Sequence[Interrupt] = ()
-    """Questions to the person; `Client.resume` answers them."""
+    """Questions to the user; `Client.resume` answers them."""
     state: Any = None
-    """The state that page and agent share, after this answer."""
+    """The state shared by frontend and agent, after this answer."""
     messages: Sequence[Message] = field(default=(), repr=False)
     """All messages of the answer."""
     events: Sequence[Event] = field(default=(), repr=False)
-    """All that came over AG-UI: besides messages, activities, sub-agents and tokens."""
+    """All received AG-UI events, including activities, sub-agents and token usage."""
 
     @property
     def open_calls(self) -> list[ToolCall]:
-        """Return the calls that wait for the page; `Client.answer` answers them."""
+        """Return the calls that wait for the frontend; `Client.answer` answers them."""
         return [call for call in self.tool_calls if call.result is None]
 
 
@@ -112,7 +112,7 @@ class Client:
         self.properties = dict(properties or {})
         self.thread_id = thread_id or str(uuid4())
         self.messages: Sequence[Message] = []
-        """The conversation as the page has it."""
+        """The conversation as the frontend has it."""
         self.interrupts: Sequence[Interrupt] = ()
         """The questions that wait for `resume`."""
         self._timeout = timeout
@@ -135,19 +135,19 @@ class Client:
         await self._stack.aclose()
 
     async def say(self, text: str) -> Reply:
-        """Send a message of the person, and return what came of it.
+        """Send a user message and return the reply.
 
-        Functions in `tools` that the model calls are called, and their results sent. Raises
-        `ReplyFailed` for a refusal, and for an answer that fails.
+        Functions in `tools` that the model calls are executed, and their results sent. Raises
+        `ReplyFailed` if the message is refused or its answer fails.
         """
         question = TextMessage(id=new_id(), role="user", content=text)
         self.messages = [*self.messages, question]
         return await self._converse(())
 
     async def answer(self, results: Mapping[str, Any]) -> Reply:
-        """Send results of calls that wait for the page, by the ids or the names of their tools.
+        """Send the results of calls that wait for the frontend, by call identifier or tool name.
 
-        Each call that waits needs its result. Raises as `say` does.
+        Each waiting call needs a result. Raises the errors of `say`.
         """
         waiting = _open_calls(_last_exchange(self.messages))
         names = {name for call in waiting for name in (call.id, call.name)}
@@ -169,10 +169,10 @@ class Client:
         return await self._converse(())
 
     async def resume(self, *answers: Any) -> Reply:
-        """Answer the questions of the last reply, in their order, and return what came of it.
+        """Answer the questions of the last reply, in their order, and return the new reply.
 
-        Raises as `say` does. The questions then wait on, for the server may have refused the form
-        of an answer.
+        Raises the errors of `say`. The questions then stay open: the server may have rejected the
+        form of an answer.
         """
         if len(answers) != len(self.interrupts) or not answers:
             raise Misuse(
@@ -202,10 +202,10 @@ class Client:
         properties: Mapping[str, Any] | None = None,
         thread_id: str | None = None,
     ) -> "Client":
-        """Return another conversation with the same application: of another person, for instance.
+        """Return another conversation with the same application, for example of another user.
 
-        What is not given is as here, but for the messages, the state and the `thread_id`. The
-        other client is ready, and ends with this one.
+        Arguments that are not given are copied, except messages, state and `thread_id`. The new
+        client is ready to use, and is closed together with this one.
         """
         other = Client(
             self._target,
@@ -240,7 +240,7 @@ class Client:
         )
 
     async def _converse(self, resume: Sequence[Resume]) -> Reply:
-        """Send the conversation until the person is asked again; return what is new in it."""
+        """Send the conversation until user input is expected; return the new part as a reply."""
         messages: list[Message] = []
         events: list[Event] = []
         for _ in range(_MOST_REQUESTS):
@@ -285,7 +285,7 @@ class Client:
         return await send(self._get_connection(), self.path, run, self.headers)
 
     async def _call_tools(self, answer: Answer) -> list[Message]:
-        """Call the functions of the page that the model calls, as the page would."""
+        """Execute the frontend functions that the model calls, as a frontend would."""
         tools = {tool.name: tool.run for tool in self.tools}
         results: list[Message] = []
         for call in pair_calls(answer.messages):
@@ -298,7 +298,10 @@ class Client:
         return results
 
     def _is_next(self, answer: Answer, results: Sequence[Message]) -> bool:
-        """Return whether a page goes on by itself: after its tools, and in v1 the server's."""
+        """Return `True` if a frontend sends another request by itself.
+
+        It does so after its tools, and in v1 also after the server's.
+        """
         if answer.interrupts or _open_calls([*answer.messages, *results]):
             return False
         if results:
@@ -354,7 +357,7 @@ def _find_path(
 
 
 def _is_application(target: Any) -> bool:
-    """Return whether a target can be called with the three arguments of ASGI."""
+    """Return `True` if a target can be called with the three arguments of ASGI."""
     try:
         inspect.signature(target).bind("scope", "receive", "send")
     except (TypeError, ValueError):
@@ -363,7 +366,7 @@ def _is_application(target: Any) -> bool:
 
 
 def _strip(tool: Action) -> Action:
-    """Return a tool as the page declares it."""
+    """Return a tool as the frontend declares it, without its function."""
     return Action(
         name=tool.name,
         description=tool.description,
@@ -373,7 +376,7 @@ def _strip(tool: Action) -> Action:
 
 
 def _last_exchange(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return what follows the last message of the person."""
+    """Return the messages after the last user message."""
     questions = [
         at
         for at, message in enumerate(messages)

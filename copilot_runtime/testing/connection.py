@@ -1,4 +1,4 @@
-"""Requests to an application: in this process, with its lifespan, or at a URL."""
+"""Send requests to an application in this process (with its lifespan) or to a URL."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -16,15 +16,15 @@ from copilot_runtime.http.client import Exchange, Upstream
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole answer over HTTP."""
+    """A complete HTTP response."""
 
     status: int
     headers: Mapping[str, str]
-    """By names in lower case."""
+    """The headers by lower-case name."""
     body: bytes = field(repr=False)
 
     def json(self) -> Any:
-        """Return the body, decoded. Raises `ValueError` for one that is no JSON."""
+        """Return the parsed body. Raises `ValueError` if it is malformed."""
         return loads(self.body)
 
 
@@ -46,7 +46,7 @@ class UrlConnection:
     async def request(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
     ) -> Response:
-        """Return the answer to a request. Raises `NetworkError`."""
+        """Return the response to a request. Raises `NetworkError`."""
         exchange = Exchange(self._upstream, method, self._origin + path, body or None, headers)
         async with exchange as response:
             text = await response.text()
@@ -59,20 +59,20 @@ class UrlConnection:
 
 
 class AppConnection:
-    """Calls an ASGI application, which has no socket and no port."""
+    """Calls an ASGI application without sockets."""
 
     def __init__(self, app: ASGIApp, timeout: float) -> None:
         self._app = app
         self._timeout = timeout
         self.state: dict[str, Any] = {}
-        """What the lifespan of the application leaves for its requests."""
+        """The lifespan state of the application."""
 
     async def request(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
     ) -> Response:
-        """Return the answer to a request. What the application raises is raised here.
+        """Return the response to a request. Errors of the application propagate.
 
-        Raises `NetworkError` for an answer that takes too long.
+        Raises `NetworkError` after a timeout.
         """
         exchange = _Exchange(body)
         scope = self._scope(method, path, body, headers)
@@ -114,7 +114,7 @@ class AppConnection:
 
 @dataclass(slots=True)
 class _Exchange:
-    """One request and its response, as the messages of ASGI."""
+    """A request and its response as ASGI messages."""
 
     body: bytes
     status: int = 0
@@ -124,7 +124,9 @@ class _Exchange:
 
     async def receive(self) -> Message:
         if self.is_sent:
-            await asyncio.Event().wait()  # the client stays until the response is complete
+            await (
+                asyncio.Event().wait()
+            )  # the client stays connected until the response is complete
         self.is_sent = True
         return {"type": "http.request", "body": self.body, "more_body": False}
 
@@ -143,7 +145,7 @@ class _Exchange:
 
 
 def refuse_running_loop(what: str, way_out: str) -> None:
-    """Raise `Misuse` in an async function: what runs a loop of its own cannot do so there."""
+    """Raise `Misuse` in an async function, where no second event loop can run."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -155,7 +157,7 @@ def refuse_running_loop(what: str, way_out: str) -> None:
 async def connect(
     target: ASGIApp | str, timeout: float
 ) -> AsyncGenerator[UrlConnection | AppConnection, None]:
-    """Yield what sends requests to an application, whose lifespan is entered, or to a URL."""
+    """Yield a connection to an application, whose lifespan is entered, or to a URL."""
     if isinstance(target, str):
         parts = urlsplit(target)
         async with aclosing(UrlConnection(f"{parts.scheme}://{parts.netloc}", timeout)) as remote:
@@ -170,10 +172,10 @@ async def connect(
 async def _run_lifespan(
     app: ASGIApp, state: dict[str, Any], timeout: float
 ) -> AsyncGenerator[None, None]:
-    """Start an application, and end it afterwards. Raises what its start or its end raises."""
+    """Start an application and shut it down afterwards. Raises its startup and shutdown errors."""
     lifespan = _Lifespan()
     scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": state}
-    # of its own: what is entered in a task is left in the same one
+    # its own task: context managers must exit in the task that entered them
     task = asyncio.create_task(_call(app, scope, lifespan), name="lifespan")
     try:
         try:
@@ -182,7 +184,7 @@ async def _run_lifespan(
         except TimeoutError:
             raise NetworkError(f"The application did not start within {timeout:g} s.") from None
         if lifespan.failure is not None:
-            await task  # raises what kept it from starting
+            await task  # raises the startup error
             raise RuntimeError(f"The application did not start: {lifespan.failure}")
         yield
     finally:
@@ -197,7 +199,7 @@ async def _run_lifespan(
 
 
 class _Lifespan:
-    """The messages of ASGI's lifespan."""
+    """The lifespan messages of ASGI."""
 
     def __init__(self) -> None:
         self.started = asyncio.Event()
@@ -224,6 +226,6 @@ async def _call(app: ASGIApp, scope: dict[str, Any], lifespan: _Lifespan) -> Non
     except Exception:
         if lifespan.started.is_set():
             raise
-        # an application without a lifespan may raise at its scope, says ASGI
+        # ASGI lets applications without a lifespan raise for its scope
     finally:
         lifespan.started.set()

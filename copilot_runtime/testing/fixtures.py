@@ -1,8 +1,8 @@
-"""Fixtures for pytest, for those who ask for them in their `conftest.py`:
+"""pytest fixtures, to be enabled in a `conftest.py`:
 
     pytest_plugins = ["copilot_runtime.testing.fixtures"]
 
-They are no plugin of every test run where this package is installed.
+The package does not register them as a plugin, so that other test runs are not affected.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
@@ -17,7 +17,7 @@ from copilot_runtime.testing.sync_client import SyncClient
 
 @pytest.fixture
 def open_client() -> Iterator[Callable[..., SyncClient]]:
-    """Return a function that opens a `SyncClient`, which is closed after the test."""
+    """Return a function that opens a `SyncClient`; it is closed after the test."""
     with ExitStack() as stack:
 
         def connect(target: Any, **options: Any) -> SyncClient:
@@ -28,9 +28,9 @@ def open_client() -> Iterator[Callable[..., SyncClient]]:
 
 @pytest.fixture
 async def open_async_client() -> AsyncGenerator[Callable[..., Awaitable[Client]], None]:
-    """Return a coroutine function that opens a `Client`, which is closed after the test.
+    """Return a coroutine function that opens a `Client`; it is closed after the test.
 
-    For async tests of anyio's plugin, and of pytest-asyncio in its mode `auto`.
+    For async tests with anyio's plugin, or with pytest-asyncio in its mode `auto`.
     """
     async with AsyncExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""The client's side of GraphQL, which CopilotKit speaks up to 1.10: whole answers, no patches."""
+"""The client side of GraphQL, which CopilotKit speaks up to 1.10: complete answers, no patches."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -59,7 +59,7 @@ mutation generateCopilotResponse($data: GenerateCopilotResponseInput!, $properti
 async def send_graphql(
     connection: Connection, path: str, run: RunInput, headers: dict[str, str]
 ) -> Answer:
-    """Send a run to `path`, and return its answer."""
+    """Send a run to `path` and return its answer."""
     body = {
         "operationName": _OPERATION,
         "query": _DOCUMENT,
@@ -120,7 +120,7 @@ def _encode_action(action: Action) -> dict[str, Any]:
 
 
 def _encode_message(message: Message) -> dict[str, Any] | None:
-    """Return a message as a v1 client sends it; thoughts, states and activities are not sent."""
+    """Return a message as a v1 client sends it, or `None` for reasoning, state and activities."""
     match message:
         case TextMessage():
             kind = "textMessage"
@@ -186,14 +186,14 @@ def _decode_messages(fields: Mapping[str, Any]) -> Iterator[Message]:
                     running=item["running"],
                 )
             case _:
-                pass  # a kind of message that this client does not know
+                pass  # an unknown message type
 
 
 def _decode_interrupt(event: Mapping[str, Any]) -> Interrupt:
-    """Return an interrupt, which has its `value` only: an agent's own words or AG-UI's object."""
+    """Return an interrupt, which only has a `value`: the agent's own or AG-UI's object."""
     text = get_text(event, "value") or get_text(get_object(event, "data"), "value")
     fields = parse_object(text)
-    is_same = bool(fields) and to_text(fields) == text  # the value is sent back as it came
+    is_same = bool(fields) and to_text(fields) == text  # the value is sent back unchanged
     return Interrupt(
         interrupt_id=get_text(fields, "id"),
         value=fields if is_same else text,

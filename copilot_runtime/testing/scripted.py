@@ -1,4 +1,4 @@
-"""Models and agents whose answers a test has written, and the events to write them with."""
+"""Models and agents with scripted answers for tests, and functions that build their events."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, contextmanager
@@ -21,7 +21,7 @@ from copilot_runtime.base.errors import Misuse
 AgentTurn = (
     Sequence[Event | Exception] | Callable[[RunInput], Sequence[Event | Exception]] | Exception
 )
-"""The answer to one run. An exception is raised where it stands."""
+"""The answer to one run. An exception is raised at its position."""
 
 
 class ScriptedAgent(Agent):
@@ -42,11 +42,11 @@ class ScriptedAgent(Agent):
 
     @property
     def runs(self) -> Sequence[RunInput]:
-        """The runs up to now."""
+        """The runs so far."""
         return self._script.requests
 
     async def run(self, run: RunInput) -> Events:
-        """Yield the events of the next turn. Raises `Misuse` if there is none."""
+        """Yield the events of the next turn. Raises `Misuse` if no turn is left."""
         async with aclosing(self._script.play(run)) as events:
             async for event in events:
                 if isinstance(event, AgentState) and not event.agent:
@@ -55,26 +55,26 @@ class ScriptedAgent(Agent):
 
 
 def say(text: str | Iterable[str], *, id: str | None = None) -> list[Event]:
-    """Return the events of a text, whole or in pieces; by default, its id is a new one."""
+    """Return the events of a text, whole or in chunks; its identifier is new by default."""
     return scripted.say(text, id=id or new_id())
 
 
 def call(
     name: str, arguments: Mapping[str, Any] | str | None = None, *, id: str | None = None
 ) -> list[Event]:
-    """Return the events of a call of a tool; by default, its id is a new one."""
+    """Return the events of a tool call; its identifier is new by default."""
     return scripted.call(name, arguments, id=id or new_id())
 
 
 def set_state(state: Any) -> list[Event]:
-    """Return the event by which a `ScriptedAgent` changes its state."""
+    """Return the event with which a `ScriptedAgent` changes its state."""
     return [AgentState(agent="", state=state)]
 
 
 def ask(message: str, *, value: Any = None, id: str | None = None) -> list[Event]:
-    """Return the event by which an agent asks a person; the run ends, and is resumed."""
+    """Return the event of a question to the user; the run ends, and the answer resumes it."""
     interrupt_id = id or new_id()
-    if value is None:  # all that clients of CopilotKit 1.10 get of it
+    if value is None:  # the only part that CopilotKit 1.10 clients get
         value = {"id": interrupt_id, "reason": "input", "message": message}
     return [Interrupt(interrupt_id=interrupt_id, message=message, value=value)]
 
@@ -83,11 +83,11 @@ def ask(message: str, *, value: Any = None, id: str | None = None) -> list[Event
 def replace_adapter(
     runtime: CopilotRuntime, adapter: SupportsStream
 ) -> Generator[None, None, None]:
-    """Let another model answer, such as a `ScriptedAdapter`, in place of that of a runtime.
+    """Replace the model of a runtime within a context, for example by a `ScriptedAdapter`.
 
     >>> with replace_adapter(main.runtime, ScriptedAdapter(say("Hello."))): ...
 
-    Raises `Misuse` for a runtime that was made without a model, so that no plain chat reaches it.
+    Raises `Misuse` for a runtime without a model, in which no plain chat reaches the replacement.
     """
     chat = runtime.runtime.chat
     if not isinstance(chat, DirectAgent) or isinstance(runtime.adapter, EmptyAdapter):

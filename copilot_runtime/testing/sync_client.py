@@ -1,4 +1,4 @@
-"""The client for tests that are plain functions."""
+"""A synchronous test client."""
 
 import asyncio
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class SyncClient:
         refuse_running_loop("A SyncClient", "async with Client(...) as client: await client.say()")
         try:
             self._runner.run(self.chat.__aenter__())
-        except BaseException:  # nobody else closes the loop then
+        except BaseException:  # no other code would close the loop
             self._runner.close()
             raise
         return self
@@ -47,19 +47,19 @@ class SyncClient:
             self._runner.close()
 
     def say(self, text: str) -> Reply:
-        """Send a message, as `Client.say` does."""
+        """Send a message, like `Client.say`."""
         return self._runner.run(self.chat.say(text))
 
     def answer(self, results: Mapping[str, Any]) -> Reply:
-        """Answer calls of the page's tools, as `Client.answer` does."""
+        """Answer calls of the frontend's tools, like `Client.answer`."""
         return self._runner.run(self.chat.answer(results))
 
     def resume(self, *answers: Any) -> Reply:
-        """Answer questions, as `Client.resume` does."""
+        """Answer questions, like `Client.resume`."""
         return self._runner.run(self.chat.resume(*answers))
 
     def request(
         self, method: str, path: str, json: Any = None, *, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """Send any other request, as `Client.request` does."""
+        """Send any other request, like `Client.request`."""
         return self._runner.run(self.chat.request(method, path, json, headers=headers))

@@ -1,4 +1,4 @@
-"""How long something of yours takes: figures to read, and no test that fails on a busy day."""
+"""Benchmarks for your own code: they print figures, and never fail on a busy machine."""
 
 import asyncio
 import inspect
@@ -14,27 +14,28 @@ from copilot_runtime.base.errors import Misuse
 from copilot_runtime.testing.connection import refuse_running_loop
 
 _LEAST_SECONDS = 0.02
-"""A repeat calls the function as often as this takes: one call may be shorter than the clock."""
+"""Minimum duration of a repeat, in seconds: a single call may be shorter than the clock's
+resolution."""
 
 _MOST_CALLS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How long a function took."""
+    """The duration of a function."""
 
     name: str
     seconds: Sequence[float]
-    """Of one call, in each repeat."""
+    """Duration of a call in each repeat, in seconds."""
     ratio: float | None = None
-    """How many times as long as the function it was measured against."""
+    """Ratio to the duration of the function it is compared with, or `None`."""
     against: str | None = None
     """The name of that function."""
     function: Callable[[], Any] = field(repr=False, compare=False)
 
     @property
     def median(self) -> float:
-        """Return the seconds of a call in the repeat in the middle."""
+        """Return the median duration of a call, in seconds."""
         return median(self.seconds)
 
     def __str__(self) -> str:
@@ -49,21 +50,21 @@ def benchmark(
     against: Timing | None = None,
     quiet: bool = False,
 ) -> Timing:
-    """Measure a function, sync or async, print the figures as a table, and return them.
+    """Measure a sync or async function, print the figures as a table, and return them.
 
     >>> bare = benchmark("no stage", lambda: asyncio.run(ask(bare_runtime)))
     >>> benchmark("our stage", lambda: asyncio.run(ask(runtime)), against=bare)
 
     Args:
-        name: What the table calls it.
-        function: What is measured, without arguments; what an async one awaits is in its time. It
-            is called once before, unmeasured.
-        repeats: How often it is measured. Each time, a short function is called many times.
-        against: What it is compared with. Its function is measured again, in turns with this one,
-            so that a machine that is busy for a while is so for both.
+        name: Its name in the table.
+        function: The function to measure, without arguments; the time of an async one includes what
+            it awaits. It is called once before, unmeasured.
+        repeats: Number of measurements. In each one, a short function is called many times.
+        against: The timing to compare with. Its function is measured again, alternating with this
+            one, so that a busy machine affects both.
         quiet: Print nothing.
 
-    Raises `Misuse` for what cannot be measured, and in an async function.
+    Raises `Misuse` for an object that cannot be measured, and in an async function.
     """
     if repeats < 1:
         raise Misuse(f"{repeats} repeats measure nothing.")
@@ -96,7 +97,7 @@ def benchmark(
 
 
 def format_timings(*timings: Timing) -> str:
-    """Return figures as a table: name, median, range, repeats, and the ratio where there is one."""
+    """Return the figures as a table: name, median, range, repeats, and ratio if there is one."""
     head = ("", "median", "fastest", "slowest", "repeats", "ratio")
     rows = [head, *map(_format_row, timings)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -127,7 +128,7 @@ def _again(timing: Timing, rows: Sequence[Sequence[float]]) -> Timing:
 
 
 def _build_call(function: Callable[[], Any], runner: asyncio.Runner) -> Callable[[int], None]:
-    """Call a function once, and return what calls it so many times; async ones in one loop."""
+    """Call a function once, and return a function that calls it n times; async ones in one loop."""
 
     async def wait(result: Awaitable[Any]) -> None:
         await result
@@ -148,7 +149,7 @@ def _build_call(function: Callable[[], Any], runner: asyncio.Runner) -> Callable
 
 
 def _count_calls(call: Callable[[int], None]) -> int:
-    """Return how many calls take long enough to be measured."""
+    """Return the number of calls that take long enough to be measured."""
     count = 1
     while (seconds := _measure(call, count)) * count < _LEAST_SECONDS and count < _MOST_CALLS:
         count = min(_MOST_CALLS, max(2 * count, ceil(_LEAST_SECONDS / max(seconds, 1e-9))))
@@ -156,7 +157,7 @@ def _count_calls(call: Callable[[int], None]) -> int:
 
 
 def _measure(call: Callable[[int], None], count: int) -> float:
-    """Return the seconds of one of so many calls."""
+    """Return the duration of one of `count` calls, in seconds."""
     start = perf_counter()
     call(count)
     return (perf_counter() - start) / count

@@ -1,6 +1,5 @@
 """Model parameters in a frontend's properties (`forwardedParameters`), for any transport.
 
-
 GraphQL has its own field for six of these parameters, `data.forwardedParameters`; AG-UI has none,
 and neither has one for the others. So a frontend's parameters are `properties.forwardedParameters`,
 which v1 clients send in the variable `properties`, and AG-UI clients as

@@ -1,6 +1,5 @@
 """FastAPI routes that are built once and bound to a handler in each application.
 
-
 FastAPI inspects all models of a route when it builds it, which takes a millisecond: 20 ms for the
 routes of an application, and tests create thousands of applications.
 """

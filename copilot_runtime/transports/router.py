@@ -1,6 +1,5 @@
 """Serve all clients at one URL: authenticate each request and select its transport.
 
-
 GraphQL for CopilotKit v1 and AG-UI's envelopes and runs are at the URL itself; AG-UI's REST routes,
 a remote endpoint for Node, an MCP server, and transports of applications are below it.
 """

@@ -1,6 +1,5 @@
 """The WebSocket of CopilotKit's thread list: the subset of Phoenix channels that the client uses.
 
-
 A frontend gets the socket's URL from `/info`, a join code from the thread list, and a token from
 `POST threads/subscribe`. It joins the topic `user_meta:<code>` and receives `thread_metadata`.
 Contract: CopilotKit 1.57 to 1.75.

@@ -1,6 +1,5 @@
 """Credentials for WebSockets of CopilotKit's frontends, as browsers send no login headers there.
 
-
 A code identifies the topic of an owner, and a token opens the socket. Both are signed with the
 secret that all processes share, and neither is stored.
 """

@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
+import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -106,7 +109,10 @@ def services() -> Iterator[str]:
 
 @pytest.fixture
 def run(services: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return what executes a program, in a folder of its own, with the services on loopback."""
+    """Return what executes a program, in a folder of its own, with the services on loopback.
+
+    A program that opens with the name of its file, such as `# weather.py`, can import itself.
+    """
     for name in os.environ:
         if name.startswith(("COPILOT_", "OPENAI_")):
             monkeypatch.delenv(name)
@@ -122,7 +128,10 @@ def run(services: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         code = block.code
         for address in ("http://localhost:11434", "http://localhost:9000"):
             code = code.replace(address, services)
-        names: Names = {"__name__": "document"}
+        file = re.match(r"# (\w+)\.py\n", code)
+        module = ModuleType(file[1] if file else "document")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        names: Names = vars(module)
         exec(compile("\n" * (block.line - 1) + code, block.page, "exec"), names)
         return names
 

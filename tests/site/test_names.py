@@ -10,14 +10,6 @@ import pytest
 from tests.documents import ROOT, page_name, pages
 
 CHANGELOG = ROOT / "CHANGELOG.md"
-RENAMED = {
-    "copilot_runtime.adapters._sse",
-    "copilot_runtime.runtime.Runtime.agents",
-}
-"""Names of which a sentence of the changelog says what they became."""
-
-_OLD = re.compile(r"^\| ([^|]*) (?=\|)", re.MULTILINE)
-"""The first column of the changelog's table of what moved."""
 
 _NAME = re.compile(r"`(copilot_runtime(?:\.\w+)+)(?!\.?\w*\.(?:yml|toml))")
 
@@ -47,14 +39,5 @@ def _has(value: Any, parts: list[str]) -> bool:
 @pytest.mark.parametrize("page", [*pages(), CHANGELOG], ids=page_name)
 def test_every_name_exists(page: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
-    if page == CHANGELOG:
-        text = _OLD.sub("", text)
     names = {name for name in _NAME.findall(text) if "/" not in name}
-    assert [name for name in sorted(names - RENAMED) if not exists(name)] == []
-
-
-def test_what_the_changelog_calls_moved_is_gone() -> None:
-    columns = " ".join(_OLD.findall(CHANGELOG.read_text(encoding="utf-8")))
-    old = _NAME.findall(columns)
-    assert len(old) > 10
-    assert [name for name in old if exists(name)] == []
+    assert [name for name in sorted(names) if not exists(name)] == []

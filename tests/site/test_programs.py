@@ -415,6 +415,33 @@ def test_the_stage_sees_the_first_token(run: Run, caplog: pytest.LogCaptureFixtu
     assert len(re.findall("first token after", caplog.text)) == 1
 
 
+def test_an_extension_adds_a_route_a_field_a_page_and_an_action(run: Run) -> None:
+    block = program("learn/extensions")
+    app = run(block)["runtime"].app()
+    with TestClient(app, base_url="http://localhost:8000") as client:
+        before = client.get("/graphql/weather").json()
+        asked = client.post("/graphql/agent/default/run", json=run_input())
+        after = client.get("/graphql/weather").json()
+        field = client.post("/graphql", json={"query": "{ weather }"}).json()
+        page = client.get("/weather").text
+
+    report = "Bergen: 14 degrees, rain"
+    assert asked.status_code == 200
+    assert [before, after] == [{"report": report, "runs": runs} for runs in (0, 1)]
+    assert field == {"data": {"weather": report}}
+    assert page == f"<h1>{report}</h1>"
+    assert len([line for line in block.code.splitlines() if line]) <= 80
+
+
+def test_an_extension_that_is_not_open_fails_the_health_check(run: Run) -> None:
+    names = run(program("learn/extensions"))
+    with TestClient(names["runtime"].app()) as client:
+        names["runtime"].get(names["Weather"]).report = ""
+        failing = client.get("/health/ready").json()["failing"]
+
+    assert failing == ["weather"]
+
+
 def test_a_transport_answers_a_run_that_fails_with_its_status(run: Run) -> None:
     runtime = CopilotRuntime(
         ScriptedAdapter(RateLimited("The model is busy.")),

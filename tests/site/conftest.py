@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from copilot_runtime.transports.graphql.schema import core_schema
 from tests.documents import Block
 
 Names = dict[str, Any]
@@ -131,6 +132,7 @@ def run(services: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         file = re.match(r"# (\w+)\.py\n", code)
         module = ModuleType(file[1] if file else "document")
         monkeypatch.setitem(sys.modules, module.__name__, module)
+        core_schema.cache_clear()  # it may have the types of a module of this name
         names: Names = vars(module)
         exec(compile("\n" * (block.line - 1) + code, block.page, "exec"), names)
         return names

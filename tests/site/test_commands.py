@@ -4,10 +4,12 @@ import asyncio
 import json
 import re
 import shlex
+import sys
 from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -80,6 +82,8 @@ def _curl(arguments: list[str]) -> int:
     request = parser.parse_args(arguments)
     namespace: dict[str, Any] = {}
     exec(blocks("python", "extend/transport")[0].code, namespace)
+    weather = sys.modules["weather"] = ModuleType("weather")
+    exec(blocks("python", "learn/extensions")[0].code, vars(weather))
     here = {"base_url": "http://127.0.0.1:8000", "client": ("127.0.0.1", 50_000)}
     with TemporaryDirectory() as store:
         analyst = AnalystSettings(
@@ -88,6 +92,7 @@ def _curl(arguments: list[str]) -> int:
         app = CopilotRuntime(
             adapter=DemoAdapter(pace=0),
             transports=["agui", "graphql", namespace["AskTransport"]],
+            extensions=[weather.WeatherExtension()] if "weather" in request.url else [],
             settings=Settings(
                 threads="memory",
                 events=EventSettings(store="memory"),

@@ -1,1 +1,1 @@
-"""User interfaces that models make: A2UI, MCP Apps and Open Generative UI, around any agent."""
+"""Generative UI for any agent: A2UI, MCP Apps and Open Generative UI."""

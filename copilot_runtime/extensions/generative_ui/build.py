@@ -1,4 +1,4 @@
-"""Builds the middleware of what an operator has set."""
+"""Build the generative-UI middleware from the options of arguments and settings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -46,12 +46,11 @@ def build_middleware(
     telemetry: Telemetry = NO_TELEMETRY,
     read_runs: ReadRuns | None = None,
 ) -> Sequence[Middleware]:
-    """Return the middleware of a runtime, the innermost first.
+    """Return the middleware of a runtime, innermost first.
 
-    A2UI is always there, for pages that bring a catalog of their own, unless it is switched off.
-    MCP Apps are there if the operator has set them: with servers, or for those that a request may
-    name by `allowed`. `load_secret` returns what tokens for servers are made with, and `read_runs`
-    the runs of a thread.
+    A2UI is always included, for frontends with their own catalog, unless it is disabled. MCP Apps
+    are included if the operator configured servers, or `allowed` servers that a request may name.
+    `load_secret` returns the signing key for server tokens, and `read_runs` the runs of a thread.
     """
     found: list[Middleware] = []
     if (pages := options.open_generative_ui) is not None and pages.enabled:
@@ -64,7 +63,7 @@ def build_middleware(
 
 
 def find_app_proxy(middleware: Sequence[Middleware]) -> AppProxy | None:
-    """Return what answers MCP apps in frames, if there is one."""
+    """Return the proxy for MCP apps in frames, or `None`."""
     return next((one.proxy for one in middleware if isinstance(one, McpAppsMiddleware)), None)
 
 
@@ -72,9 +71,9 @@ _SWITCHES = {"": None, "true": True, "false": False}
 
 
 def build_a2ui(settings: A2uiSettings) -> A2ui | None:
-    """Return the options of A2UI; None if nothing is set.
+    """Return the options of A2UI, or `None` if nothing is configured.
 
-    Raises `ConfigurationFailed` for a catalog that cannot be read.
+    Raises `ConfigurationFailed` for an invalid catalog.
     """
     if settings == A2uiSettings():
         return None
@@ -99,9 +98,9 @@ def build_a2ui(settings: A2uiSettings) -> A2ui | None:
 def build_mcp_apps(
     settings: McpAppsSettings, http_client: "httpx.AsyncClient | None" = None
 ) -> McpApps | None:
-    """Return the options of MCP Apps; None if nothing is set, or they are switched off.
+    """Return the options of MCP Apps, or `None` if they are not configured or disabled.
 
-    Raises `ConfigurationFailed` for servers that cannot be used.
+    Raises `ConfigurationFailed` for invalid servers.
     """
     if settings == McpAppsSettings() or settings.enabled is False:
         return None
@@ -133,7 +132,7 @@ def _build_server(
 
 
 def build_open_generative_ui(settings: OpenGenerativeUiSettings) -> OpenGenerativeUi | None:
-    """Return the options of Open Generative UI; None if nothing is set."""
+    """Return the options of Open Generative UI, or `None` if nothing is configured."""
     if settings == OpenGenerativeUiSettings():
         return None
     return OpenGenerativeUi(enabled=settings.enabled, agents=settings.agents or None)

@@ -1,4 +1,4 @@
-"""What an operator says of user interfaces that models make."""
+"""Options of generative UI."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from typing import Any, Literal
 from copilot_runtime.extensions.mcp.client.server import McpServer
 
 DebugExposure = Literal["hidden", "collapsed", "verbose"]
-"""How much of what was wrong with a surface a page shows."""
+"""Detail level of errors that a frontend displays for a rejected surface."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class A2uiRecovery:
-    """What a page sees of surfaces that a model has to write again.
+    """How a frontend displays surfaces that a model has to write again.
 
-    `max_attempts` counts the first one. `debug_exposure` is copied into what the page gets.
+    `max_attempts` includes the first attempt. `debug_exposure` is passed on to the frontend.
     """
 
     show_progress_tokens: bool = True
@@ -24,14 +24,15 @@ class A2uiRecovery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class A2ui:
-    """A2UI: surfaces that a page draws from data, with components of its catalog.
+    """A2UI: surfaces that a frontend draws from data, with the components of its catalog.
 
-    `agents` are the names of those it is for; None is all. `inject_tool` offers the tool
-    `render_a2ui` to agents, or one of that name; None: where the page says that it has a catalog.
-    Calls of the tools in `tool_names` become surfaces while their arguments come. `schema` is a
-    catalog, `{catalogId, components: {Name: JSON schema}}`: agents get it in place of the page's,
-    and what they write is compared with it. With `cards`, tables, charts, plans and sources of our
-    own agents are surfaces, too. `max_operations` and `max_bytes` bound one result.
+    `agents` are the names of the agents with A2UI; `None` means all. `inject_tool` offers the tool
+    `render_a2ui` (or one of the given name) to agents; `None` offers it if the frontend has a
+    catalog. Calls of the tools in `tool_names` become surfaces while their arguments stream in.
+    `schema` is a catalog, `{catalogId, components: {Name: JSON schema}}`: it replaces the
+    frontend's, and surfaces are validated against it. With `cards`, tables, charts, plans and
+    sources of our own agents become surfaces, too. `max_operations` and `max_bytes` limit one
+    result.
     """
 
     enabled: bool = True
@@ -48,7 +49,10 @@ class A2ui:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpAppServer:
-    """An MCP server with user interfaces, for pages by its `id`, and for one `agent` or for all."""
+    """An MCP server with user interfaces; frontends know it by its `id`.
+
+    It is for one `agent`, or for all.
+    """
 
     server: McpServer
     id: str = ""
@@ -57,12 +61,11 @@ class McpAppServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpApps:
-    """MCP Apps: tools of MCP servers whose results a page shows in a frame.
+    """MCP Apps: tools of MCP servers whose results a frontend displays in a frame.
 
-    What a frame may ask of its server by way of the page: the tools in `tools`, `app` being those
-    that the server has made visible to apps and `all` every tool; and resources whose URI begins
-    with one of `uris`. `timeout` is in seconds, sizes in bytes; `max_requests` is per user and
-    second.
+    A frame may call the tools in `tools` through the frontend (`app` allows those that the server
+    makes visible to apps, and `all` every tool), and read resources whose URI starts with one of
+    `uris`. `timeout` is in seconds, sizes are in bytes; `max_requests` is per user and second.
     """
 
     servers: Sequence[McpAppServer] = ()
@@ -76,9 +79,9 @@ class McpApps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenGenerativeUi:
-    """Open Generative UI: pages that a model writes, drawn in a sandbox while it writes them.
+    """Open Generative UI: pages that a model writes, drawn in a sandbox as they are written.
 
-    `agents` are the names of those it is for; None is all.
+    `agents` are the names of the agents that may write pages; `None` means all.
     """
 
     enabled: bool = True
@@ -87,7 +90,7 @@ class OpenGenerativeUi:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerativeUi:
-    """All three together; None: not set by the operator."""
+    """The options of all three; each is `None` if it is not configured."""
 
     a2ui: A2ui | None = None
     mcp_apps: McpApps | None = None

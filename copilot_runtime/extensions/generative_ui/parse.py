@@ -1,4 +1,4 @@
-"""Reads the options of user interfaces, in our form or in that of the Node runtime."""
+"""Parse the options of generative UI, in our format or that of the Node runtime."""
 
 import logging
 import re
@@ -26,7 +26,7 @@ _LEAST_SIMILARITY = 0.6
 
 
 def is_names(value: object) -> bool:
-    """Return whether a value is a list of texts, none of them empty."""
+    """Return `True` if a value is a list of non-empty strings."""
     if not isinstance(value, list | tuple):
         return False
     return all(isinstance(item, str) and item for item in cast("list[object]", value))
@@ -56,21 +56,22 @@ FORMS: Mapping[str, Callable[[object], bool]] = {
     "an object": lambda value: isinstance(value, Mapping),
     "an object of texts": _is_texts,
 }
-"""What a value may be, in words, and whether one is that."""
+"""The accepted forms of values: description and check."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptionShape:
-    """The keys of a mapping: key → (field of our options, form), and hints for other keys."""
+    """The keys of a mapping: key to (field of our options, form), and hints for unknown keys."""
 
     place: str
     keys: Mapping[str, tuple[str, str]]
     hints: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def read(self, value: object) -> dict[str, Any]:
-        """Return the fields of our options; None counts as absent.
+        """Return the fields of our options; `None` counts as missing.
 
-        Raises `ConfigurationFailed` for what is no mapping, an unknown key and a wrong value.
+        Raises `ConfigurationFailed` if the value is not a mapping, or for an unknown key or an
+        invalid value.
         """
         if not isinstance(value, Mapping):
             raise ConfigurationFailed(f"{self.place} is {describe(value)}, and not an object.")
@@ -88,7 +89,7 @@ class OptionShape:
 
     def _build_error(self, key: str) -> ConfigurationFailed:
         hint = self.hints.get(key)
-        # our own names are written as Node's, and `injectA2UiTool` is `injectA2UITool`
+        # our own names are accepted in Node's spelling; `injectA2UiTool` is `injectA2UITool`
         spellings = {_fold(own): name for name, (own, _) in self.keys.items()}
         spellings |= {_fold(name): name for name in self.keys}
         close = get_close_matches(_fold(key), spellings, n=1, cutoff=_LEAST_SIMILARITY)
@@ -150,7 +151,7 @@ _SERVER_HINTS = {
 
 
 def parse_a2ui(value: A2ui | Mapping[str, Any] | bool | None) -> A2ui | None:
-    """Return the options of A2UI. Raises `ConfigurationFailed` for what cannot be used.
+    """Return the options of A2UI. Raises `ConfigurationFailed` for an invalid value.
 
     A mapping has the keys of `a2ui` in the Node runtime 1.75.
     """
@@ -170,7 +171,7 @@ def parse_a2ui(value: A2ui | Mapping[str, Any] | bool | None) -> A2ui | None:
 def parse_mcp_apps(
     value: McpApps | Sequence[McpServer] | Mapping[str, Any] | None,
 ) -> McpApps | None:
-    """Return the options of MCP Apps. Raises `ConfigurationFailed` for what cannot be used.
+    """Return the options of MCP Apps. Raises `ConfigurationFailed` for an invalid value.
 
     A mapping has the keys of `mcpApps` in the Node runtime 1.75.
     """
@@ -206,10 +207,10 @@ def parse_open_generative_ui(
 
 
 def check_agents(options: GenerativeUi, names: Iterable[str]) -> None:
-    """Compare the agents in the options with `names`, which are all there are.
+    """Check the agent names in the options against `names`, the names of all agents.
 
-    Raises `UnknownName` for a server whose agent is none of them. A scope with another name is as
-    in Node: it is for nobody, which is logged.
+    Raises `UnknownName` for an MCP server with an unknown agent. Other options with an unknown
+    agent match nothing, as in Node, which is logged.
     """
     agents = {*names}
     for server in options.mcp_apps.servers if options.mcp_apps else ():
@@ -233,7 +234,7 @@ def _parse_recovery(value: Mapping[Any, Any]) -> A2uiRecovery:
 
 
 def _parse_server(number: int, value: object) -> McpAppServer:
-    """Return one of the servers of a mapping of Node's."""
+    """Return an MCP server from a mapping in Node's format."""
     place = f"mcp_apps.servers[{number}]"
     fields = OptionShape(place, _SERVER_KEYS, _SERVER_HINTS).read(value)
     if not fields.get("url"):
@@ -263,7 +264,7 @@ def _expect(value: object, kind: type[T], name: str) -> T | None:
 
 
 def check_names(place: str, **options: object) -> None:
-    """Raise `ConfigurationFailed` for an option that is no list of names, such as its only one."""
+    """Raise `ConfigurationFailed` if an option is not a list of names, but a single one."""
     for option, names in options.items():
         if names is not None and not is_names(names):
             hint = f"Write {option}=[{names!r}]." if isinstance(names, str) else None
@@ -271,7 +272,7 @@ def check_names(place: str, **options: object) -> None:
 
 
 def check_apps(options: McpApps) -> None:
-    """Raise `ConfigurationFailed` for options of MCP Apps that would allow what is not meant."""
+    """Raise `ConfigurationFailed` for options of MCP Apps that would allow more than intended."""
     check_servers(options.servers)
     check_list("uris", options.uris, "'ui://'", Sequence)
     check_items("uris", options.uris, str, "")
@@ -287,7 +288,7 @@ def check_apps(options: McpApps) -> None:
 
 
 def check_servers(servers: Sequence[McpAppServer]) -> None:
-    """Raise `ConfigurationFailed` for servers that a page could not use, or not tell apart."""
+    """Raise `ConfigurationFailed` for unusable or indistinguishable servers."""
     for one in check_list("servers", servers, "McpAppServer(server=McpServer(url))", Sequence):
         if not isinstance(one, McpAppServer):
             raise ConfigurationFailed(
@@ -309,7 +310,7 @@ def check_servers(servers: Sequence[McpAppServer]) -> None:
             )
     for first, second in combinations(servers, 2):
         if None not in (first.agent, second.agent) and first.agent != second.agent:
-            continue  # no run has both
+            continue  # their agents never share a run
         same_endpoint = (first.server.url, first.server.uses_sse) == (
             second.server.url,
             second.server.uses_sse,

@@ -10,12 +10,12 @@ from copilot_runtime.config.section import Count, Seconds, Section, Words
 
 
 def _spell_switch(value: Any) -> Any:
-    """Read YAML's true and false as texts: the other values are names."""
+    """Convert YAML's booleans to strings: the other values of the setting are names."""
     return str(value).lower() if isinstance(value, bool) else value
 
 
 def _read_json(value: Any) -> Any:
-    """Read a text that is a JSON object or list: environment variables are text."""
+    """Parse a string as a JSON object or list: environment variables are strings."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)
@@ -88,7 +88,7 @@ class McpAppServerSettings(Section):
     headers: Mapping[str, str] = Field(default={}, repr=False)
 
     def __str__(self) -> str:
-        """Return its address without what may be a key."""
+        """Return the address without possible credentials."""
         return self.url.partition("?")[0].rpartition("@")[2]
 
 
@@ -96,7 +96,7 @@ _SERVER_KEYS = tuple(McpAppServerSettings.model_fields)
 
 
 def _list_servers(value: Any) -> Any:
-    """Return mappings for servers, of which a mere address is one, too."""
+    """Return server mappings; a plain address becomes one, too."""
     value = _read_json(value)
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
@@ -132,7 +132,7 @@ class McpAppsSettings(Section):
         default=(),
         description="Addresses of these servers; or for each a mapping of url, id, agent (for one "
         "alone), transport (http, sse) and headers. As JSON in the environment.",
-        repr=False,  # headers may hold a key
+        repr=False,  # headers may contain a key
     )
     tools: Literal["app", "all"] = Field(
         default="app",

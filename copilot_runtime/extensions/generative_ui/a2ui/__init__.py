@@ -1,1 +1,1 @@
-"""Draws the surfaces that an agent writes."""
+"""Draw surfaces that an agent writes."""

@@ -1,4 +1,4 @@
-"""The catalog of components in the context of a run, where pages and runtimes put it."""
+"""Find the component catalog in the context of a run, where frontends and runtimes put it."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -10,14 +10,15 @@ CATALOG_CONTEXT = (
     "A2UI Component Schema \u2014 available components for generating UI surfaces. "
     "Use these component names and properties when creating A2UI operations."
 )
-"""The description of the context item that has a catalog: pages and agents compare it."""
+"""The description of the context item with the catalog; frontends and agents compare it exactly."""
 
 _LONGEST_CACHED = 200_000
-"""Characters of a catalog whose id is remembered; that of the basic catalog has 50,000."""
+"""Maximum length of a catalog whose identifier is cached, in characters; the basic catalog has
+50,000."""
 
 
 def find_catalog_id(context: Sequence[ContextItem]) -> str | None:
-    """Return the id of the catalog that a page has announced, or None."""
+    """Return the identifier of the catalog that a frontend has declared, or `None`."""
     for item in context:
         if item.description == CATALOG_CONTEXT:
             is_short = len(item.value) <= _LONGEST_CACHED
@@ -26,13 +27,13 @@ def find_catalog_id(context: Sequence[ContextItem]) -> str | None:
 
 
 def split_catalog(context: Sequence[ContextItem]) -> tuple[str | None, Sequence[ContextItem]]:
-    """Return the text of the catalog, None if there is none, and the rest of a context."""
+    """Return the catalog's text (or `None`) and the remaining context items."""
     catalogs = [item.value for item in context if item.description == CATALOG_CONTEXT]
     if not catalogs:
         return None, context
     return catalogs[-1], [item for item in context if item.description != CATALOG_CONTEXT]
 
 
-@lru_cache(maxsize=16)  # pages send the same text with each run
+@lru_cache(maxsize=16)  # frontends send the same text with each run
 def _read_id(text: str) -> str | None:
     return as_optional_text(parse_object(text).get("catalogId")) or None

@@ -1,8 +1,8 @@
-"""Gives clicks in surfaces to agents, each of them once.
+"""Pass clicks in surfaces to agents, each click exactly once.
 
-A page sends a click as `forwardedProps.a2uiAction` without a message of its own, and sends it again
-with every request that follows from it, such as the one with the result of a browser action. The
-agent gets two messages for it: a call of `log_a2ui_event` and its result.
+A frontend sends a click as `forwardedProps.a2uiAction` without a message, and repeats it with every
+follow-up request, such as the one with the result of a browser action. The agent gets two messages
+for it: a call of `log_a2ui_event` and its result.
 """
 
 from collections import OrderedDict
@@ -31,29 +31,29 @@ from copilot_runtime.base.jsonvalue import (
 from copilot_runtime.threads.store import StoredRun, ThreadKey
 
 CLICK = "a2uiAction"
-"""The property with which a page sends a click."""
+"""The property with which a frontend sends a click."""
 
 CLICK_TOOL = "log_a2ui_event"
-"""The tool that the agent finds called; there is none of this name."""
+"""The name of the tool in the messages for the agent; no such tool exists."""
 
 MAX_CLICK_BYTES = 100_000
-"""The longest click, as JSON."""
+"""Maximum size of a click as JSON, in bytes."""
 
 MAX_CLICK_DEPTH = 32
-"""Levels of a click."""
+"""Maximum depth of a click."""
 
 _LONGEST_NAME = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Click:
-    """A press of a button in a surface; `fields` is all that the page says of it."""
+    """A click on a button in a surface; `fields` has everything that the frontend sent."""
 
     name: str
     surface_id: str
     component_id: str
     timestamp: str
-    """When it was, in any form; empty if the page does not say."""
+    """The time of the click in any format, or an empty string."""
     fields: JsonObject
 
     def describe(self) -> str:
@@ -67,10 +67,10 @@ class Click:
 
 
 def read_click(run: RunInput) -> Click | None:
-    """Return the click of a request, or None if there is none.
+    """Return the click of a request, or `None`.
 
-    What it says comes from what a model wrote: names and contexts may be anything. Raises `Misuse`
-    for one that is no object, `LimitExceeded` for one that is too large.
+    Its content originates from a model: names and contexts may be anything. Raises `Misuse` if it
+    is not an object, and `LimitExceeded` if it is too large.
     """
     value = as_object(run.properties.get(CLICK)).get("userAction")
     if value is None:
@@ -105,7 +105,7 @@ def _check_size(fields: JsonObject, where: str) -> None:
 
 
 def _read_name(fields: JsonObject, key: str, where: str, default: str) -> str:
-    """Return a name, as JSON if it is no text; `default` if there is none."""
+    """Return a name, JSON-encoded if it is not a string, or `default` if it is missing."""
     value = fields.get(key)
     if value is None:
         return default
@@ -122,14 +122,14 @@ def _read_timestamp(value: Any) -> str:
 
 
 ReadRuns = Callable[[ThreadKey], Awaitable[Sequence[StoredRun]]]
-"""Returns the runs of a thread, the oldest first."""
+"""Returns the runs of a thread, oldest first."""
 
 
 def describe_place(run: RunInput) -> str:
-    """Return the click of a run and what it follows, for the thread; empty if there is none.
+    """Return a run's click and its position as text for the thread, or an empty string.
 
-    One without a timestamp is not described: when it comes again, it is another one. Raises what
-    `read_click` raises.
+    A click without a timestamp has no description: its repetition counts as another click. Raises
+    the errors of `read_click`.
     """
     click = read_click(run)
     if click is None or not click.timestamp:
@@ -139,10 +139,10 @@ def describe_place(run: RunInput) -> str:
 
 
 class ClickLog:
-    """Has the places of the last clicks: what they follow in their conversations.
+    """Remembers the positions of recent clicks in their conversations.
 
-    There are at most `max_clicks` of one owner, and those of `max_owners`; the oldest go first. An
-    owner is a user, or a thread of nobody. Others are found in the runs of their thread.
+    At most `max_clicks` per owner and `max_owners` are kept; the oldest are evicted. An owner is a
+    user, or a thread without a user. Older clicks are looked up in the runs of their thread.
     """
 
     def __init__(
@@ -154,11 +154,11 @@ class ClickLog:
         self._max_clicks = max_clicks
 
     def add_click(self, run: RunInput) -> Sequence[Message]:
-        """Return the conversation of a run with its click, or as it is if there is none.
+        """Return the conversation of a run with its click, if it has one.
 
-        The click is its end; a request that has the same one again gets it in the same place, under
-        the same ids. One without a timestamp is another one each time. Raises what `read_click`
-        raises.
+        The click is appended; a repeated click is inserted at its original position with the same
+        identifiers. A click without a timestamp is always a new one. Raises the errors of
+        `read_click`.
         """
         click = read_click(run)
         if click is None:
@@ -175,9 +175,10 @@ class ClickLog:
         return _insert(run.messages, place, click, key)
 
     async def load(self, run: RunInput) -> None:
-        """Find the place of the click of a run in its thread, if it is not here.
+        """Look up the position of a run's click in its thread if it is not in memory.
 
-        Another process may have got it first, or one before this. Raises `StoreFailed`.
+        Another process may have received it first, or this one before a restart. Raises
+        `StoreFailed`.
         """
         click = read_click(run)
         if self._read_runs is None or click is None or not click.timestamp:
@@ -201,7 +202,7 @@ class ClickLog:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What a click follows, and how many messages there were."""
+    """The message that a click follows, and the number of messages before it."""
 
     anchor: bytes
     count: int
@@ -214,30 +215,30 @@ class _Place:
             found = (at + 1 for at in indexes if _identify(messages[at]) == self.anchor)
             at = next(found, min(self.count, len(messages)))
         while at < len(messages) and _belongs_to_turn(messages, at):
-            at += 1  # results stand behind their calls
+            at += 1  # results follow their calls
         return at
 
 
 def _find_end(run: RunInput) -> _Place:
-    """Return the end of the conversation of a run."""
+    """Return the position at the end of a run's conversation."""
     last = run.messages[-1] if run.messages else None
     return _Place(_identify(last), len(run.messages))
 
 
 def _find_place(run: StoredRun, key: bytes) -> _Place | None:
-    """Return where the conversation of a stored run had a click, or None for another one."""
+    """Return a click's position in the conversation of a stored run, or `None` for another run."""
     first = run.events[0] if run.events else None
     if not isinstance(first, RunStarted) or not first.click.startswith(key.hex()):
         return None
     try:
         _, anchor, count = first.click.split(" ")
         return _Place(bytes.fromhex(anchor), int(count))
-    except ValueError:  # another version of this package wrote it
+    except ValueError:  # written by another version of this package
         return None
 
 
 def _build_key(run: RunInput, click: Click) -> bytes:
-    """Return what a click is known by, when it comes again."""
+    """Return the key by which a repeated click is recognized."""
     return _digest(
         *(run.user or "", run.thread_id, click.timestamp),
         *(click.name, click.surface_id, click.component_id),
@@ -245,7 +246,7 @@ def _build_key(run: RunInput, click: Click) -> bytes:
 
 
 def _belongs_to_turn(messages: Sequence[Message], at: int) -> bool:
-    """Return whether a message is a result, or a call beside the one before it."""
+    """Return `True` if a message is a result, or a call parallel to the previous one."""
     match messages[at]:
         case ResultMessage():
             return at > 0
@@ -258,7 +259,7 @@ def _belongs_to_turn(messages: Sequence[Message], at: int) -> bool:
 
 
 def _identify(message: Message | None) -> bytes:
-    """Return what a message has with the page and in the store alike."""
+    """Return a digest of a message's identifier, which frontend and store share."""
     if isinstance(message, ResultMessage):
         return _digest("result", message.call_id)
     return _digest("message", message.id if message is not None else "")
@@ -269,7 +270,7 @@ def _insert(
 ) -> Sequence[Message]:
     ids = [_derive_id(seed, part) for part in ("message", "call", "result")]
     if any(one.id == ids[1] for one in messages if isinstance(one, ActionExecutionMessage)):
-        return messages  # the page has it of an agent that sends whole conversations
+        return messages  # the frontend got it from an agent that sends whole conversations
     call = ActionExecutionMessage(
         id=ids[1], name=CLICK_TOOL, arguments=dumps(click.fields).decode(), parent_id=ids[0]
     )

@@ -1,4 +1,4 @@
-"""Builds surfaces of components of A2UI's basic catalog.
+"""Build surfaces from components of A2UI's basic catalog.
 
 Catalog: https://a2ui.org/specification/v0_9/basic_catalog.json.
 """
@@ -16,14 +16,14 @@ from copilot_runtime.extensions.generative_ui.a2ui.operations import (
 Variant = Literal["h1", "h2", "h3", "h4", "h5", "caption", "body"]
 
 COMPONENTS = frozenset({"Button", "Card", "Column", "Divider", "Image", "Row", "Text"})
-"""Those that a `Surface` is made of: a catalog that has them can draw it."""
+"""The components that a `Surface` uses: any catalog that has them can draw it."""
 
 
 class Surface:
-    """A surface that grows component by component; each method returns the id of a new one.
+    """A surface that is built component by component; each method returns the new component's id.
 
-    No more than `most` components are taken, the root not counted: `is_full` says that there is no
-    room, and further ones are left out. Their id is empty, and `column` and `row` drop it.
+    At most `most` components are accepted, not counting the root: when `is_full` is `True`, further
+    ones are dropped. Their id is empty, and `column` and `row` ignore it.
     """
 
     def __init__(self, surface_id: str, *, most: int = 2_000) -> None:
@@ -36,33 +36,33 @@ class Surface:
         return len(self._components) >= self._most
 
     def text(self, text: str, variant: Variant = "body") -> str:
-        """Add a text; Markdown in it is drawn, so `escape_markdown` what people wrote."""
+        """Add a text. It is rendered as Markdown, so apply `escape_markdown` to user input."""
         return self._add("Text", text=text, variant=variant)
 
     def image(self, url: str, description: str) -> str:
-        """Add an image at an address, which may be a `data:` one."""
+        """Add an image from a URL, which may be a `data:` URL."""
         fields = {"url": url, "description": description, "fit": "contain"}
         return self._add("Image", **fields, variant="largeFeature")
 
     def divider(self) -> str:
-        """Add a line."""
+        """Add a divider."""
         return self._add("Divider")
 
     def row(self, children: Sequence[str], justify: str = "start") -> str:
-        """Add a row of components."""
+        """Arrange components horizontally."""
         present = [child for child in children if child]
         return self._add("Row", children=present, justify=justify, align="center")
 
     def column(self, children: Sequence[str]) -> str:
-        """Add components below each other."""
+        """Arrange components vertically."""
         return self._add("Column", children=[child for child in children if child])
 
     def card(self, child: str) -> str:
-        """Add a frame around a component."""
+        """Put a component into a card."""
         return self._add("Card", child=child) if child else ""
 
     def link(self, label: str, url: str) -> str:
-        """Add a button that opens an address."""
+        """Add a button that opens a URL."""
         call = {"call": "openUrl", "args": {"url": url}}
         child = self.text(label)
         if not child:
@@ -70,7 +70,7 @@ class Surface:
         return self._add("Button", child=child, variant="borderless", action={"functionCall": call})
 
     def button(self, label: str, action: str, context: Mapping[str, Any]) -> str:
-        """Add a button whose click reaches the agent as an action of that name."""
+        """Add a button whose click sends an action of the given name to the agent."""
         child = self.text(label)
         if not child:
             return ""
@@ -80,7 +80,7 @@ class Surface:
     def build(
         self, children: Sequence[str], catalog_id: str = BASIC_CATALOG
     ) -> Sequence[Operation]:
-        """Return the operations that draw the surface, with these components below each other."""
+        """Return the operations that draw the surface, with these components in a column."""
         present = [child for child in children if child]
         root = {"id": "root", "component": "Column", "children": present}
         return [
@@ -97,7 +97,7 @@ class Surface:
 
 
 def escape_markdown(text: str) -> str:
-    """Return a text that Markdown shows as it is, on one line."""
+    """Return a text escaped for Markdown, on one line."""
     flat = " ".join(text.split())
     return "".join(f"\\{char}" if char in _MARKUP else char for char in flat)
 

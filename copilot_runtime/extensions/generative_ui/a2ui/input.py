@@ -1,4 +1,4 @@
-"""Prepares what an agent gets in a run of a page that draws surfaces."""
+"""Prepare an agent's input for a run whose frontend draws surfaces."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -17,30 +17,30 @@ from copilot_runtime.extensions.generative_ui.a2ui.validation import Problem, va
 from copilot_runtime.extensions.generative_ui.options import A2ui
 
 INJECTION = "injectA2UITool"
-"""The property that says to agents that the tool is offered: true, or its name."""
+"""The property that tells agents that the rendering tool is offered: `True`, or its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class A2uiInput:
-    """What an agent gets, and how its surfaces are drawn."""
+    """The input of an agent, and how its surfaces are drawn."""
 
     run: RunInput
     tool_names: frozenset[str]
     """The tools whose calls become surfaces."""
     catalog_id: str
-    """The catalog of new surfaces; empty if neither the operator nor the page names one."""
+    """The catalog of new surfaces; empty if neither operator nor frontend names one."""
     catalog: Mapping[str, Any] | None = None
-    """What components are compared with: `{components: {name: JSON schema}}`."""
+    """The catalog for validation, `{components: {name: JSON schema}}`, or `None`."""
 
 
 async def prepare_input(
     run: RunInput, options: A2ui, clicks: ClickLog, *, executes_actions: bool
 ) -> A2uiInput:
-    """Return the run with its click, the operator's catalog, and the tool that draws.
+    """Return the run with its click, the operator's catalog, and the rendering tool.
 
-    The tool is offered if the operator says so, or says nothing and the page has a catalog. An
-    agent that `executes_actions` gets it as an action of the server, others as one of the page.
-    Raises what `read_click` raises.
+    The tool is offered if the operator enables it, or by default if the frontend has a catalog. An
+    agent that `executes_actions` gets it as a server action, others as a frontend tool. Raises the
+    errors of `read_click`.
     """
     await clicks.load(run)
     catalog_id = options.default_catalog_id or find_catalog_id(run.context)
@@ -66,14 +66,14 @@ async def prepare_input(
 
 
 def _find_injection(run: RunInput, options: A2ui) -> bool | str:
-    """Return whether the tool is offered, or under which name."""
+    """Return whether the tool is offered, or its name."""
     if options.inject_tool is not None:
         return options.inject_tool
     return run.properties.get(CATALOG_AVAILABLE) is True
 
 
 def _offer_tool(run: RunInput, tool: Action, injection: bool | str) -> RunInput:
-    """Return a run with the tool and its guide in the place of others of these names."""
+    """Return a run with the tool and its guide, replacing others of these names."""
     guide = build_guide(tool.name)
     others = [item for item in run.context if item.description != guide.description]
     return replace(
@@ -85,14 +85,14 @@ def _offer_tool(run: RunInput, tool: Action, injection: bool | str) -> RunInput:
 
 
 def _find_components(schema: Mapping[str, Any] | Sequence[Any] | None) -> Mapping[str, Any] | None:
-    """Return a catalog that components can be compared with: the older form is none."""
+    """Return a catalog for validation, or `None`: lists, the older format, cannot be used."""
     return schema if isinstance(schema, Mapping) and schema.get("components") else None
 
 
 def _replace_catalog(
     context: Sequence[ContextItem], schema: Mapping[str, Any] | Sequence[Any] | None
 ) -> Sequence[ContextItem]:
-    """Return a context with the operator's catalog, if it has components, and not the page's."""
+    """Return a context in which the operator's catalog, if any, replaces the frontend's."""
     if not schema or (isinstance(schema, Mapping) and not schema.get("components")):
         return context
     others = [item for item in context if item.description != CATALOG_CONTEXT]
@@ -100,15 +100,15 @@ def _replace_catalog(
 
 
 RENDERED: Mapping[str, str] = {"status": "rendered"}
-"""The result of a surface that is on the page."""
+"""The result of a call whose surface is drawn."""
 
 logger = logging.getLogger(__name__)
 
 
 class SurfaceRecovery:
-    """Compares the surfaces of one run with the rules; a model gets what is wrong, and tries again.
+    """Validates the surfaces of a run; the model gets the problems and tries again.
 
-    After `recovery.max_attempts` surfaces in a row that cannot be drawn, it is to answer in words.
+    After `recovery.max_attempts` invalid surfaces in a row, the model is told to answer in words.
     """
 
     def __init__(self, tool: str, catalog: Mapping[str, Any] | None, options: A2ui) -> None:
@@ -150,7 +150,7 @@ class SurfaceRecovery:
         }
 
     def _find_problems(self, arguments: Mapping[str, Any]) -> Sequence[Problem]:
-        """Return why a surface is not drawn."""
+        """Return the reasons why a surface is not drawn."""
         if len(dumps(arguments)) > self._max_bytes:
             message = f"The surface has more than {self._max_bytes} bytes."
             return [Problem("too_large", "components", message)]
@@ -162,7 +162,7 @@ class SurfaceRecovery:
 
 
 RENDER_TOOL = "render_a2ui"
-"""What the tool is called unless the operator calls it otherwise."""
+"""The default name of the rendering tool."""
 
 _DESCRIPTION = (
     "Render a dynamic A2UI v0.9 surface with structured parameters. "
@@ -238,13 +238,13 @@ call `%(tool)s` again with the whole surface."""
 
 
 def build_render_tool(name: str, run: RunAction | None = None) -> Action:
-    """Return the tool. With `run` it is executed here, without it the page is thought to draw."""
+    """Return the rendering tool. With `run` it is executed here, otherwise by the frontend."""
     return Action(
         name=name, description=_DESCRIPTION, parameters=_PARAMETERS, run=run, is_drawing=True
     )
 
 
 def build_guide(name: str) -> ContextItem:
-    """Return the guide for a model that has the tool under this name."""
+    """Return the instructions for a model that has the tool under this name."""
     description = f"A2UI render tool usage guide \u2014 how to call {name} with valid arguments."
     return ContextItem(description=description, value=_GUIDE % {"tool": name})

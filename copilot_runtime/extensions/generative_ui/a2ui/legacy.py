@@ -1,6 +1,6 @@
-"""Turns messages of A2UI 0.8 into operations of 0.9, which pages draw.
+"""Convert messages of A2UI 0.8 into operations of 0.9, which frontends draw.
 
-Specification: https://a2ui.org/specification/v0_8/. Values are wrapped there, a component has its
+Specification: https://a2ui.org/specification/v0_8/. In 0.8, values are wrapped, a component has its
 type as a key, and nothing is drawn before `beginRendering` names the root.
 """
 
@@ -18,7 +18,7 @@ from copilot_runtime.extensions.generative_ui.a2ui.operations import (
 )
 
 MESSAGES = ("beginRendering", "surfaceUpdate", "dataModelUpdate", "deleteSurface")
-"""The keys of the messages of 0.8; `deleteSurface` is one of 0.9, too."""
+"""Message keys of 0.8; `deleteSurface` also exists in 0.9."""
 
 _RENAMED: Mapping[str, Mapping[str, str]] = {
     "Text": {"usageHint": "variant"},
@@ -32,26 +32,26 @@ _RENAMED: Mapping[str, Mapping[str, str]] = {
     "MultipleChoice": {"selections": "value"},
     "Slider": {"minValue": "min", "maxValue": "max"},
 }
-"""What other names the properties of the basic catalog have had, by component."""
+"""Former names of properties of the basic catalog, by component."""
 
 _LITERALS = ("literalString", "literalNumber", "literalBoolean", "literalArray")
 _DEEPEST = 24
 
 
 def is_legacy(message: JsonObject) -> bool:
-    """Return whether a message is one of 0.8."""
+    """Return `True` if a message has the format of 0.8."""
     return "version" not in message and any(key in message for key in MESSAGES)
 
 
 class LegacySurface:
-    """One surface whose messages are of 0.8. Nothing comes of them before it is begun."""
+    """A surface with messages of 0.8. It yields no operations before `beginRendering`."""
 
     def __init__(self) -> None:
         self._waiting: list[Operation] = []
         self._is_begun = False
 
     def feed(self, message: JsonObject, catalog_id: str = "") -> Sequence[Operation]:
-        """Return the operations that a message of this surface becomes."""
+        """Return the operations for a message of this surface."""
         operations = [*self._convert(message)]
         if "beginRendering" in message and not self._is_begun:
             fields = as_object(message["beginRendering"])
@@ -90,7 +90,7 @@ class LegacySurface:
 
 
 def _upgrade_component(component: JsonObject) -> JsonObject:
-    """Return a component of 0.9, empty for what is none."""
+    """Return a component in the format of 0.9, or an empty object if it is malformed."""
     for name, properties in as_object(component.get("component")).items():
         names = _RENAMED.get(name, {})
         fields: JsonObject = {
@@ -120,14 +120,14 @@ def _upgrade_action(action: JsonObject) -> JsonObject:
 
 
 def _unwrap(value: JsonValue, depth: int) -> JsonValue:
-    """Return a value without what is around literals, paths, lists of children and templates."""
+    """Return a value without the wrappers of literals, paths, child lists and templates."""
     if depth == 0:
         return None
     if isinstance(value, list):
         return [_unwrap(one, depth - 1) for one in value]
     if not isinstance(value, dict):
         return value
-    if isinstance(value.get("path"), str):  # a literal beside it is only its first value
+    if isinstance(value.get("path"), str):  # a literal next to a path is only the initial value
         return {"path": value["path"]}
     for literal in _LITERALS:
         if literal in value:
@@ -144,7 +144,7 @@ def _unwrap(value: JsonValue, depth: int) -> JsonValue:
 
 
 def _read_entries(contents: JsonValue, depth: int) -> JsonValue:
-    """Return the object of a list of keys and values; some agents write the object itself."""
+    """Return a list of keys and values as an object; some agents send the object itself."""
     if isinstance(contents, dict) or depth == 0:
         return contents if depth else None
     return {

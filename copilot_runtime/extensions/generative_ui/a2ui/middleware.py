@@ -1,4 +1,4 @@
-"""Draws the surfaces that an agent writes: as arguments of a tool, and in results of any."""
+"""Draw surfaces that an agent writes, in the arguments of a tool or in results of any tool."""
 
 from asyncio import CancelledError
 from collections.abc import Iterable, Iterator
@@ -33,9 +33,9 @@ T = TypeVar("T")
 
 
 class A2uiMiddleware(Middleware):
-    """Draws the surfaces of agents.
+    """Wraps agents so that their surfaces are drawn.
 
-    Without options it is for pages that say that they have a catalog.
+    Without options, it applies to frontends that declare a catalog.
     """
 
     def __init__(self, options: A2ui | None, read_runs: ReadRuns | None = None) -> None:
@@ -43,9 +43,9 @@ class A2uiMiddleware(Middleware):
         self.clicks = ClickLog(read_runs)
 
     def mark(self, run: RunInput) -> RunInput:
-        """Return a run with its click, which a later request may bring to another process.
+        """Return a run marked with its click, which a later request may bring to another process.
 
-        Raises what `read_click` raises.
+        Raises the errors of `read_click`.
         """
         if not draws_surfaces(run, self.options):
             return run
@@ -53,9 +53,9 @@ class A2uiMiddleware(Middleware):
         return replace(run, click=click) if click else run
 
     def wrap(self, agent: Agent, run: RunInput) -> Agent:
-        """Return an agent that draws surfaces, or the one given where A2UI does not apply.
+        """Return the agent with surfaces, or the agent itself if A2UI does not apply.
 
-        Raises what `read_click` raises, before the run starts.
+        Raises the errors of `read_click`, before the run starts.
         """
         if not draws_surfaces(run, self.options):
             return agent
@@ -64,10 +64,10 @@ class A2uiMiddleware(Middleware):
 
 
 class A2uiAgent(Agent):
-    """An agent whose surfaces a page sees.
+    """An agent whose surfaces are drawn.
 
-    Each surface stands before what has changed it, and behind the result that it is in. Calls of
-    the tools that draw get their results when the agent is done, unless it gave them itself.
+    A surface is placed before the event that changed it, or after the result that contains it.
+    Calls of drawing tools get a result at the end of the run, unless the agent has sent one.
     """
 
     def __init__(self, agent: Agent, options: A2ui, clicks: ClickLog) -> None:
@@ -77,7 +77,7 @@ class A2uiAgent(Agent):
         self.clicks = clicks
 
     def check(self, run: RunInput) -> None:
-        """Raise the errors of the agent that need no request."""
+        """Raise the errors of the agent that do not depend on a request."""
         self.agent.check(run)
 
     async def run(self, run: RunInput) -> Events:
@@ -129,7 +129,7 @@ class A2uiAgent(Agent):
 
 
 def _trace_failures(span: Span, events: Iterable[T]) -> Iterator[T]:
-    """Yield events, and say on the span of a run which surfaces among them have failed."""
+    """Yield the events unchanged, and record failed surfaces on the span of the run."""
     for event in events:
         if isinstance(event, Activity) and event.content.get("status") == "failed":
             span.add_event(semconv.EVENT_SURFACE_FAILED)

@@ -1,4 +1,4 @@
-"""The operations of A2UI 0.9 that make, change and remove surfaces.
+"""The operations of A2UI 0.9 that create, update and delete surfaces.
 
 Specification: https://a2ui.org/specification/v0_9/.
 """
@@ -9,10 +9,10 @@ from typing import Any, cast
 VERSION = "v0.9"
 
 OPERATIONS = "a2ui_operations"
-"""The key under which results of tools and contents of activities have operations."""
+"""The key of the operations in results of tools and contents of activities."""
 
 SURFACE = "a2ui-surface"
-"""The type of the activities that a page draws surfaces for."""
+"""The type of activities that frontends draw as surfaces."""
 
 BASIC_CATALOG = "https://a2ui.org/specification/v0_9/basic_catalog.json"
 
@@ -20,7 +20,7 @@ Operation = Mapping[str, Any]
 
 
 def create_surface(surface_id: str, catalog_id: str = BASIC_CATALOG) -> Operation:
-    """Return the operation that makes a surface."""
+    """Return the operation that creates a surface."""
     return {
         "version": VERSION,
         "createSurface": {"surfaceId": surface_id, "catalogId": catalog_id},
@@ -28,7 +28,7 @@ def create_surface(surface_id: str, catalog_id: str = BASIC_CATALOG) -> Operatio
 
 
 def update_components(surface_id: str, components: Sequence[Mapping[str, Any]]) -> Operation:
-    """Return the operation that sets the components of a surface; one has the id `root`."""
+    """Return the operation that sets the components of a surface; the root has the id `root`."""
     return {
         "version": VERSION,
         "updateComponents": {"surfaceId": surface_id, "components": components},
@@ -44,14 +44,14 @@ def update_data_model(surface_id: str, value: Any, path: str = "/") -> Operation
 
 
 def delete_surface(surface_id: str) -> Operation:
-    """Return the operation that removes a surface."""
+    """Return the operation that deletes a surface."""
     return {"version": VERSION, "deleteSurface": {"surfaceId": surface_id}}
 
 
 def group_by_surface(operations: Sequence[Operation]) -> Mapping[str, Sequence[Operation]]:
-    """Return the operations of each surface, in their order, by the id of the surface.
+    """Group operations by the identifier of their surface, in order.
 
-    They are those that `check_operations` finds no problem in.
+    The operations must have passed `check_operations`.
     """
     groups: dict[str, list[Operation]] = {}
     for operation in operations:
@@ -61,9 +61,9 @@ def group_by_surface(operations: Sequence[Operation]) -> Mapping[str, Sequence[O
 
 
 def check_operations(operations: object, max_operations: int = 1_000) -> str | None:
-    """Return what is wrong with operations, in one sentence that names the place, or None.
+    """Return the first problem of the operations as a sentence with its location, or `None`.
 
-    It looks at the shape alone, in linear time: not at what components there are in a catalog.
+    Only the structure is checked, in linear time; components are not compared with a catalog.
     """
     if not isinstance(operations, list):
         return f"{OPERATIONS} is no array."
@@ -84,7 +84,7 @@ def _check_one(operation: Any) -> str | None:
         return "is no object."
     fields = cast(dict[str, Any], operation)
     version = fields.get("version")
-    # pages do not look at it, and some agents leave it out
+    # frontends ignore it, and some agents omit it
     if version is not None and not str(version).startswith(VERSION):
         return f"is of version {version!r}, and pages draw {VERSION!r}."
     kinds = _KINDS & fields.keys()
@@ -113,5 +113,5 @@ def _is_component(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     fields = cast(dict[str, Any], value)
-    # one that is there already may be changed without its type
+    # an existing component may be updated without its type
     return isinstance(fields.get("id"), str) and isinstance(fields.get("component", ""), str)

@@ -1,4 +1,4 @@
-"""Turns operations in the results of tools into the surfaces that a page draws."""
+"""Convert operations in the results of tools into surfaces."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
@@ -19,7 +19,7 @@ from copilot_runtime.extensions.generative_ui.options import A2ui
 logger = logging.getLogger(__name__)
 
 EXHAUSTED = "a2ui_recovery_exhausted"
-"""The code of the result of an agent that has given up to repair a surface."""
+"""The result code of an agent that has given up repairing a surface."""
 
 
 def draw_result(
@@ -28,11 +28,11 @@ def draw_result(
     place: str = "",
     streamed_ids: Collection[str] = (),
 ) -> Iterator[Activity]:
-    """Yield the surfaces of one result: an object with operations, also as JSON in a text of JSON.
+    """Yield the surfaces of a result: an object with operations, possibly JSON-encoded twice.
 
-    They are drawn in the message of the call `place`, or of the call itself. Those whose ids are
-    among `streamed_ids` are there already. Operations that cannot be drawn are one surface that
-    says so, and a warning in the log.
+    They are drawn in the message of the call `place`, or of the call itself. Surfaces in
+    `streamed_ids` are already drawn. Operations that cannot be drawn yield a failed surface, and a
+    warning is logged.
     """
     text = result.result
     place = place or result.call_id
@@ -51,7 +51,7 @@ def draw_result(
     found = group_by_surface(cast("list[Operation]", operations))
     for id, items in found.items():
         components = (one.get("updateComponents", {}).get("components", ()) for one in items)
-        # a later update of a component takes the place of an earlier one
+        # a later update of a component replaces an earlier one
         latest = {part["id"]: part for some in components for part in some}
         if (cycle := find_cycle(latest.values())) is not None:
             problem = f"The component {cycle[:100]!r} of the surface {id[:100]!r} is inside itself."

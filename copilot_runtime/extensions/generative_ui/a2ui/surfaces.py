@@ -1,4 +1,4 @@
-"""Turns the arguments of a call that renders a surface into the surface, while they come."""
+"""Convert the streamed arguments of a rendering tool call into a surface."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,13 +20,13 @@ from copilot_runtime.extensions.generative_ui.a2ui.validation import Problem, va
 from copilot_runtime.extensions.generative_ui.options import A2ui
 
 _TOKENS = 20
-"""Tokens after which a page is told again how far a surface is."""
+"""Number of tokens between two progress updates."""
 
 _ITEMS = 64
-"""A list with more items is shown again when it has grown by one in so many."""
+"""A long list is redrawn once it has grown by 1/64 of its length."""
 
 _PATHS = (("*",), ("data", "*", "*"))
-"""What is looked at of the arguments: all keys, and the items of each list of the data."""
+"""JSON paths that are read from the arguments: all keys, and the items of each list of the data."""
 
 _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 
@@ -35,7 +35,7 @@ _END_OF_OBJECT = re.compile(r"[}\]]")
 
 
 class Surface:
-    """One message of a page that surfaces are drawn in: of one call, or of several attempts."""
+    """A message in which surfaces are drawn, for one call or for several attempts."""
 
     def __init__(self, key: str, options: A2ui) -> None:
         self.id = f"{SURFACE}-{key}"
@@ -44,15 +44,15 @@ class Surface:
         self._attempts = 0
         self._reported_tokens = 0
         self.is_retrying = False
-        """Whether the page waits for another attempt."""
+        """`True` while the frontend waits for another attempt."""
         self.is_painted = False
-        """Whether the page shows a surface."""
+        """`True` if the frontend displays a surface."""
         self.rejection = ""
-        """What was wrong with the last attempt, in one sentence."""
+        """The first problem of the last attempt, as a sentence."""
         self.is_failed = False
 
     def begin_attempt(self) -> Activity | None:
-        """Return the state in which a surface is written; None if the page waits for it already."""
+        """Return the state `building`, or `None` if the frontend waits for a retry already."""
         self._attempts += 1
         self._reported_tokens = 0
         self.is_failed = False
@@ -62,7 +62,7 @@ class Surface:
         return self._build({"status": "building"})
 
     def show_progress(self, tokens: int) -> Activity | None:
-        """Return the state with the tokens so far, if there are enough more of them."""
+        """Return the state with the number of tokens, or `None` if it has barely changed."""
         if not self._options.recovery.show_progress_tokens or self.is_retrying:
             return None
         if tokens - self._reported_tokens < _TOKENS:
@@ -71,14 +71,14 @@ class Surface:
         return self._build({"status": "building", "progressTokens": tokens})
 
     def show_operations(self, operations: Sequence[Operation]) -> Activity:
-        """Return the surface."""
+        """Return the activity that draws the surface."""
         self.is_painted, self.is_retrying = True, False
         return Activity(
             message_id=self.id, activity_type=SURFACE, content={OPERATIONS: [*operations]}
         )
 
     def reject(self, problems: Sequence[Problem]) -> Activity:
-        """Return the state in which the page waits for another attempt."""
+        """Return the state in which the frontend waits for another attempt."""
         self.is_painted, self.is_retrying = False, True
         self.rejection = problems[0].message
         self._reported_tokens = 0
@@ -93,7 +93,7 @@ class Surface:
         )
 
     def fail(self, error: str, attempts: Any = None) -> Activity:
-        """Return the state of a surface that comes to nothing, after the `attempts` of an agent."""
+        """Return the state of a failed surface, after the `attempts` of an agent."""
         self.is_failed, self.is_retrying = True, False
         content: JsonObject = {"status": "failed", "error": error}
         most = self._options.recovery.max_attempts
@@ -110,10 +110,10 @@ class Surface:
 
 
 class Render:
-    """One call that renders a surface.
+    """One rendering tool call.
 
-    `catalog_id` is that of the operator or the page, empty if neither names one; `catalog` is what
-    components are compared with.
+    `catalog_id` is that of the operator or the frontend, or empty; components are validated against
+    `catalog`.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Render:
     ) -> None:
         self.surface = surface
         self.problems: Sequence[Problem] = ()
-        """Why its components cannot be drawn."""
+        """The reasons why its components cannot be drawn."""
         self.is_painted = False
         self._options = options
         self._catalog_id = catalog_id
@@ -134,24 +134,24 @@ class Render:
         self._reader = JsonReader(_PATHS, lags=True)
         self._size = 0
         self._fields: dict[str, Any] = {}
-        """The arguments that are complete."""
+        """The complete arguments."""
         self._items: dict[str, list[Any]] = {}
-        """The complete items of the lists of the data."""
+        """The complete items of the lists in the data."""
         self._counts: dict[str, int] = {}
-        """How many of them are drawn: as on Node up to the last object."""
+        """The number of drawable items of each list: up to the last object, as in Node."""
         self._shown_items = 0
         self._has_data = False
-        """Whether the page has all of the data."""
+        """`True` if all of the data has been sent to the frontend."""
 
     @property
     def surface_id(self) -> str:
-        """The id that the model gave; empty as long as it has given none."""
+        """The surface identifier in the arguments; empty while it is unknown."""
         value = self._fields.get("surfaceId")
         return value if isinstance(value, str) else ""
 
     @property
     def break_off(self) -> str:
-        """Why the arguments end where they do, in one sentence; empty for those that are whole."""
+        """The reason why the arguments are incomplete, as a sentence; empty if complete."""
         if self._reader.is_complete:
             return ""
         if self._reader.error is not None:
@@ -162,7 +162,7 @@ class Render:
 
     @property
     def error(self) -> str:
-        """Why nothing can be drawn, in one sentence; empty for what has been drawn."""
+        """The reason why nothing can be drawn, as a sentence; empty if the surface is drawn."""
         if self.is_painted:
             return ""
         if self.problems:
@@ -173,12 +173,12 @@ class Render:
         return f"The arguments have no {' and no '.join(missing)}." if missing else ""
 
     def feed(self, delta: str) -> Iterator[Activity]:
-        """Yield what further arguments change of the surface, once for all that is in them."""
+        """Yield the updates of the surface for a chunk of the arguments."""
         self._size += len(delta) + len(_ASTRAL.findall(delta))
         if self.problems or self._size > self._options.max_bytes:
             return
         if not self.is_painted:
-            # as JavaScript rounds
+            # rounds like JavaScript
             progress = self.surface.show_progress((self._size + 2) // 4)
             if progress is not None:
                 yield progress
@@ -203,7 +203,7 @@ class Render:
                 pass
 
     def _draw(self, *, has_end: bool) -> Iterator[Activity]:
-        """Yield the surface as far as it goes, and then with all of its data."""
+        """Yield the surface as far as it is known, and finally with all of its data."""
         is_first = not self.is_painted
         if is_first:
             if "components" not in self._fields:
@@ -231,20 +231,20 @@ class Render:
         return self.surface.show_operations(operations)
 
     def _find_items(self) -> JsonObject | None:
-        """Return the items of the list that components repeat, if there are more to show."""
+        """Return the items of the repeated list, or `None` if there are too few new ones."""
         names = [*self._fields]
         if self._has_data or "data" in names[: names.index("components")]:
             return None
         name = self._repeated_key()
         count = self._counts.get(name, 0)
-        # each page gets the whole list again: not for every item of a long one
+        # every update contains the whole list, so a long list is not updated for each item
         if count - self._shown_items < max(1, count // _ITEMS):
             return None
         self._shown_items = count
         return {name: self._items[name][:count]}
 
     def _repeated_key(self) -> str:
-        """Return the key of the list whose items the first template is repeated for."""
+        """Return the key of the list that the first template repeats."""
         components: Sequence[Any] = self._fields.get("components") or ()
         for component in components:
             if not isinstance(component, dict):

@@ -1,4 +1,4 @@
-"""Follows the calls of one run, and says what a page sees of their surfaces."""
+"""Track the rendering calls of a run and the state of their surfaces."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -19,11 +19,11 @@ _NO_RETRY = "The surface could not be drawn."
 
 
 class SurfaceTracker:
-    """The surfaces of one run.
+    """The surfaces of a run.
 
-    A call of one of the tools in `tool_names` is drawn in the message of the call that is open
-    around it, if one is, else in a message of its own. With `shares_message`, all attempts of an
-    agent that repairs its surfaces in the same run are one message.
+    A call of one of the tools in `tool_names` is drawn in the message of the enclosing open call,
+    if there is one, otherwise in its own message. With `shares_message`, all attempts of an agent
+    that repairs its surfaces within a run share one message.
     """
 
     def __init__(
@@ -42,19 +42,19 @@ class SurfaceTracker:
         self._shares_message = shares_message
         self._outer = ""
         self._names: dict[str, str] = {}
-        """Names of the calls that render, by their ids."""
+        """Tool names of the rendering calls, by call identifier."""
         self._renders: dict[str, Render] = {}
-        """Those without a result, by the ids of their calls."""
+        """Rendering calls without a result, by call identifier."""
         self._surfaces: dict[str, Surface] = {}
-        """By their keys: ids of calls."""
+        """Surfaces by key, which is a call identifier."""
         self._rejected_key = ""
         self._streamed_ids: set[str] = set()
-        """The ids of the surfaces that calls have drawn."""
+        """Identifiers of the surfaces that calls have drawn."""
         self._drawn_calls: set[str] = set()
-        """The ids of these calls, and of those around them."""
+        """Identifiers of these calls and their enclosing calls."""
 
     def start(self, event: ActionExecutionStart) -> Iterator[Activity]:
-        """Yield what comes before the beginning of a call."""
+        """Yield the activities that precede the start of a call."""
         if event.name not in self._tool_names:
             if event.name != CLICK_TOOL:
                 self._outer = event.call_id
@@ -71,7 +71,7 @@ class SurfaceTracker:
         )
 
     def feed(self, call_id: str, delta: str) -> Iterator[Activity]:
-        """Yield what comes before a piece of the arguments of a call."""
+        """Yield the activities that precede a chunk of a call's arguments."""
         render = self._renders.get(call_id)
         if render is None:
             return
@@ -84,7 +84,7 @@ class SurfaceTracker:
             self._rejected_key = render.surface.key
 
     def answer(self, event: ActionExecutionResult) -> Iterator[Activity]:
-        """Yield what comes after the result of a call."""
+        """Yield the activities that follow the result of a call."""
         key = event.call_id
         render = self._renders.pop(key, None)
         if key == self._outer:
@@ -109,9 +109,9 @@ class SurfaceTracker:
                 yield activity
 
     def finish(self) -> Iterator[ActionExecutionResult | Activity]:
-        """Yield, when the agent is done, the results of the calls that have none.
+        """Yield, at the end of the agent's run, results for the calls without one.
 
-        A surface that came to nothing is shown as one that failed, and the model is told why.
+        A surface that was not drawn becomes a failed one, and the result tells the model why.
         """
         for call_id, render in self._renders.items():
             error = render.error
@@ -127,24 +127,24 @@ class SurfaceTracker:
         yield from self._fail_rest(_NO_RETRY)
 
     def cut(self, reason: str = _STOPPED) -> Iterator[Activity]:
-        """Yield, when the run fails or is stopped, the end of the surfaces that are not drawn."""
+        """Yield failed states for unfinished surfaces when the run fails or is stopped."""
         for render in self._renders.values():
             if not render.surface.is_painted and not render.surface.is_failed:
                 yield render.surface.fail(render.error or reason)
         yield from self._fail_rest(reason)
 
     def _fail_rest(self, reason: str) -> Iterator[Activity]:
-        """Yield the end of the surfaces for which another attempt is awaited."""
+        """Yield failed states for surfaces that wait for another attempt."""
         for surface in self._surfaces.values():
             if not surface.is_painted and not surface.is_failed:
                 yield surface.fail(f"{reason} {surface.rejection}".rstrip())
 
 
 def _write_outcome(render: Render) -> str:
-    """Return what the model is told of a call."""
+    """Return the result of a call for the model."""
     if render.is_painted and render.break_off:
         return _dump({"status": "incomplete", "error": f"{render.break_off} {_PARTLY_DRAWN}"})
-    # a call of several attempts at one surface has done its part once the surface is there
+    # one of several attempts has succeeded once the surface is drawn
     if not render.error or render.surface.is_painted:
         return _RENDERED
     errors = [dict(one._asdict()) for one in render.problems]

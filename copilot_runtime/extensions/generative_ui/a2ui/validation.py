@@ -1,6 +1,6 @@
-"""Says what is wrong with components of A2UI, before a page has to draw them.
+"""Validate A2UI components before a frontend draws them.
 
-The rules are those of `ag-ui-a2ui-toolkit`, which agents and pages share.
+The rules are those of `ag-ui-a2ui-toolkit`, which agents and frontends share.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,21 +8,21 @@ from importlib import import_module
 from typing import Any, NamedTuple, cast
 
 MAX_COMPONENTS = 1_000
-"""Components of one surface: a page draws all of them at once."""
+"""Maximum number of components of a surface: frontends draw all of them at once."""
 
 MAX_REFERENCES = 2_000
-"""References of all components to others."""
+"""Maximum number of references between components."""
 
 MAX_PROBLEMS = 20
-"""Problems that are told: a model reads them, and repairs the first ones first."""
+"""Maximum number of reported problems: a model repairs the first ones first."""
 
 
 _LONGEST = 500
-"""Characters of a message or a path: they have names that a model made up."""
+"""Maximum length of a message or a path, in characters: they contain names chosen by a model."""
 
 
 class Problem(NamedTuple):
-    """What is wrong: a code of the toolkit, where, and a sentence."""
+    """A validation problem: the toolkit's code, the location, and a sentence."""
 
     code: str
     path: str
@@ -32,17 +32,17 @@ class Problem(NamedTuple):
 def validate_components(
     components: object, catalog: Mapping[str, Any] | None = None
 ) -> Sequence[Problem]:
-    """Return what is wrong with the components of a surface; nothing if they can be drawn.
+    """Return the problems of a surface's components; empty if they can be drawn.
 
-    Components and their required properties are compared with a `catalog`,
-    `{catalogId, components: {Name: JSON schema}}`, if there is one.
+    Components and their required properties are checked against a `catalog`, `{catalogId,
+    components: {Name: JSON schema}}`, if there is one.
     """
     if not isinstance(components, list) or not components:
         return [Problem("empty_components", "components", "components is no list, or empty.")]
     items = cast(list[Any], components)
     if (problem := _check_size(items)) is not None:
         return [problem]
-    # it has no types, and is needed by few runs
+    # untyped, and needed by few runs
     toolkit: Any = import_module("ag_ui_a2ui_toolkit")
     found: Mapping[str, Any] = toolkit.validate_a2ui_components(
         components=items,
@@ -59,9 +59,9 @@ def validate_components(
 
 
 def find_cycle(components: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return the id of a component that is inside itself, or None: a page would draw it for ever.
+    """Return the id of a component that contains itself, or `None`: it could never be drawn.
 
-    Takes time in proportion to the components and their references.
+    Takes linear time in the number of components and references.
     """
     children = {str(one["id"]): [*_list_children(one)] for one in components}
     done: set[str] = set()
@@ -83,14 +83,14 @@ def find_cycle(components: Iterable[Mapping[str, Any]]) -> str | None:
 
 
 _REFERENCES = ("child", "children", "tabs")
-"""The properties by which components name others."""
+"""The properties with which components reference others."""
 
 _MODAL_REFERENCES = (*_REFERENCES, "trigger", "content")
-"""Those of a modal of the basic catalog; a component of a page may have texts of these names."""
+"""References of the basic catalog's modal; custom components may use these names for text."""
 
 
 def _list_children(component: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ids that a component names: alone, in a list, in a template, or in tabs."""
+    """Yield the ids that a component references: single, in a list, in a template, or in tabs."""
     is_modal = component.get("component") == "Modal"
     for key in _MODAL_REFERENCES if is_modal else _REFERENCES:
         value = component.get(key)
@@ -101,7 +101,7 @@ def _list_children(component: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _check_size(items: Sequence[Any]) -> Problem | None:
-    """Return the problem of components that take long to look at."""
+    """Return a problem if the components are too many to process."""
     if len(items) > MAX_COMPONENTS:
         message = f"There are {len(items)} components; at most {MAX_COMPONENTS} are drawn."
         return Problem("too_many_components", "components", message)

@@ -1,1 +1,1 @@
-"""What our own agents show beside their text, as A2UI surfaces for pages that draw these."""
+"""A2UI surfaces for the activities of our own agents."""

@@ -1,4 +1,4 @@
-"""Tables, charts, questions and the trust of the analyst as cards."""
+"""Cards for the analyst's tables, charts, questions and confidence."""
 
 import base64
 import logging
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 _MOST_ROWS = 20
 _MOST_COLUMNS = 8
 _MOST_PNG = 300_000
-"""Bytes of the image of a chart, which stays in the thread."""
+"""Maximum size of a chart's image, in bytes: it is stored in the thread."""
 
 
 def draw_table(surface: Surface, content: JsonObject) -> Sequence[Operation]:
@@ -47,9 +47,9 @@ def draw_table(surface: Surface, content: JsonObject) -> Sequence[Operation]:
 
 
 async def draw_chart(surface: Surface, content: JsonObject) -> Sequence[Operation] | None:
-    """Return the surface of an activity `analyst-chart`, as an image; None if it cannot be one.
+    """Return the surface of an activity `analyst-chart`; `None` if it cannot be drawn.
 
-    Drawing takes about half a second of CPU, in a thread.
+    Rendering takes about half a second of CPU time and runs in a thread.
     """
     title = as_text(content.get("title"))
     chart = Chart(
@@ -70,7 +70,7 @@ async def draw_chart(surface: Surface, content: JsonObject) -> Sequence[Operatio
 
 
 def draw_question(surface: Surface, content: JsonObject) -> Sequence[Operation]:
-    """Return the surface of an activity `analyst-question`, which people answer in the chat."""
+    """Return the surface of an activity `analyst-question`; the user answers it in the chat."""
     options = [as_text(option) for option in as_list(content.get("options"))]
     parts = [
         surface.text(escape_markdown(as_text(content.get("question")))),
@@ -80,7 +80,7 @@ def draw_question(surface: Surface, content: JsonObject) -> Sequence[Operation]:
 
 
 def draw_answer(surface: Surface, content: JsonObject) -> Sequence[Operation]:
-    """Return the surface of an activity `analyst-answer`: how far it can be trusted, and why."""
+    """Return the surface of an activity `analyst-answer`: its confidence and the reasons."""
     parts = [surface.text(f"**{escape_markdown(as_text(content.get('trust')))}**")]
     for lineage in as_objects(content.get("lineage")):
         tables = ", ".join(map(as_text, as_list(lineage.get("tables"))))

@@ -1,4 +1,4 @@
-"""Draws what our own agents show as A2UI surfaces, where the page has A2UI."""
+"""Draw activities of our own agents as A2UI surfaces, if the frontend supports A2UI."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -16,7 +16,8 @@ from copilot_runtime.extensions.generative_ui.options import A2ui
 
 Operations = Sequence[Operation] | None
 DrawCard = Callable[[Surface, JsonObject], Operations | Awaitable[Operations]]
-"""Adds the content of an activity to a surface; returns its operations, or None to leave it."""
+"""Adds the content of an activity to a surface; returns its operations, or `None` to keep the
+activity."""
 
 CARDS: Mapping[str, str] = {
     "plan": "plan:draw_plan",
@@ -26,17 +27,17 @@ CARDS: Mapping[str, str] = {
     "analyst-question": "analyst:draw_question",
     "analyst-table": "analyst:draw_table",
 }
-"""Type of an activity → the module beside this one and its `DrawCard`, loaded when needed."""
+"""Activity type to the module beside this one and its `DrawCard`, imported on first use."""
 
 
 class CardMiddleware(Middleware):
-    """Turns activities of our own agents into surfaces; all else passes as it is."""
+    """Converts activities of our own agents into surfaces; other events pass through."""
 
     def __init__(self, options: A2ui | None) -> None:
         self.options = options
 
     def wrap(self, agent: Agent, run: RunInput) -> Agent:
-        """Return the agent with cards, if the page draws surfaces and has nothing of its own."""
+        """Return the agent with cards, unless the frontend draws the activities itself."""
         if self.options is not None and not self.options.cards:
             return agent
         if run.properties.get(HAS_CARDS) is False:
@@ -45,7 +46,7 @@ class CardMiddleware(Middleware):
 
 
 class CardAgent(Agent):
-    """An agent whose activities of a type in `CARDS` are surfaces."""
+    """An agent whose activities of the types in `CARDS` become surfaces."""
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
@@ -62,7 +63,7 @@ class CardAgent(Agent):
 
 
 async def _draw_activity(activity: Activity) -> Activity:
-    """Return an activity as a surface of the same message; itself if it cannot be one."""
+    """Return an activity as a surface of the same message; unchanged if it cannot be drawn."""
     surface = Surface(activity.message_id)
     operations = _load_card(activity.activity_type)(surface, as_object(activity.content))
     if isawaitable(operations):

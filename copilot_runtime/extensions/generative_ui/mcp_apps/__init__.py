@@ -1,1 +1,1 @@
-"""Offers the tools of MCP servers that have user interfaces, and answers their calls."""
+"""Offer tools of MCP servers that have user interfaces, and execute their calls."""

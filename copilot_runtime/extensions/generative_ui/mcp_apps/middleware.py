@@ -1,4 +1,4 @@
-"""Offers the tools of MCP servers that have user interfaces, and answers their calls."""
+"""Offer tools of MCP servers that have user interfaces, and execute their calls."""
 
 import json
 import logging
@@ -45,9 +45,9 @@ logger = logging.getLogger(__name__)
 
 
 class McpAppsMiddleware(Middleware):
-    """Gives agents the tools of MCP servers whose results are shown in frames.
+    """Gives agents the MCP tools whose results are displayed in frames.
 
-    `proxy` answers what the frames ask of their servers by way of the page.
+    `proxy` handles the requests of frames to their servers.
     """
 
     def __init__(
@@ -62,21 +62,21 @@ class McpAppsMiddleware(Middleware):
         self.proxy = AppProxy(self.servers)
 
     def wrap(self, agent: Agent, run: RunInput) -> Agent:
-        """Return an agent with the tools of its servers, or the one given if it has none."""
+        """Return the agent with the tools of its servers, or the agent itself if it has none."""
         if not self.servers.list_servers(run):
             return agent
         return McpAppsAgent(agent, self.servers)
 
     async def aclose(self) -> None:
-        """End the sessions with the servers."""
+        """Close the sessions with the servers."""
         await self.servers.aclose()
 
 
 class McpAppsAgent(Agent):
     """An agent that may call tools with user interfaces.
 
-    One that executes actions itself reads their results in the same run. The calls of others, that
-    they have not answered, are answered when they are done. An app is behind the result.
+    Agents that execute actions themselves read the results in the same run. For other agents, calls
+    without a result are executed at the end of the run. The app follows the result.
     """
 
     def __init__(self, agent: Agent, servers: AppServers) -> None:
@@ -85,7 +85,7 @@ class McpAppsAgent(Agent):
         self._servers = servers
 
     def check(self, run: RunInput) -> None:
-        """Raise the errors of the agent that need no request."""
+        """Raise the errors of the agent that do not depend on a request."""
         self.agent.check(run)
 
     async def run(self, run: RunInput) -> Events:
@@ -131,9 +131,9 @@ class McpAppsAgent(Agent):
 def _choose_tools(
     tools: "Mapping[str, UiTool]", actions: Sequence[Action]
 ) -> "Mapping[str, UiTool]":
-    """Return the tools to offer: an action of the same name counts more.
+    """Return the tools to offer: an action of the same name takes precedence.
 
-    Unless it is the same tool, of a server whose tools are actions as well.
+    An exception is an action that is the same tool of the same server.
     """
     servers = {action.name: action.mcp_server or None for action in actions}
     return {
@@ -144,7 +144,7 @@ def _choose_tools(
 
 
 class _AppCalls:
-    """The calls of one run to tools with user interfaces."""
+    """The calls of a run to tools with user interfaces."""
 
     def __init__(self, servers: AppServers, run: RunInput, tools: "Mapping[str, UiTool]") -> None:
         self._servers = servers
@@ -155,7 +155,7 @@ class _AppCalls:
         self._apps: dict[str, Activity] = {}
 
     def build_action(self, tool: "UiTool", executes_actions: bool) -> Action:
-        """Return a tool as the agent gets it."""
+        """Return a tool as an action for the agent."""
 
         async def run(values: Mapping[str, Any], context: ActionContext) -> Any:
             server = tool.server.server
@@ -182,14 +182,14 @@ class _AppCalls:
             self._complete.add(call_id)
 
     def close(self, call_id: str) -> None:
-        """Leave a call to whoever has answered it, or asks a person about it."""
+        """Drop a call that already has a result or waits for a person."""
         self._pending.pop(call_id, None)
 
     def take_app(self, call_id: str) -> Activity | None:
         return self._apps.pop(call_id, None)
 
     async def answer_all(self) -> AsyncGenerator[ActionExecutionResult | Activity, None]:
-        """Yield the results of the calls that nobody has answered, one after the other."""
+        """Execute the calls without a result one after the other, and yield their results."""
         for call_id, (tool, pieces) in self._pending.items():
             if call_id not in self._complete:
                 continue
@@ -206,9 +206,9 @@ class _AppCalls:
                 yield app
 
     async def _answer(self, tool: "UiTool", call_id: str, arguments: str, span: Span) -> Any:
-        """Return what a model reads of a call that it has made with these arguments."""
+        """Execute a call with the given JSON arguments, and return the result for the model."""
         try:
-            # some models write null, or nothing, for no arguments
+            # some models send null or an empty string for no arguments
             values: Any = json.loads(arguments or "{}") or {}
         except (ValueError, RecursionError):
             values = None
@@ -220,12 +220,12 @@ class _AppCalls:
     async def _call(
         self, tool: "UiTool", call_id: str, values: Mapping[str, Any], span: Span
     ) -> Any:
-        """Call a tool, and return what a model reads of its result; what the page gets is kept."""
+        """Call a tool and return the result for the model; store the app's activity."""
         try:
             token = await self._servers.build_token(tool.server, self._run)
             result = await self._servers.call_tool(tool.server, tool.tool, values, self._run)
         except (CopilotError, TimeoutError, OSError) as error:
-            # what a server says of itself is neither for models nor for pages
+            # error details of a server are neither for models nor for frontends
             logger.warning(
                 "The MCP app %r of %s failed: %s",
                 *(tool.name, describe_server(tool.server), error or "It took too long."),

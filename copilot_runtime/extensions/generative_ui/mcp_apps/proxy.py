@@ -1,4 +1,4 @@
-"""What an app in a frame asks of its MCP server, by way of the page and this server."""
+"""Forward requests of apps in frames to their MCP servers."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from copilot_runtime.transports.agui.proxy import PROPERTY
 _FAILURE = "Error: MCP request failed"
 _NOT_FOR_APPS: JsonObject = {
     "error": "Error: this tool is not for apps.",
-    # also the result of a tool, because apps read the content of one without asking for errors
+    # also the result of a tool, because apps read its content without checking for errors
     "content": [{"type": "text", "text": "Error: this tool is not for apps."}],
     "isError": True,
 }
@@ -32,9 +32,9 @@ logger = logging.getLogger(__name__)
 
 
 class AppProxy:
-    """Passes requests of apps on, as far as their servers and the operator allow it.
+    """Forwards requests of apps, as far as their servers and the operator allow.
 
-    Nothing of them is stored, and no agent gets to know of them.
+    These requests are not stored, and agents do not see them.
     """
 
     def __init__(self, servers: AppServers) -> None:
@@ -42,10 +42,9 @@ class AppProxy:
         self._quota = RequestQuota(servers.options.max_requests)
 
     async def answer(self, run: RunInput, client: str = "") -> JsonObject:
-        """Return the result of a request; one that is refused or fails has an `error`.
+        """Return the result of a request, or an object with an `error` if it is refused or fails.
 
-        Whoever has not signed in shares the quota of `client`, the address that the request came
-        from.
+        Anonymous users share the quota of `client`, the address of the request.
         """
         request = run.properties.get(PROPERTY)
         if _is_too_large(request, self._servers.options.max_request_bytes):
@@ -72,7 +71,7 @@ class AppProxy:
         except LimitExceeded as error:
             return _refuse(error.message)
         except (CopilotError, TimeoutError, OSError) as error:
-            # what a server says of itself is not for pages
+            # error details of a server are not for frontends
             reason = error or "It took too long."
             logger.warning("A request of an app of %s failed: %s", called, reason)
             return _refuse(_FAILURE)
@@ -80,7 +79,7 @@ class AppProxy:
     async def _trace(
         self, server: McpAppServer, method: str, params: JsonObject, run: RunInput
     ) -> JsonObject:
-        """Return the answer to a request under a span, which has no run above it."""
+        """Return the answer to a request, recorded in a span without a parent run."""
         label, url = server.server.label, server.server.url
         telemetry = self._servers.telemetry
         with trace_block(
@@ -115,7 +114,7 @@ class AppProxy:
         return await self._servers.call_tool(server, name, cast(JsonObject, values), run)
 
     async def _may_call(self, server: McpAppServer, name: str, run: RunInput) -> bool:
-        """Return whether frames may call a tool, as the server and the operator have it."""
+        """Return `True` if the server and the operator allow frames to call a tool."""
         if self._servers.options.tools == "all":
             return name in await self._servers.list_names(server, run)
         tools = await self._servers.list_tools(server, run)
@@ -130,7 +129,7 @@ def _is_too_large(request: Any, most: int) -> bool:
 
 
 def _describe(value: Any) -> str:
-    """Return a value of a request as a message has it."""
+    """Return a value of a request for a message, truncated."""
     if value is None:
         return "undefined"
     return (value if isinstance(value, str) else dumps(value).decode())[:100]
@@ -142,18 +141,18 @@ def _refuse(message: str) -> JsonObject:
 
 _LONGEST = 2_000
 _PLAIN = re.compile(r"[!-\[\]-~]+")
-"""Printable characters without spaces and backslashes, which programs read in different ways."""
+"""Printable ASCII without spaces and backslashes, which programs interpret differently."""
 
 _DOTS = re.compile(r"(?:^|[/?#])(?:\.|%2e){1,2}(?:[/?#;]|$)", re.IGNORECASE)
 _ENCODED_SLASH = re.compile(r"%(?:2f|5c|25|[01][0-9a-f]|7f)", re.IGNORECASE)
-"""What becomes a slash, a percent sign or a control character when it is decoded."""
+"""Escapes that decode to a slash, a backslash, a percent sign or a control character."""
 
 
 def is_allowed(uri: str, prefixes: Sequence[str]) -> bool:
-    """Return whether a URI begins with one of `prefixes`, however a server may read it.
+    """Return `True` if a URI starts with one of `prefixes`, however a server may interpret it.
 
-    A prefix ends where a part of the URI ends: `https://a.example` is no beginning of
-    `https://a.example.org`. A URI with steps upwards, or with encoded slashes, begins with nothing.
+    A prefix must end at the boundary of a URI component: `https://a.example` does not allow
+    `https://a.example.org`. A URI with `..` segments or encoded slashes is never allowed.
     """
     if len(uri) > _LONGEST or not _PLAIN.fullmatch(uri):
         return False
@@ -170,23 +169,23 @@ def _begins_with(uri: str, prefix: str) -> bool:
 
 
 _AT_ONCE = 8
-"""Requests of one user that servers work on at the same time."""
+"""Maximum number of concurrent requests per user."""
 
 _MOST_PENDING = 24
-"""Requests of one user that wait for that."""
+"""Maximum number of queued requests per user."""
 
 _MOST_USERS = 10_000
 
 
 class RequestQuota:
-    """So many requests a second, and so many at once, for each user: a bucket of tokens."""
+    """Limits the request rate and concurrency of each user (token bucket)."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
         self._users: OrderedDict[str, UserQuota] = OrderedDict()
 
     def enter(self, user: str) -> "UserQuota":
-        """Count a request, and return what it has to enter. Raises `LimitExceeded`."""
+        """Count a request, and return its context manager. Raises `LimitExceeded`."""
         quota = self._users.get(user)
         if quota is None:
             self._forget_oldest()
@@ -196,9 +195,9 @@ class RequestQuota:
         return quota
 
     def _forget_oldest(self) -> None:
-        """Make room for a user. Raises `LimitExceeded` if nobody can be forgotten.
+        """Evict idle users to make room. Raises `LimitExceeded` if the oldest is not idle.
 
-        Who is forgotten gets nothing back: only those who have waited long enough are.
+        Eviction does not reset a quota: only users with a full bucket are evicted.
         """
         while len(self._users) >= _MOST_USERS:
             oldest = next(iter(self._users))
@@ -208,7 +207,7 @@ class RequestQuota:
 
 
 class UserQuota:
-    """The requests of one user. Entered, it waits for one of the places."""
+    """The quota of a user. Entering it waits for a concurrency slot."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
@@ -220,11 +219,14 @@ class UserQuota:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is lost with it: no request is pending, and it has all its tokens."""
+        """`True` if it can be discarded: no request is pending, and the bucket is full."""
         return not self._pending and self._refill() >= self._most
 
     def count(self) -> None:
-        """Take a token. Raises `LimitExceeded` if there is none, or too many requests wait."""
+        """Take a token.
+
+        Raises `LimitExceeded` if none is left, or too many requests are pending.
+        """
         self._tokens = self._refill()
         self._last = monotonic()
         if self._tokens < 1 or self._pending >= _AT_ONCE + _MOST_PENDING:

@@ -1,4 +1,4 @@
-"""The MCP servers with user interfaces: what they offer, and what is asked of them."""
+"""MCP servers with user interfaces: list their tools, call them, and read their resources."""
 
 import asyncio
 import hmac
@@ -38,35 +38,35 @@ EXTENSION = "io.modelcontextprotocol/ui"
 """Specification: https://github.com/modelcontextprotocol/ext-apps (SEP-1865)."""
 
 MAX_TOOLS = 128
-"""Tools that an agent is offered: providers take no more."""
+"""Maximum number of tools offered to an agent: providers accept no more."""
 
 _EXTENSIONS = {EXTENSION: {"mimeTypes": ["text/html;profile=mcp-app"]}}
 
 _MOST_DOWN = 1000
-"""Servers of which it is known that they did not answer."""
+"""Maximum number of servers remembered as unreachable."""
 
 _ENVELOPE = 16
-"""Levels of JSON, at most, in which a result is stored and sent."""
+"""Maximum depth of the JSON around a result when it is stored and sent."""
 
 _MOST_VALUES = 250_000
-"""Commas of a result: so many values take this server, and a page, long to go through."""
+"""Maximum number of commas in a result: more values take server and frontend too long to process.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedAppServer(McpAppServer):
-    """A server that a request names, with the `key` that it has for it; empty if it has none."""
+    """A server that a request names, with the request's `key` for it; empty if it has none."""
 
     key: str = ""
 
 
 class AppServers:
-    """The servers of one runtime. Their sessions are shared by all runs, for each set of headers.
+    """The MCP servers of a runtime. Runs with the same headers share their sessions.
 
-    Beside those of the operator there are those that a request names, as far as `allowed` lets
-    pages name MCP servers. A page knows a server by its id, or by a token that nobody can compute
-    who has not the secret.
+    In addition to the operator's servers, a request may name servers that `allowed` permits. A
+    frontend identifies a server by its identifier, or by a token that requires the secret to forge.
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class AppServers:
         self._pool = _build_pool(telemetry)
         self._slow: SlowServers[Sequence[UiTool]] = SlowServers()
         self._down: dict[str, None] = {}
-        """Servers that did not answer the last time, which was a line in the log."""
+        """Servers that were unreachable at the last attempt, which was logged once."""
 
     def list_servers(self, run: RunInput) -> Sequence[McpAppServer]:
-        """Return the servers that the agent of a run has.
+        """Return the servers for the agent of a run.
 
-        One that the page names takes the place of the operator's at that address, if the page has a
-        key for it: two keys are never sent together. Raises for one that it may not name.
+        A server that the request names replaces the operator's at that address if the request has a
+        key for it: two keys are never combined. Raises for a server that the request may not name.
         """
         own = self._list_own(run)
         page_servers = self._list_page_servers(run)
@@ -100,7 +100,7 @@ class AppServers:
         return [*own, *(one for one in page_servers if one.server.url not in urls)]
 
     async def build_token(self, server: McpAppServer, run: RunInput) -> str:
-        """Return what the page of a run calls a server. Raises `StoreFailed`."""
+        """Return the frontend's identifier or token for a server. Raises `StoreFailed`."""
         kind = "sse" if server.server.uses_sse else "http"
         url = server.server.url
         if not isinstance(server, NamedAppServer):
@@ -112,9 +112,9 @@ class AppServers:
         return token
 
     async def find_server(self, run: RunInput, id: str, token: str) -> McpAppServer | None:
-        """Return the server that a page names: by its id, else by its token. None for any other.
+        """Return the server for an identifier or a token, or `None`.
 
-        One that a page had named has to be allowed still.
+        A server that a request had named must still be allowed.
         """
         own = self._list_own(run)
         for server in own:
@@ -128,10 +128,10 @@ class AppServers:
         return await self._find_page_server(run, token)
 
     async def load_tools(self, run: RunInput) -> "Mapping[str, UiTool]":
-        """Return the tools with a page that models may call, by their names.
+        """Return the tools with a user interface that models may call, by name.
 
-        Of several with one name it is that of the last server, as with Node. A server that does
-        not answer is left out; that is one line in the log until it does.
+        Among tools of the same name, the last server's is used, as in Node. Unreachable servers are
+        skipped; this is logged once per outage.
         """
         servers = self.list_servers(run)
         found = await asyncio.gather(*(self._try_to_list(server, run) for server in servers))
@@ -142,29 +142,30 @@ class AppServers:
         return tools
 
     async def list_tools(self, server: McpAppServer, run: RunInput) -> "Sequence[UiTool]":
-        """Return the tools of a server that are for frames or have a page.
+        """Return the tools of a server that are for frames or have a user interface.
 
-        Raises `CopilotError`, and `TimeoutError`, as everything here that asks a server does.
+        Raises `CopilotError` and `TimeoutError`, like all methods here that send requests to a
+        server.
         """
         connection = await self._connect(server, run)
         async with asyncio.timeout(self.options.timeout):
             return await _list(server, connection)
 
     async def list_names(self, server: McpAppServer, run: RunInput) -> frozenset[str]:
-        """Return what a server calls all tools that the operator lets be used."""
+        """Return the names of all tools of a server that the operator allows."""
         connection = await self._connect(server, run)
         async with asyncio.timeout(self.options.timeout):
             tools = await connection.ask(lambda session: session.tools())
-        from copilot_runtime.extensions.mcp.client.tools import is_selected  # as the pool
+        from copilot_runtime.extensions.mcp.client.tools import is_selected  # lazy as well
 
         return frozenset(tool.name for tool in tools if is_selected(server.server, tool))
 
     async def call_tool(
         self, server: McpAppServer, name: str, values: Mapping[str, Any], run: RunInput
     ) -> JsonObject:
-        """Return the result of a tool, as the server gave it.
+        """Return the unmodified result of a tool.
 
-        Raises `CopilotError` for a server that fails, and for a result that is too large.
+        Raises `CopilotError` if the server fails or the result is too large.
         """
         connection = await self._connect(server, run)
         async with asyncio.timeout(self.options.timeout):
@@ -174,20 +175,20 @@ class AppServers:
         return self._limit(result)
 
     async def read_resource(self, server: McpAppServer, uri: str, run: RunInput) -> JsonObject:
-        """Return a resource of a server. Raises as `call_tool` does."""
+        """Return a resource of a server. Raises the errors of `call_tool`."""
         connection = await self._connect(server, run)
         async with asyncio.timeout(self.options.timeout):
             result = await connection.request(lambda client: client.read_resource(uri))
         return self._limit(result)
 
     async def ping(self, server: McpAppServer, run: RunInput) -> None:
-        """Ask a server whether it is there. Raises as `call_tool` does."""
+        """Ping a server. Raises the errors of `call_tool`."""
         connection = await self._connect(server, run)
         async with asyncio.timeout(self.options.timeout):
             await connection.request(lambda client: client.send_ping())
 
     async def aclose(self) -> None:
-        """End all sessions."""
+        """Close all sessions."""
         self._slow.close()
         await self._pool.aclose()
 
@@ -225,7 +226,7 @@ class AppServers:
         return ()
 
     async def _list_patiently(self, server: McpAppServer, run: RunInput) -> "Sequence[UiTool]":
-        """Return the tools of a server; one that hangs delays one run, and not the next ones."""
+        """Return the tools of a server; a hanging request delays one run, but not the next ones."""
         connection = await self._connect(server, run)
 
         async def ask(span: Span) -> "Sequence[UiTool]":
@@ -235,7 +236,10 @@ class AppServers:
         return await self._slow.ask(connection.key, ask, run.span, timeout=self.options.timeout)
 
     async def _connect(self, server: McpAppServer, run: RunInput) -> "Connection":
-        """Return a connection with the headers of the caller. Raises what their function raises."""
+        """Return a connection with the caller's headers.
+
+        Raises the errors of the headers function.
+        """
         headers = server.server.headers
         if not callable(headers):
             return self._pool.connect(server.server, headers)
@@ -246,7 +250,7 @@ class AppServers:
         return self._pool.connect(server.server, values.value)
 
     def _limit(self, result: Any) -> JsonObject:
-        """Return a result as JSON. Raises `LimitExceeded` for one that is too large or too deep."""
+        """Return a result as JSON. Raises `LimitExceeded` if it is too large or too deep."""
         most = self.options.max_result_bytes
         try:
             value: JsonObject = result.model_dump(mode="json", by_alias=True, exclude_unset=True)
@@ -262,17 +266,17 @@ class AppServers:
 
 
 def describe_server(server: McpAppServer) -> str:
-    """Return what the log calls a server; never its path or query, which may have a key."""
+    """Return a server's name for the log, without path and query, which may contain a key."""
     address = urlsplit(server.server.url).netloc.rpartition("@")[2]
     name = server.id or server.server.name
     return f"{name!r} at {address}" if name else repr(address)
 
 
 def _build_pool(telemetry: Telemetry) -> "SessionPool":
-    """Return what keeps the sessions with servers. Raises `MissingPackage`."""
+    """Return the session pool. Raises `MissingPackage`."""
     try:
         from copilot_runtime.extensions.mcp.client.pool import (
-            SessionPool,  # brings the package mcp along
+            SessionPool,  # imports mcp
         )
     except ImportError as error:
         raise MissingPackage("An MCP server", "mcp", "mcp") from error
@@ -282,11 +286,11 @@ def _build_pool(telemetry: Telemetry) -> "SessionPool":
 
 
 async def _list(server: McpAppServer, connection: "Connection") -> "Sequence[UiTool]":
-    from copilot_runtime.extensions.generative_ui.mcp_apps.tools import read_tools  # as the pool
+    from copilot_runtime.extensions.generative_ui.mcp_apps.tools import read_tools  # lazy as well
 
     return read_tools(server, await connection.ask(lambda session: session.tools()))
 
 
 def _find_owner(run: RunInput) -> str:
-    """Return whose keys for servers those of a request are: a user's, or those of a thread."""
+    """Return the owner of a request's keys: its user, or else its thread."""
     return f"thread\0{run.thread_id}" if run.user is None else f"user\0{run.user}"

@@ -1,4 +1,4 @@
-"""What pages call MCP servers that have no id, so that they learn no address from it."""
+"""Tokens that identify MCP servers without an identifier, without revealing their address."""
 
 import hmac
 import logging
@@ -8,20 +8,23 @@ from collections.abc import Awaitable, Callable
 from os import urandom
 
 LoadSecret = Callable[[], Awaitable[str]]
-"""Returns the secret that all servers of one runtime share; empty if there is none."""
+"""Returns the secret shared by all servers of a runtime; empty if there is none."""
 
 logger = logging.getLogger(__name__)
 
 
 class TokenKey:
-    """Makes tokens that nobody can compute who has not the secret, which is loaded when needed."""
+    """Signs tokens with the secret, which is loaded on first use."""
 
     def __init__(self, load_secret: LoadSecret | None = None) -> None:
         self._load_secret = load_secret
         self._secret = b""
 
     async def sign(self, *parts: str) -> str:
-        """Return a token of texts. Raises `StoreFailed` if the secret cannot be read."""
+        """Return the token for a list of strings.
+
+        Raises `StoreFailed` if the secret cannot be read.
+        """
         if not self._secret:
             secret = await self._load_secret() if self._load_secret is not None else ""
             if self._load_secret is not None and not secret:
@@ -29,19 +32,19 @@ class TokenKey:
                     "The store of threads has no secret: after a restart, frames of MCP apps whose "
                     "server has no id stay empty. The setting 'secret' helps, and so does an id."
                 )
-            # another request may have come first
+            # another request may have set it meanwhile
             self._secret = self._secret or secret.encode() or urandom(32)
         name = "\0".join(("mcp-app", *parts)).encode(errors="surrogatepass")
         return hmac.digest(self._secret, name, "sha256").hex()[:32]
 
 
 def append_address(token: str, url: str) -> str:
-    """Return a token with an address that the page knows, because it has named it."""
+    """Return a token extended by an address that the frontend knows, because it sent it."""
     return f"{token}.{urlsafe_b64encode(url.encode()).decode()}"
 
 
 def read_address(token: str) -> str:
-    """Return the address in a token; empty if there is none."""
+    """Return the address in a token, or an empty string."""
     try:
         return urlsafe_b64decode(token.partition(".")[2]).decode()
     except ValueError:
@@ -49,10 +52,10 @@ def read_address(token: str) -> str:
 
 
 class RememberedKeys:
-    """The keys that pages brought for servers they named, as long as this process lives.
+    """In-memory cache of the keys that frontends sent for servers they named.
 
-    A frame names its server by a token, without the key. There are at most `max_keys` of one
-    owner, and those of `max_owners`; the oldest go first.
+    A frame identifies its server by a token, without the key. At most `max_keys` per owner and
+    `max_owners` are kept; the oldest are evicted.
     """
 
     def __init__(self, *, max_owners: int = 4_096, max_keys: int = 16) -> None:
@@ -61,7 +64,7 @@ class RememberedKeys:
         self._max_keys = max_keys
 
     def add(self, owner: str, token: str, key: str) -> None:
-        """Remember a key."""
+        """Store a key."""
         keys = self._owners.setdefault(owner, OrderedDict())
         keys[token] = key
         keys.move_to_end(token)
@@ -72,5 +75,5 @@ class RememberedKeys:
             self._owners.popitem(last=False)
 
     def find(self, owner: str, token: str) -> str:
-        """Return the key for a token of an owner; empty if there is none."""
+        """Return the key for an owner's token, or an empty string."""
         return self._owners.get(owner, {}).get(token, "")

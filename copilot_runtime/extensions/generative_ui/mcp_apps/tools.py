@@ -1,4 +1,4 @@
-"""The tools of MCP servers whose results are shown in frames."""
+"""MCP tools whose results are displayed in frames."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,32 +16,32 @@ from copilot_runtime.extensions.mcp.client.tools import (
 
 
 class UiTool(NamedTuple):
-    """A tool for frames, or one with a page of its own, which is at `uri`."""
+    """A tool for frames, or a tool with a user interface at `uri`."""
 
     server: McpAppServer
     tool: str
-    """What its server calls it."""
+    """The name of the tool on its server."""
     name: str
-    """What models call it."""
+    """The name of the tool for models."""
     description: str
     parameters: Mapping[str, Any]
     uri: str
     visibility: frozenset[str]
-    """Who may call it: `model` and `app`."""
+    """The parties that may call it: `model` and `app`."""
 
     @property
     def is_for_models(self) -> bool:
-        """Whether models may call it: it has a page to show, and a schema that can be sent."""
+        """`True` if models may call it: it has a user interface and a valid schema."""
         return "model" in self.visibility and bool(self.uri) and is_sendable(self.parameters)
 
     @property
     def is_for_apps(self) -> bool:
-        """Whether frames of its server may call it."""
+        """`True` if frames of its server may call it."""
         return "app" in self.visibility
 
 
 def read_tools(server: McpAppServer, tools: Sequence[Tool]) -> Sequence[UiTool]:
-    """Return those tools of a server that are for frames or have a page, as the operator selects.
+    """Return the operator's selection of a server's tools for frames or with an interface.
 
     Specification: https://github.com/modelcontextprotocol/ext-apps, `_meta.ui` of a tool.
     """
@@ -68,7 +68,7 @@ def _read_tool(server: McpAppServer, tool: Tool) -> UiTool | None:
 
 
 def _read_visibility(ui: JsonObject) -> frozenset[str]:
-    """Return who may call a tool: both if that is not said, and nobody whom it does not name."""
+    """Return the parties that may call a tool; both if it does not specify them."""
     if "visibility" not in ui:
         return frozenset({"model", "app"})
     return frozenset(map(as_text, as_list(ui["visibility"])))

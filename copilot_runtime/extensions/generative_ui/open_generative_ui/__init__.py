@@ -1,1 +1,1 @@
-"""Draws the pages that a model writes, while it writes them."""
+"""Draw pages while a model writes them."""

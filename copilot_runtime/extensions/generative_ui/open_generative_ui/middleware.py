@@ -1,4 +1,4 @@
-"""Draws the pages that a model writes, while it writes them."""
+"""Draw pages while a model writes them."""
 
 from asyncio import CancelledError
 from contextlib import aclosing
@@ -18,13 +18,13 @@ from copilot_runtime.extensions.generative_ui.options import OpenGenerativeUi
 
 
 class OpenGenerativeUiMiddleware(Middleware):
-    """Draws the pages of agents."""
+    """Wraps agents so that their pages are drawn."""
 
     def __init__(self, options: OpenGenerativeUi) -> None:
         self.options = options
 
     def wrap(self, agent: Agent, run: RunInput) -> Agent:
-        """Return an agent whose pages are drawn, or the one given if they are not for it."""
+        """Return the wrapped agent, or the agent itself if the options exclude it."""
         agents = self.options.agents
         if not self.options.enabled or (agents is not None and run.agent_name not in agents):
             return agent
@@ -32,9 +32,9 @@ class OpenGenerativeUiMiddleware(Middleware):
 
 
 class OpenGenerativeUiAgent(Agent):
-    """An agent whose calls of `generateSandboxedUi` are pages.
+    """An agent whose `generateSandboxedUi` calls are drawn as pages.
 
-    The page of the application answers these calls, as those of any of its tools.
+    The frontend returns the results of these calls, as for any of its tools.
     """
 
     def __init__(self, agent: Agent) -> None:
@@ -42,11 +42,11 @@ class OpenGenerativeUiAgent(Agent):
         self.executes_actions = agent.executes_actions
 
     def check(self, run: RunInput) -> None:
-        """Raise the errors of the agent that need no request."""
+        """Raise the errors of the agent that do not depend on a request."""
         self.agent.check(run)
 
     async def run(self, run: RunInput) -> Events:
-        """Yield the events of the agent, and its pages before and between those of their calls."""
+        """Yield the agent's events, with page updates before and between those of its calls."""
         pages: dict[str, SandboxedPage] = {}
         last: RunFinished | None = None
         try:

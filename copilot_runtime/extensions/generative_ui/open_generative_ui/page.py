@@ -1,4 +1,4 @@
-"""One page that a model writes: the arguments of its call become what a browser draws."""
+"""Convert the streamed arguments of a tool call into the content of a sandboxed page."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,32 +8,32 @@ from copilot_runtime.base.jsonstream import JsonPart, JsonReader
 from copilot_runtime.base.jsonvalue import JsonObject
 
 TOOL = "generateSandboxedUi"
-"""The tool by which models write pages; the page of the application declares and answers it."""
+"""The tool with which models write pages; the frontend declares it and returns its result."""
 
 ACTIVITY = "open-generative-ui"
 
 _PATHS = (("*",), ("placeholderMessages", "*"), ("jsExpressions", "*"))
 
 _TEXTS = ("css", "jsFunctions")
-"""Arguments that count when they are complete."""
+"""Arguments that are only used once they are complete."""
 
 _LISTS = ("placeholderMessages", "jsExpressions")
 
 _PIECES = 64
-"""HTML comes in pieces of at least one in so many of all that was before."""
+"""A chunk of HTML is sent once it is at least 1/64 of the HTML before it."""
 
 MAX_SIZE = 2_000_000
-"""Characters of the arguments of one page; what follows is not drawn."""
+"""Maximum size of the arguments of a page, in characters; the rest is not drawn."""
 
 MAX_ITEMS = 1_000
-"""Placeholder messages, and expressions, of one page; what follows is left out."""
+"""Maximum number of placeholder messages, and of expressions, of a page; the rest is dropped."""
 
 
 class SandboxedPage:
-    """A page that grows.
+    """A page under construction.
 
-    The beginning of its call is held back until there is something to draw, so that a browser
-    shows the page where the call begins.
+    The start of its tool call is held back until there is content to draw, so that the browser
+    shows the page at the position of the call.
     """
 
     def __init__(self, start: ActionExecutionStart) -> None:
@@ -43,18 +43,18 @@ class SandboxedPage:
         self._size = 0
         self._content: JsonObject = {}
         self._new_html: list[str] = []
-        """What the browser does not have yet."""
+        """HTML that has not been sent to the browser yet."""
         self._new_size = 0
         self._html_size = 0
         self._new_items: list[str] = []
-        """Those of the list that is read."""
+        """Unsent items of the current list."""
         self._keys: set[str | int] = set()
-        """Those that have begun."""
+        """Keys whose values have started."""
         self._is_repeated = False
         self._is_drawn = False
 
     def feed(self, event: ActionExecutionArgs) -> Iterator[Event]:
-        """Yield a piece of the arguments, and what it changes of the page, one thing at a time."""
+        """Yield the event of an arguments chunk, and the resulting page updates one by one."""
         changes = self._read(event.delta)
         if self._is_drawn:
             yield event
@@ -70,7 +70,7 @@ class SandboxedPage:
                 yield self._build(content)
 
     def finish(self) -> Iterator[Event]:
-        """Yield what comes before the end of the call: the rest of the page, if there is one."""
+        """Yield the events before the end of the call: the rest of the page, if any."""
         if not self._is_drawn:
             yield from self._release()
             return
@@ -83,7 +83,7 @@ class SandboxedPage:
         self._held_back.clear()
 
     def _read(self, delta: str) -> Iterator[JsonObject]:
-        """Read a piece of the arguments, and yield the contents of the page that it leads to."""
+        """Parse a chunk of the arguments, and yield the resulting page contents."""
         self._size += len(delta)
         if self._size <= MAX_SIZE:
             for part in self._reader.feed(delta):
@@ -94,7 +94,7 @@ class SandboxedPage:
         if part.kind == "begin" and len(part.path) == 1:
             self._is_repeated = part.path[0] in self._keys
             self._keys.add(part.path[0])
-        if self._is_repeated:  # of several values under one key, the first is drawn
+        if self._is_repeated:  # for a duplicate key, only the first value is drawn
             return
         match part.path, part.kind:
             case ("initialHeight",), "end" if _is_number(value):
@@ -102,7 +102,7 @@ class SandboxedPage:
             case ("html",), "text":
                 self._new_html.append(value)
                 self._new_size += len(value)
-                # a long page comes in fewer pieces: each event has the list of all of them
+                # a long page has fewer chunks, since each event contains all previous ones
                 if self._new_size >= self._html_size // _PIECES:
                     yield from self._add_html()
             case ("html",), "end" if isinstance(value, str):
@@ -126,12 +126,12 @@ class SandboxedPage:
                 pass
 
     def _set(self, key: str, value: Any) -> JsonObject:
-        """Return a new content, with one more value."""
+        """Return the content with one more value."""
         self._content = {**self._content, key: value}
         return self._content
 
     def _add_html(self) -> Iterator[JsonObject]:
-        """Yield the contents with the HTML that is new."""
+        """Yield the content with the new HTML."""
         if not self._new_html:
             return
         html = _as_list(self._content.get("html"))
@@ -145,7 +145,7 @@ class SandboxedPage:
     def _add_items(
         self, name: str, items: list[str], *, is_complete: bool = False
     ) -> Iterator[JsonObject]:
-        """Yield the contents with more items of a list, of a long one several at once."""
+        """Yield the content with new list items; for a long list, several at once."""
         new, shown = self._new_items, _as_list(self._content.get(name))
         new += items
         if new and (is_complete or len(new) >= len(shown) // _PIECES):

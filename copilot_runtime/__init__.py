@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from copilot_runtime.api.events import Events
     from copilot_runtime.app.app import CopilotRuntime
     from copilot_runtime.base.errors import CopilotError
-    from copilot_runtime.config import Settings
     from copilot_runtime.extensions.frameworks.langgraph import LangGraphAgent
     from copilot_runtime.extensions.mcp.client import McpServer
+    from copilot_runtime.extensions.settings import Settings
 
 __version__ = "0.1.0"
 
@@ -67,7 +67,7 @@ _WHERE = {
     "McpServer": "extensions.mcp.client",
     "OpenAIAdapter": "adapters.openai",
     "ScriptedAdapter": "adapters.scripted",
-    "Settings": "config",
+    "Settings": "extensions.settings",
 }
 """The module of each public name; all others are in `api`."""
 

@@ -119,7 +119,7 @@ sys.meta_path.insert(0, NotLocked())
 import asyncio
 import copilot_runtime.cli.main, copilot_runtime.cli.reload, copilot_runtime.cli.serve
 from copilot_runtime import CopilotRuntime, DemoAdapter
-from copilot_runtime.config import load_settings
+from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.testing import Client
 
 async def main():

@@ -7,13 +7,13 @@ from copilot_runtime.agents.instructions import Instructions
 from copilot_runtime.api.adapter import Adapter
 from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.config.settings import CoreSettings
 
 logger = logging.getLogger(__name__)
 
 
 def check_no_model(
-    settings: Settings, instructions: Instructions | None, parameters: ParametersLike | None
+    settings: CoreSettings, instructions: Instructions | None, parameters: ParametersLike | None
 ) -> None:
     """Raise `ConfigurationFailed` for instructions or parameters without a model."""
     arguments = {"instructions": instructions, "parameters": parameters}
@@ -26,7 +26,9 @@ def check_no_model(
         logger.warning("The setting instructions is for the plain chat, and there is no adapter.")
 
 
-def merge_default_parameters(settings: Settings, parameters: ParametersLike | None) -> Parameters:
+def merge_default_parameters(
+    settings: CoreSettings, parameters: ParametersLike | None
+) -> Parameters:
     """Return the given parameters, completed by those of the settings."""
     defaults = Parameters(**settings.parameters.model_dump())
     return merge_parameters(defaults, parse_parameters(parameters))

@@ -53,7 +53,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.base.gc_tuning import tune_while_serving
 from copilot_runtime.base.keyword_arguments import explain_names
 from copilot_runtime.config.loader import load_settings
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.event_order.verify import verify_events
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
@@ -125,7 +125,7 @@ class CopilotRuntime:
         bus: Bus | None = None,
         transports: Sequence[TransportLike] | None = None,
         http_client: "httpx.AsyncClient | None" = None,
-        settings: Settings | None = None,
+        settings: CoreSettings | None = None,
         extensions: Sequence[Extension] = (),
         **options: Any,
     ) -> None:
@@ -434,7 +434,7 @@ class CopilotRuntime:
     def _build_push(self) -> ThreadPush:
         return ThreadPush(
             self.conversations,
-            OpenStreams(self.settings.limits.thread_streams_per_user),
+            OpenStreams(self._core.streams_per_user),
             JoinTokens(self._load_secret),
             is_own_name=self._guard.is_own_name,
             url=self.settings.realtime_url,
@@ -448,7 +448,7 @@ class CopilotRuntime:
             self.properties,
             schemes=self.find(SchemeChain),
             access=settings.access,
-            operators=settings.telemetry.operators,
+            operators=self._core.operators,
             proxies=settings.proxy.forwarders,
         )
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from copilot_runtime.api.argument_checks import check_function, describe
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.config.loader import load_settings_class
 
 _HOOKS = {
     "before_request": ("run",),
@@ -18,7 +18,7 @@ _HOOKS = {
 ELSEWHERE = {
     "model": "adapter=OpenAIAdapter('gpt-4o')",
     **{f"on_{name}": f"hooks=Hooks({name}=...)" for name in _HOOKS},
-    **{name: f"settings=Settings({name}=...)" for name in Settings.model_fields},
+    **{name: f"settings=Settings({name}=...)" for name in load_settings_class().model_fields},
 }
 """For unknown arguments that newcomers try: the code to write instead."""
 
@@ -41,7 +41,7 @@ def check_hooks(hooks: Hooks | None, deployment: str) -> Hooks:
 
 def check_settings(settings: object) -> None:
     """Raise `ConfigurationFailed` for an object that is not a `Settings`."""
-    if settings is not None and not isinstance(settings, Settings):
+    if settings is not None and not isinstance(settings, load_settings_class()):
         raise ConfigurationFailed(
             f"settings is {describe(settings)}, and not a Settings object.",
             hint="Write settings=Settings(port=8080), or load_settings('copilot.yml').",

@@ -7,7 +7,7 @@ from typing import Any
 from copilot_runtime.api.agent import Agents, Middleware
 from copilot_runtime.api.stage import StageFunction
 from copilot_runtime.app.extension import Core, Extension
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.runtime.observer import RunObserver
 from copilot_runtime.transports.transport import Services, TransportLike
 
@@ -37,7 +37,7 @@ class Contributions:
         return agents
 
     def list_transports(
-        self, given: Sequence[TransportLike] | None, settings: Settings
+        self, given: Sequence[TransportLike] | None, settings: CoreSettings
     ) -> Sequence[TransportLike]:
         """Return the transports of extensions, then those given or else named in the settings."""
         chosen = settings.transports if given is None else given

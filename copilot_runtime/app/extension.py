@@ -3,7 +3,7 @@
 It stands here, and not in `api/`, because a contribution names transports and conversations.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -15,7 +15,8 @@ from copilot_runtime.api.adapter import Adapter
 from copilot_runtime.api.agent import Agents, Middleware
 from copilot_runtime.api.parts import Parts
 from copilot_runtime.api.stage import StageFunction
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.config.section import Section
+from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.observer import RunObserver
 from copilot_runtime.runtime.thread_changes import ThreadChanges
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 class Core:
     """The parts of the core that an extension may use, and those of the extensions before it."""
 
-    settings: Settings
+    settings: CoreSettings
     adapter: Adapter
     threads: ThreadStore
     changes: ThreadChanges
@@ -49,6 +50,10 @@ class Core:
     """Whether the program authenticates requests itself."""
     has_users: bool
     """Whether requests are authenticated at all."""
+    operators: Collection[str] = ()
+    """Ids of users who have the permission of operators, whatever their roles are."""
+    streams_per_user: int = 0
+    """The most streams of thread changes that a user may have open; 0 for any number."""
     http_client: "httpx.AsyncClient | None"
     load_secret: Callable[[], Awaitable[str]]
     """Returns the secret that all servers of this store share."""
@@ -109,6 +114,8 @@ class Extension:
     """The extensions that this one imports."""
     options: ClassVar[Sequence[str]] = ()
     """Names of constructor arguments of `CopilotRuntime` that are passed to it."""
+    settings: ClassVar[type[Section] | None] = None
+    """The section of a plugin in `copilot.yml`, under its name: `core.settings.section(...)`."""
     shares_ports: bool = False
     """Whether other worker processes listen at the same addresses."""
     opens: ClassVar[Literal["first", "parts", "last"]] = "parts"

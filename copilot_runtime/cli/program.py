@@ -8,8 +8,8 @@ import typer
 
 if TYPE_CHECKING:
     from copilot_runtime.app.app import CopilotRuntime
-    from copilot_runtime.config import Settings
     from copilot_runtime.config.problems import SettingOrigins
+    from copilot_runtime.config.settings import CoreSettings
 
 ProgramOption = Annotated[
     str | None,
@@ -24,14 +24,14 @@ ProgramOption = Annotated[
 class CommandSettings(NamedTuple):
     """The settings of a command, their origins, and the runtime of a program."""
 
-    settings: "Settings"
+    settings: "CoreSettings"
     origins: "SettingOrigins"
     runtime: "CopilotRuntime | None" = None
 
 
 def load_command_settings(
     program: str | None, config: Path | None, *, has_notice: bool = True
-) -> "Settings":
+) -> "CoreSettings":
     """Return the settings of a program, or of file and environment; print the source to stderr.
 
     Without `has_notice`, nothing is printed: another option already names the target of the

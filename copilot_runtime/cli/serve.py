@@ -30,7 +30,7 @@ from copilot_runtime.cli.listen import explain_listen_error, listen, reserve_grp
 from copilot_runtime.cli.target import find_target
 from copilot_runtime.cli.workers import WorkerPipe, Workers, check_workers, set_port
 from copilot_runtime.config.loader import adapter_name
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.extensions.console.clock import get_time
 from copilot_runtime.extensions.operations.cli.places import (
     describe_file,
@@ -55,7 +55,7 @@ an iteration is slow, and new clients would wait for seconds (measured: 4 s)."""
 
 def serve(
     target: str | None,
-    settings: Settings,
+    settings: CoreSettings,
     path: str | None = None,
     options: Mapping[str, Any] | None = None,
     *,
@@ -131,26 +131,28 @@ def serve(
         raise ConfigurationFailed("The application did not start; the log above says why.")
 
 
-def _configure_logs(settings: Settings) -> None:
+def _configure_logs(settings: CoreSettings) -> None:
     configure_logs(*_list_log_settings(settings))
 
 
-def _list_log_settings(settings: Settings) -> tuple[str, str, Sequence[str]]:
+def _list_log_settings(settings: CoreSettings) -> tuple[str, str, Sequence[str]]:
     return settings.log_level, settings.log_format, settings.log_debug
 
 
-def _check_workers(settings: Settings) -> None:
+def _check_workers(settings: CoreSettings) -> None:
     check_workers(settings.workers, settings.threads)
 
 
-def _warn_of_private_state(settings: Settings) -> None:
+def _warn_of_private_state(settings: CoreSettings) -> None:
     from copilot_runtime.extensions.operations.sharing import list_private_state
 
     for state in list_private_state(settings):
         logger.warning("%s %s", state.text, state.hint)
 
 
-def _serve_by_workers(name: str, settings: Settings, path: str | None, file: Path | None) -> None:
+def _serve_by_workers(
+    name: str, settings: CoreSettings, path: str | None, file: Path | None
+) -> None:
     """Start worker processes for this command, and wait for them."""
     with ExitStack() as reserved:
         try:
@@ -177,7 +179,7 @@ def _serve_by_workers(name: str, settings: Settings, path: str | None, file: Pat
             raise typer.Exit(code)
 
 
-def _list_shared_stores(settings: Settings) -> Mapping[str, str]:
+def _list_shared_stores(settings: CoreSettings) -> Mapping[str, str]:
     """Return variables that replace in-memory stores by files that all workers share."""
     from copilot_runtime.extensions.operations.places import WORKERS_EVENTS, WORKERS_TRACES
 
@@ -198,7 +200,9 @@ def find_runtime(found: CopilotRuntime | ASGIApp) -> CopilotRuntime | None:
     return runtime if isinstance(runtime, CopilotRuntime) else None
 
 
-def _merge_settings(settings: Settings, written: Settings, options: Mapping[str, Any]) -> Settings:
+def _merge_settings(
+    settings: CoreSettings, written: CoreSettings, options: Mapping[str, Any]
+) -> CoreSettings:
     """Return settings overridden by a program's settings and the command's options."""
     values = {name: getattr(written, name) for name in written.model_fields_set}
     return settings.model_copy(update={**values, **options})
@@ -365,7 +369,7 @@ def _log_leftover(_: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> N
     logger.debug("%s", context["message"], exc_info=context.get("exception"))
 
 
-def build_runtime(name: str, settings: Settings) -> CopilotRuntime:
+def build_runtime(name: str, settings: CoreSettings) -> CopilotRuntime:
     """Return a runtime configured by settings only."""
     registry = Registry("copilot_runtime.adapters", ADAPTERS)
     make = registry[name]
@@ -399,7 +403,7 @@ def _addresses(found: CopilotRuntime | ASGIApp, origin: str, path: str | None) -
     return _list_addresses(found.settings, origin, path)
 
 
-def _list_addresses(settings: Settings, origin: str, path: str | None) -> Sequence[str]:
+def _list_addresses(settings: CoreSettings, origin: str, path: str | None) -> Sequence[str]:
     endpoint = f"runtimeUrl  {origin}{path or settings.path}"
     return [f"try it      {origin}/", endpoint] if settings.console else [endpoint]
 

@@ -7,8 +7,8 @@ from textwrap import shorten
 
 from copilot_runtime.api.registry import PACKAGE, Registry, RegistryEntry, install_command
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.config import Settings
 from copilot_runtime.config.problems import SettingOrigins, mask_secrets
+from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.config.store_url import mask_credentials
 
 TABLES = (
@@ -84,7 +84,7 @@ def plugin_rows() -> Iterator[tuple[str, Sequence[Row]]]:
         yield registry.group, rows or [("(none)", "", "", "")]
 
 
-def setting_rows(settings: Settings, origins: SettingOrigins) -> Sequence[Row]:
+def setting_rows(settings: CoreSettings, origins: SettingOrigins) -> Sequence[Row]:
     """Return a head and one row per setting.
 
     Values that differ from the default show their source.
@@ -99,12 +99,12 @@ def setting_rows(settings: Settings, origins: SettingOrigins) -> Sequence[Row]:
             if (source := origins.find_source(row.name))
             else row.description,
         )
-        for row in Settings.describe()
+        for row in type(settings).describe()
     ]
     return [head, *rows]
 
 
-def describe_export(settings: Settings) -> str:
+def describe_export(settings: CoreSettings) -> str:
     """Return a sentence on the telemetry exporters and the setting that enabled them."""
     section = settings.telemetry
     if not section.is_exported:
@@ -146,7 +146,7 @@ def _clash(entry: RegistryEntry, entries: Mapping[str, RegistryEntry]) -> str:
     return f"the name is taken by {entries[entry.name].origin}"
 
 
-def _format_value(name: str, settings: Settings) -> str:
+def _format_value(name: str, settings: CoreSettings) -> str:
     value = mask_secrets(attrgetter(name)(settings))
     if name.endswith(("options", "telemetry.headers")):  # they may contain a key
         return ", ".join(value) or "-"

@@ -16,7 +16,7 @@ from copilot_runtime.base.formatting import format_count
 from copilot_runtime.cli.program import ProgramOption, load_command_settings
 
 if TYPE_CHECKING:
-    from copilot_runtime.config import Settings
+    from copilot_runtime.config.settings import CoreSettings
     from copilot_runtime.threads.export import ImportProgress
     from copilot_runtime.threads.store import DeadRun, Thread, ThreadStore
 
@@ -310,7 +310,7 @@ def _build_owner(user: str, tenant: str) -> str:
 
 
 async def _forget_files(
-    threads_store: "ThreadStore", before: datetime, address: str | None, settings: "Settings"
+    threads_store: "ThreadStore", before: datetime, address: str | None, settings: "CoreSettings"
 ) -> int:
     """Delete the attached files of deleted threads. Return their number.
 
@@ -331,7 +331,7 @@ async def _forget_files(
 
 def _with_store(
     address: str | None,
-    settings: "Settings",
+    settings: "CoreSettings",
     work: Callable[["ThreadStore"], Awaitable[None]],
     *,
     new: bool = False,
@@ -447,7 +447,7 @@ def _say(text: str) -> None:
     typer.echo(f"{start}{text}", err=True)
 
 
-def _record_dead_run(settings: "Settings", run: "DeadRun") -> None:
+def _record_dead_run(settings: "CoreSettings", run: "DeadRun") -> None:
     """Add an audit entry for a dead server's run that was ended when the store was opened."""
     from copilot_runtime.extensions.access.audit.run import build_dead_run_record
     from copilot_runtime.extensions.access.cli.audit import write_record

@@ -1,20 +1,18 @@
-"""The settings of the runtime, of which the extensions define their own sections.
-
-Imported on first use: `Settings` imports the sections, and their modules import this package.
-"""
+"""The settings of the runtime: those of the core here, those of extensions beside them."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from copilot_runtime.config.loader import load_settings
-    from copilot_runtime.config.settings import Settings
 
-__all__ = ["Settings", "load_settings"]
+__all__ = ["load_settings"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in ("Settings", *__all__):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from copilot_runtime.config import loader
 
+    if name == "Settings":  # as programs imported it before; its place is `copilot_runtime`
+        return loader.load_settings_class()
     return getattr(loader, name)

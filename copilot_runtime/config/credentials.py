@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.config.settings import CoreSettings
 
 _SCHEMES = ("api_keys", "jwt", "proxy", "service_tokens")
 """Each has a section of its name."""
@@ -16,7 +16,7 @@ class UnusedCredential(NamedTuple):
     hint: str
 
 
-def list_unused_credentials(settings: Settings) -> Sequence[UnusedCredential]:
+def list_unused_credentials(settings: CoreSettings) -> Sequence[UnusedCredential]:
     """Return which ways to sign in have settings, and are not named by `access.authenticate`.
 
     There is none beside a plugin: it may read these settings itself.
@@ -34,7 +34,7 @@ def list_unused_credentials(settings: Settings) -> Sequence[UnusedCredential]:
     ]
 
 
-def _list_names(settings: Settings, scheme: str) -> Sequence[str]:
+def _list_names(settings: CoreSettings, scheme: str) -> Sequence[str]:
     """Return the settings of a way to sign in that are not as they are by default."""
     section = getattr(settings, scheme)
     shared = {"proxy.addresses"}  # for proxies that sign nobody in

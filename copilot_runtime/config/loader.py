@@ -5,21 +5,22 @@ and address, `http/client.py` for proxies, and `copilot-runtime chat` for COPILO
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from pydantic import create_model
+
+from copilot_runtime.api.registry import Registry
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.config.file import Document, read_document
+from copilot_runtime.config.plugins import load_plugins
 from copilot_runtime.config.problems import SettingOrigins, reject_misspelt_variable
-from copilot_runtime.config.settings import PREFIX, Settings
-from copilot_runtime.extensions.analyst.variables import ANALYST_VARIABLES, read_analyst_variables
-from copilot_runtime.extensions.tracing.variables import (
-    Override,
-    own_variables,
-    read_own_variables,
-    read_shared_variables,
-)
+from copilot_runtime.config.section import Section
+from copilot_runtime.config.settings import PREFIX, CoreSettings
+from copilot_runtime.config.variables import ReadVariables, SectionVariables
+from copilot_runtime.extensions import SETTINGS, VARIABLES
 
 DEFAULT_FILE = "copilot.yml"
 FILE_VARIABLE = "COPILOT_CONFIG"
@@ -31,7 +32,7 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     *,
     overrides: Mapping[str, Any] | None = None,
-) -> Settings:
+) -> CoreSettings:
     """Read the settings: defaults, then the file, then the environment, then `overrides`.
 
     The file is `path`, else what COPILOT_CONFIG names, else copilot.yml if it exists.
@@ -45,48 +46,75 @@ def read_settings(
     environ: Mapping[str, str] | None = None,
     *,
     overrides: Mapping[str, Any] | None = None,
-) -> tuple[Settings, SettingOrigins]:
+) -> tuple[CoreSettings, SettingOrigins]:
     """Read the settings as `load_settings` does, and return where each one came from as well."""
     environ = os.environ if environ is None else environ
     document = _document(path, environ)
     values = {key: value for key, value in document.values.items() if value is not None}
     origins = SettingOrigins(document.path, document.lines)
-    rows = {row.variable: row.name for row in Settings.describe()}
-    _put_telemetry(values, origins, environ, read_shared_variables)
+    kind = build_settings_class()
+    rows = {row.variable: row.name for row in kind.describe()}
+    sections = _load_variables()
+    others = [FILE_VARIABLE, *(name for section in sections for name in section.names)]
+    for section in sections:
+        _put_section(values, origins, environ, section.section, section.read_before)
     for variable, text in environ.items():
         if variable in rows:
             section, _, key = rows[variable].rpartition(".")
             _put(values, section, key, text)
             origins.overrides[rows[variable]] = f"The environment variable {variable}"
-        elif variable.startswith(PREFIX) and variable not in (
-            FILE_VARIABLE,
-            *own_variables(),
-            *ANALYST_VARIABLES,
-        ):
-            reject_misspelt_variable(variable, [*rows, *own_variables(), *ANALYST_VARIABLES])
-    _put_telemetry(values, origins, environ, read_own_variables)
-    for key, value, variable in read_analyst_variables(values.get("analyst"), environ):
-        _put(values, "analyst", key, value)
-        origins.overrides[f"analyst.{key}"] = f"The environment variable {variable}"
-    if storage := _find_storage(values.get("knowledge"), environ):
-        _put(values, "knowledge", "storage", storage)
-        origins.overrides["knowledge.storage"] = "The environment variable STORAGE_TYPE"
+        elif variable.startswith(PREFIX) and variable not in others:
+            reject_misspelt_variable(variable, [*rows, *others[1:]])
+    for section in sections:
+        _put_section(values, origins, environ, section.section, section.read_after)
     if environ.get("DEBUG") and "log_debug" not in values:
         values["log_debug"] = environ["DEBUG"]
         origins.overrides["log_debug"] = "The environment variable DEBUG"
     for name, value in (overrides or {}).items():
         values[name] = value
         origins.overrides[name] = f"The option --{name}"
-    return Settings.model_validate(values, context=origins), origins
+    return kind.model_validate(values, context=origins), origins
 
 
-def adapter_name(settings: Settings, environ: Mapping[str, str] | None = None) -> str:
+@cache
+def load_settings_class() -> type[CoreSettings]:
+    """Return the class of all settings of this package, which has the sections of extensions."""
+    return Registry("copilot_runtime.settings", {"settings": SETTINGS})["settings"]
+
+
+def build_settings_class() -> type[CoreSettings]:
+    """Return the class of all settings, with a section for each installed plugin that has one.
+
+    Raises `ConfigurationFailed` for a plugin that cannot be imported, or whose section has the name
+    of another setting.
+    """
+    kind = load_settings_class()
+    fields: dict[str, Any] = {}
+    for name, extension in load_plugins().items():
+        section = getattr(extension, "settings", None)
+        if section is None:
+            continue
+        if not (isinstance(section, type) and issubclass(section, Section)):
+            raise ConfigurationFailed(
+                f"The settings of the extension {name!r} are no class of settings.",
+                hint="Derive it from copilot_runtime.config.section.Section.",
+            )
+        if name in kind.model_fields:
+            raise ConfigurationFailed(
+                f"The extension {name!r} has settings, and {name!r} is a setting already.",
+                hint="Give the extension another name in its entry point.",
+            )
+        fields[name] = (section, section())
+    return create_model(kind.__name__, __base__=kind, **fields) if fields else kind
+
+
+def adapter_name(settings: CoreSettings, environ: Mapping[str, str] | None = None) -> str:
     """Return the adapter to use: the one set, else OpenAI if it has a key, else the demo."""
     environ = os.environ if environ is None else environ
     return settings.adapter.name or ("openai" if environ.get("OPENAI_API_KEY") else "demo")
 
 
-def has_transcription(settings: Settings, environ: Mapping[str, str] | None = None) -> bool:
+def has_transcription(settings: CoreSettings, environ: Mapping[str, str] | None = None) -> bool:
     """Return whether there is a transcription model: in the settings, or by OpenAI's key."""
     environ = os.environ if environ is None else environ
     transcription = settings.transcription
@@ -97,31 +125,6 @@ def has_transcription(settings: Settings, environ: Mapping[str, str] | None = No
     return bool(environ.get("OPENAI_API_KEY")) and not elsewhere
 
 
-def _find_storage(knowledge: Any, environ: Mapping[str, str]) -> str:
-    """Return where knowledge is by the variables of Copilot-LD, if the settings do not say.
-
-    These names are not ours alone. So they only say where knowledge is, and a bucket that is named
-    has some; `STORAGE_TYPE=local` in the environment of another program changes nothing.
-    """
-    section: Mapping[str, Any] = knowledge if isinstance(knowledge, Mapping) else {}
-    kind = environ.get("STORAGE_TYPE", "")
-    bucket = environ.get("S3_BUCKET") or environ.get("S3_BUCKET_NAME", "")
-    if section.get("storage"):
-        return ""
-    if kind == "s3" and bucket:
-        region = environ.get("S3_REGION", "")
-        return f"s3://{bucket}?region={region}" if region else f"s3://{bucket}"
-    if not kind or not section.get("sources"):
-        return ""
-    if kind not in ("local", "memory"):
-        wrong = "S3_BUCKET is not set" if kind == "s3" else "there are local, memory and s3"
-        raise ConfigurationFailed(
-            f"The environment variable STORAGE_TYPE is {kind!r}, but {wrong}.",
-            hint="Set knowledge.storage in copilot.yml, such as s3://bucket/prefix.",
-        )
-    return "memory" if kind == "memory" else ""
-
-
 def _document(path: str | Path | None, environ: Mapping[str, str]) -> Document:
     named = path or environ.get(FILE_VARIABLE)
     file = Path(named or DEFAULT_FILE)
@@ -130,19 +133,26 @@ def _document(path: str | Path | None, environ: Mapping[str, str]) -> Document:
     return read_document(file, environ)
 
 
-def _put_telemetry(
+@cache
+def _load_variables() -> Sequence[SectionVariables]:
+    table = Registry("copilot_runtime.variables", VARIABLES, noun="table of variables")
+    return [table[name] for name in VARIABLES]
+
+
+def _put_section(
     values: dict[str, Any],
     origins: SettingOrigins,
     environ: Mapping[str, str],
-    read: Callable[[Mapping[str, Any], Mapping[str, str]], Iterable[Override]],
+    section: str,
+    read: ReadVariables,
 ) -> None:
-    """Put what variables of others say into the section `telemetry`."""
-    section = values.get("telemetry") or {}
-    if not isinstance(section, Mapping):
+    """Put the values of an extension's environment variables into its section."""
+    found = values.get(section) or {}
+    if not isinstance(found, Mapping):
         return
-    for key, value, variable in read(cast("Mapping[str, Any]", section), environ):
-        _put(values, "telemetry", key, value)
-        origins.overrides[f"telemetry.{key}"] = f"The environment variable {variable}"
+    for key, value, variable in read(cast("Mapping[str, Any]", found), environ):
+        _put(values, section, key, value)
+        origins.overrides[f"{section}.{key}"] = f"The environment variable {variable}"
 
 
 def _put(values: dict[str, Any], section: str, key: str, text: Any) -> None:

@@ -1,9 +1,9 @@
-"""Everything that can be set."""
+"""The settings of the core. Extensions add theirs in `extensions/settings.py`."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args, get_origin
 
 from pydantic import (
     Field,
@@ -32,28 +32,6 @@ from copilot_runtime.config.section import (
     Words,
 )
 from copilot_runtime.config.store_url import check_store_url
-from copilot_runtime.extensions.access.settings import (
-    ApiKeySettings,
-    AuditSettings,
-    JwtSettings,
-    LimitSettings,
-    ServiceTokenSettings,
-)
-from copilot_runtime.extensions.analyst.settings import AnalystSettings
-from copilot_runtime.extensions.assistants.settings import AssistantSettings
-from copilot_runtime.extensions.events.settings import EventSettings
-from copilot_runtime.extensions.generative_ui.settings import (
-    A2uiSettings,
-    McpAppServerSettings,
-    McpAppsSettings,
-    OpenGenerativeUiSettings,
-)
-from copilot_runtime.extensions.grpc.settings import GrpcSettings
-from copilot_runtime.extensions.guardrails.settings import GuardrailSettings
-from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
-from copilot_runtime.extensions.mcp.settings import McpSettings
-from copilot_runtime.extensions.planner.settings import PlannerSettings
-from copilot_runtime.extensions.tracing.settings import TelemetrySettings
 
 PREFIX = "COPILOT_"
 _SHORTEST_SECRET = 16
@@ -75,8 +53,11 @@ NOT_FORWARDED = (
 """What proxies, clouds and tracers write for themselves, as the Node runtime 1.74 has it."""
 
 
-class Settings(Section):
-    """All settings of a runtime. Times are in seconds, sizes in bytes."""
+S = TypeVar("S", bound=Section)
+
+
+class CoreSettings(Section):
+    """The settings of the core. Times are in seconds, sizes in bytes."""
 
     host: str = Field(
         default="127.0.0.1",
@@ -94,22 +75,6 @@ class Settings(Section):
     transports: Words = Field(
         default=("agui", "graphql"),
         description="The protocols of clients, by their names: ours, or those of plugins.",
-    )
-    serve_remote: bool = Field(
-        default=False,
-        description="Whether Node runtimes may use actions and agents: a remote endpoint at path.",
-    )
-    serve_mcp: bool = Field(
-        default=False, description="Whether MCP clients may use actions and agents: at path/mcp."
-    )
-    serve_a2a: bool = Field(
-        default=False,
-        description="Whether A2A clients may use agents: at path/a2a/NAME, with cards.",
-    )
-    a2a_url: str = Field(
-        default="",
-        pattern=r"^(https?://\S+)?$",
-        description="URL of path for A2A clients, in the cards. Empty: the one they ask at.",
     )
     realtime_url: str = Field(
         default="",
@@ -289,38 +254,11 @@ class Settings(Section):
         description="In which chats agents are tools: those of CopilotKit v1, all, or none.",
     )
 
-    tools: str = Field(
-        default="",
-        description="File of tools that models and agents may call, or folder of such .yml files. "
-        "Empty: none.",
-    )
-    cloud_base_url: str | None = Field(
-        default=None,
-        pattern=r"^https?://",
-        description="Base URL of a cloud-compatible guardrails service. Empty: none.",
-    )
     adapter: AdapterSettings = AdapterSettings()
     parameters: ParameterSettings = ParameterSettings()
     access: AccessSettings = AccessSettings()
-    api_keys: ApiKeySettings = ApiKeySettings()
-    jwt: JwtSettings = JwtSettings()
     proxy: ProxySettings = ProxySettings()
-    service_tokens: ServiceTokenSettings = ServiceTokenSettings()
-    limits: LimitSettings = LimitSettings()
-    audit: AuditSettings = AuditSettings()
     transcription: TranscriptionSettings = TranscriptionSettings()
-    guardrails: GuardrailSettings = GuardrailSettings()
-    mcp: McpSettings = McpSettings()
-    a2ui: A2uiSettings = A2uiSettings()
-    mcp_apps: McpAppsSettings = McpAppsSettings()
-    open_generative_ui: OpenGenerativeUiSettings = OpenGenerativeUiSettings()
-    knowledge: KnowledgeSettings = KnowledgeSettings()
-    events: EventSettings = EventSettings()
-    grpc: GrpcSettings = GrpcSettings()
-    telemetry: TelemetrySettings = TelemetrySettings()
-    assistants: AssistantSettings = AssistantSettings()
-    planner: PlannerSettings = PlannerSettings()
-    analyst: AnalystSettings = AnalystSettings()
 
     @field_validator("path")
     @classmethod
@@ -365,8 +303,8 @@ class Settings(Section):
     @model_validator(mode="wrap")
     @classmethod
     def _explain_errors(
-        cls, data: Any, handler: ModelWrapValidatorHandler["Settings"], info: ValidationInfo
-    ) -> "Settings":
+        cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
         """Turn pydantic's complaint into ours, which names the place and the way out."""
         try:
             return handler(data)
@@ -390,10 +328,20 @@ class Settings(Section):
         """Return whether a page may choose a model."""
         return _matches(name, self.page_models)
 
-    @staticmethod
-    def describe() -> "list[SettingRow]":
-        """Return one row for every setting, in the order of this file."""
-        return [*_rows(Settings)]
+    def section(self, kind: type[S]) -> S:
+        """Return the section of a class; its defaults, if these settings have no such section."""
+        for name in type(self).model_fields:
+            if isinstance(value := getattr(self, name), kind):
+                return value
+        return kind()
+
+    @classmethod
+    def describe(cls) -> "list[SettingRow]":
+        """Return one row for every setting, those outside sections first."""
+        rows = [*_rows(cls)]
+        return [row for row in rows if "." not in row.name] + [
+            row for row in rows if "." in row.name
+        ]
 
 
 def _matches(text: str, names: Iterable[str]) -> bool:
@@ -461,6 +409,7 @@ def _type_name(annotation: Any, description: str) -> str:
         Mapping[str, Any]: "mapping",
         Mapping[str, str]: "mapping",
         str | Mapping[str, Any]: "text | mapping",
-        tuple[McpAppServerSettings, ...]: "list",
     }
-    return names[annotation]
+    if annotation in names:
+        return names[annotation]
+    return {tuple: "list", list: "list", dict: "mapping"}.get(get_origin(annotation), "text")

@@ -4,10 +4,12 @@ from collections.abc import Collection
 from operator import attrgetter
 
 from copilot_runtime.config.problems import SettingOrigins
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.config.settings import CoreSettings
 
 
-def is_independent(settings: Settings, read: Settings, options: Collection[str] = ()) -> bool:
+def is_independent(
+    settings: CoreSettings, read: CoreSettings, options: Collection[str] = ()
+) -> bool:
     """Return whether settings were made without file and environment, whose settings are `read`.
 
     `options` are the names of settings that `read` has from the command line. Nothing marks
@@ -22,13 +24,13 @@ def is_independent(settings: Settings, read: Settings, options: Collection[str] 
 
 
 def find_origins(
-    program: str, settings: Settings, read: Settings, origins: SettingOrigins
+    program: str, settings: CoreSettings, read: CoreSettings, origins: SettingOrigins
 ) -> SettingOrigins:
     """Return where each setting of a program came from: `origins` are those of `read`."""
-    defaults = Settings()
+    defaults = type(settings)()
     is_own = is_independent(settings, read)
     overrides, lines = dict[str, str](), dict[str, int]()
-    for row in Settings.describe():
+    for row in type(settings).describe():
         find = attrgetter(row.name)
         if is_own or find(settings) != find(read):
             if find(settings) != find(defaults):

@@ -33,3 +33,13 @@ SCHEMAS = {
     "analyst": "copilot_runtime.extensions.analyst.graphql",
 }
 """Modules whose `ROOTS` extend the GraphQL schema, for those who print it without a runtime."""
+
+SETTINGS = "copilot_runtime.extensions.settings:Settings"
+"""Import string of the class of all settings: those of the core, and of these extensions."""
+
+VARIABLES = {
+    "telemetry": "copilot_runtime.extensions.tracing.variables:TELEMETRY",
+    "analyst": "copilot_runtime.extensions.analyst.variables:ANALYST",
+    "knowledge": "copilot_runtime.extensions.knowledge.variables:KNOWLEDGE",
+}
+"""Section → its `SectionVariables`: environment variables of other programs that are read, too."""

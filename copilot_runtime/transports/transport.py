@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 from copilot_runtime.api.parts import Parts
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.base.errors import RUN_FAILED, ConfigurationFailed, CopilotError, LimitExceeded
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
 from copilot_runtime.transports import TRANSPORTS
@@ -27,7 +27,7 @@ class Services:
     """Starts, stops and follows runs; also has the threads and the agents."""
     program_runs: ProgramRuns
     """Starts runs for clients that keep no threads."""
-    settings: Settings
+    settings: CoreSettings
     telemetry: Telemetry = NO_TELEMETRY
     serves_chat: bool = True
     """`True` if the plain chat is available as the agent `default`, unless an agent has that name.

@@ -16,7 +16,7 @@ from copilot_runtime.api.events import Event
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.thread_ids import ThreadIds
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
-from copilot_runtime.config import load_settings
+from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.sqlite import SqliteThreads
 from tests.threads.logs import run_of, told

@@ -13,7 +13,7 @@ from playwright.async_api import Browser, BrowserContext, Locator, Page
 from copilot_runtime import CopilotRuntime, action
 from copilot_runtime.api import Adapter, ChatRequest
 from copilot_runtime.api.events import Events, TextMessageContent, TextMessageEnd, TextMessageStart
-from copilot_runtime.config import Settings
+from copilot_runtime.extensions.settings import Settings
 from tests.browser.profile import new_profile
 
 

@@ -20,7 +20,7 @@ from copilot_runtime.api.events import (
     TextMessageStart,
 )
 from copilot_runtime.base.errors import AuthenticationFailed
-from copilot_runtime.config import Settings
+from copilot_runtime.extensions.settings import Settings
 from tests.browser.console import HeldAdapter, answer, console, say
 
 pytestmark = pytest.mark.anyio

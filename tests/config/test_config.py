@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from copilot_runtime.api import Parameters
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.main import cli
-from copilot_runtime.config.loader import adapter_name, load_settings
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.config.loader import adapter_name
 from copilot_runtime.extensions.access.settings import JwtSettings
+from copilot_runtime.extensions.settings import Settings, load_settings
 from tests.yaml_bombs import BOMBS
 
 

@@ -11,7 +11,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config import load_settings
+from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.security.loopback import LISTENER, Listener
 
 LOCAL = "http://127.0.0.1:8000"

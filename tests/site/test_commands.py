@@ -18,9 +18,9 @@ from websockets.asyncio.client import unix_connect
 from websockets.typing import Subprotocol
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings, __version__
-from copilot_runtime.config import load_settings
 from copilot_runtime.extensions.analyst.settings import AnalystSettings
 from copilot_runtime.extensions.events.settings import EventSettings
+from copilot_runtime.extensions.settings import load_settings
 from tests.documents import ROOT, Block, blocks
 from tests.wire import test_nginx as proxy
 from tests.wire.client import PATH

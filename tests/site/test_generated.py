@@ -8,7 +8,7 @@ import pytest
 from copilot_runtime import Settings
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.adapters.capabilities import UNDOCUMENTED, UNSUPPORTED
-from copilot_runtime.config import load_settings
+from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.transports.agui import routes
 from tests.document_parts import COLUMNS, PARTS, example_settings
 from tests.documents import DOCS, EXAMPLE, ROOT, between, generated_parts, page_name, pages

@@ -17,7 +17,7 @@ from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.errors import RateLimited
-from copilot_runtime.config import load_settings
+from copilot_runtime.extensions.settings import load_settings
 from tests.documents import DOCS, Block, blocks
 from tests.site.conftest import Names, Run
 from tests.wire.client import PATH

@@ -17,7 +17,7 @@ from copilot_runtime import CopilotRuntime, Settings, action
 from copilot_runtime.api import ActionContext, Agent, RunInput
 from copilot_runtime.api.events import Events, TextMessageContent, TextMessageStart
 from copilot_runtime.base.errors import StoreFailed
-from copilot_runtime.config.loader import load_settings
+from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.telemetry import NO_TELEMETRY, LocalTelemetry, Telemetry
 from copilot_runtime.telemetry.logs import (
     DomainLogger,

@@ -7,7 +7,7 @@ import pytest
 
 from copilot_runtime import CopilotRuntime
 from copilot_runtime.base.errors import UnknownName
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.run_log import MemoryBus
 

@@ -1,6 +1,7 @@
 """Our agents for A2A clients. Agents that speak A2A elsewhere need no part of a runtime."""
 
 from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.extensions.settings import narrow_settings
 
 
 class A2aExtension(Extension):
@@ -9,4 +10,4 @@ class A2aExtension(Extension):
     name = "a2a"
 
     def build(self, core: Core) -> Contribution:
-        return Contribution(transports=["a2a"] if core.settings.serve_a2a else [])
+        return Contribution(transports=["a2a"] if narrow_settings(core.settings).serve_a2a else [])

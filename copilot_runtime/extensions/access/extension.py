@@ -12,7 +12,6 @@ from copilot_runtime.api.messages import ImageMessage, ResultMessage, TextMessag
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.base.errors import MissingPackage
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.access.audit.log import AuditLog
 from copilot_runtime.extensions.access.audit.request import RequestAudit
 from copilot_runtime.extensions.access.audit.run import RunAudit
@@ -20,6 +19,7 @@ from copilot_runtime.extensions.access.authentication.chain import build_chain
 from copilot_runtime.extensions.access.http.endpoint import AccessEndpoint
 from copilot_runtime.extensions.access.http.report import AccessReport
 from copilot_runtime.extensions.access.limits.limiter import Limiter
+from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.runtime.observer import RunObserver
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.security.schemes import SchemeChain
@@ -38,13 +38,14 @@ class AccessExtension(Extension):
     opens = "first"  # before anything is open to others, if nobody can sign in
 
     def build(self, core: Core) -> Contribution:
-        settings = core.settings
+        settings = narrow_settings(core.settings)
         self._audit = build_audit_log(settings)
         self._counters = build_counters(settings)
         self._limiter = build_limiter(settings, self._counters)
         self._schemes = build_schemes(settings, self._counters)
         has_users = core.has_hook or self._schemes is not None
         core.has_users = has_users
+        core.streams_per_user = settings.limits.thread_streams_per_user
         core.guard.has_login = has_users and not settings.access.anonymous
         report = AccessReport(
             settings, schemes=self._schemes, limiter=self._limiter, has_hook=core.has_hook

@@ -3,6 +3,7 @@
 from typing import Any
 
 from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.transports.transport import Services
 
 
@@ -12,7 +13,8 @@ class AnalystExtension(Extension):
     name = "analyst"
 
     def build(self, core: Core) -> Contribution:
-        if core.settings.analyst.name:
+        settings = narrow_settings(core.settings)
+        if settings.analyst.name:
             add_analyst(core)
         found = {name: one for name, one in core.agents.lasting.items() if _has_data(one)}
         if not found:
@@ -22,7 +24,7 @@ class AnalystExtension(Extension):
 
         return Contribution(
             parts={AnalystAccess: AnalystAccess(core.agents.current)},
-            sources=[AnalystTools(found, share=core.settings.analyst.share_tools)],
+            sources=[AnalystTools(found, share=settings.analyst.share_tools)],
             endpoints=[_make_endpoint],
             page="/data",
             schema="copilot_runtime.extensions.analyst.graphql",
@@ -34,7 +36,7 @@ def add_analyst(core: Core) -> None:
     from copilot_runtime.extensions.analyst.agent import AnalystAgent
     from copilot_runtime.extensions.analyst.analyst import Analyst
 
-    settings = core.settings
+    settings = narrow_settings(core.settings)
     kind, _, path = settings.telemetry.store.partition(":")
     analyst = Analyst(
         settings.analyst,

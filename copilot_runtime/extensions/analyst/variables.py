@@ -1,10 +1,10 @@
 """Environment variables of AXIS that configure the data analyst."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.extensions.tracing.variables import Override
+from copilot_runtime.config.variables import Override, SectionVariables
 
 ENABLED = "COPILOT_ENABLED"
 MEMORY_ENABLED = "COPILOT_MEMORY_ENABLED"
@@ -20,16 +20,17 @@ _SWITCHES = {
 }
 
 
-def read_analyst_variables(section: Any, environ: Mapping[str, str]) -> Iterator[Override]:
+def read_analyst_variables(
+    section: Mapping[str, Any], environ: Mapping[str, str]
+) -> Iterator[Override]:
     """Yield the overrides of the section `analyst`, as the file and our own variables leave it.
 
     `COPILOT_ENABLED` switches off, or names the agent where there is data. The model of
     `LLM_MODEL_NAME` counts where the settings name none.
     """
-    values = cast("Mapping[str, Any]", section) if isinstance(section, Mapping) else {}
-    name = values.get("name") or ""
+    name = section.get("name") or ""
     if (is_enabled := _read_switch(ENABLED, environ)) is not None:
-        if is_enabled and not name and values.get("data"):
+        if is_enabled and not name and section.get("data"):
             name = DEFAULT_NAME
             yield Override("name", name, ENABLED)
         elif not is_enabled and name:
@@ -37,7 +38,7 @@ def read_analyst_variables(section: Any, environ: Mapping[str, str]) -> Iterator
             yield Override("name", "", ENABLED)
     if (remembers := _read_switch(MEMORY_ENABLED, environ)) is not None:
         yield Override("memory_enabled", remembers, MEMORY_ENABLED)
-    if name and not values.get("model") and (model := environ.get(MODEL, "").strip()):
+    if name and not section.get("model") and (model := environ.get(MODEL, "").strip()):
         yield Override("model", model, MODEL)
 
 
@@ -51,3 +52,8 @@ def _read_switch(variable: str, environ: Mapping[str, str]) -> bool | None:
             f"The environment variable {variable} is {text!r}.", hint="It is true or false."
         )
     return _SWITCHES[text]
+
+
+ANALYST = SectionVariables(
+    section="analyst", names=ANALYST_VARIABLES, read_after=read_analyst_variables
+)

@@ -4,6 +4,7 @@ from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.build import keep_as_resources, select_by_policy
+from copilot_runtime.extensions.settings import narrow_settings
 
 _ASSISTANT = "common.Assistant"
 """The type of the resources that assistants are."""
@@ -16,7 +17,7 @@ class AssistantsExtension(Extension):
     requires = ("knowledge",)
 
     def build(self, core: Core) -> Contribution:
-        settings = core.settings
+        settings = narrow_settings(core.settings)
         if not settings.assistants.folder:
             return Contribution()
         from copilot_runtime.extensions.assistants.agent import AssistantAgent

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from copilot_runtime.api.carrier import Carrier
 from copilot_runtime.app.extension import Contribution, Core, Extension
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.cluster.carriers.unix import UnixCarrier
 from copilot_runtime.extensions.cluster.peers import Peers
+from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.runtime.thread_changes.changes import CHANGE_NOTICE, WATCH
 from copilot_runtime.threads.store import ThreadStore
 from copilot_runtime.transports.auth import Authenticator
@@ -24,7 +24,7 @@ class ClusterExtension(Extension):
         return Contribution()
 
     def connect(self, core: Core, services: Services, authenticator: Authenticator) -> None:  # noqa: ARG002
-        carrier = build_carrier(core.settings, core.threads)
+        carrier = build_carrier(narrow_settings(core.settings), core.threads)
         if carrier is None:
             return
         conversations, changes = core.conversations, core.changes

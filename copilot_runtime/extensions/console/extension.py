@@ -6,6 +6,7 @@ from starlette.routing import BaseRoute
 
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.extensions.generative_ui.options import GenerativeUi
+from copilot_runtime.extensions.settings import narrow_settings
 
 
 class ConsoleExtension(Extension):
@@ -27,7 +28,10 @@ class ConsoleExtension(Extension):
         return build_pages(
             path,
             core.pages,
-            suggestions=(*core.settings.knowledge.suggestions, *core.adapter.suggestions),
+            suggestions=(
+                *narrow_settings(core.settings).knowledge.suggestions,
+                *core.adapter.suggestions,
+            ),
             keeps_traces=getattr(core.telemetry, "store", None) is not None,
             draws_surfaces=a2ui is None or a2ui.enabled,
         )

@@ -12,16 +12,17 @@ import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.output import JsonOption
-from copilot_runtime.cli.program import ProgramOption, read_command_settings
+from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.cli.knowledge import ActorOption, PrefixOption, make_actor
+from copilot_runtime.extensions.program import read_command_settings
 
 if TYPE_CHECKING:
     from copilot_runtime.cli.program import CommandSettings
-    from copilot_runtime.config import Settings
     from copilot_runtime.extensions.events import EventFilter, ResourceEvent, ResourceEvents
     from copilot_runtime.extensions.knowledge.access import Access
+    from copilot_runtime.extensions.settings import Settings
 
 StoreOption = Annotated[
     str | None,

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from copilot_runtime.agents.registry import has_plans
 from copilot_runtime.app.extension import Contribution, Core, Extension
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.events.hub import ResourceEvents
 from copilot_runtime.extensions.events.publisher import EventPublisher
 from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.transports.transport import Services
 
 if TYPE_CHECKING:
@@ -23,11 +23,12 @@ class EventsExtension(Extension):
     requires = ("knowledge",)
 
     def build(self, core: Core) -> Contribution:
+        settings = narrow_settings(core.settings)
         knowledge = core.parts.find(Knowledge)
-        has_planner = bool(core.settings.planner.name) or any(
+        has_planner = bool(settings.planner.name) or any(
             map(has_plans, core.agents.lasting.values())
         )
-        store = core.settings.events.store
+        store = settings.events.store
         store = store or ("memory" if knowledge or has_planner else "none")
         self._events: ResourceEvents | None = None
         self._publisher: EventPublisher | None = None
@@ -36,13 +37,13 @@ class EventsExtension(Extension):
         from copilot_runtime.extensions.events.http.access import EventAccess
         from copilot_runtime.extensions.events.runs import RunEvents
 
-        self._events = build_events(store, core.settings, knowledge)
+        self._events = build_events(store, settings, knowledge)
         self._publisher = EventPublisher(self._events)
         return Contribution(
             parts={
                 ResourceEvents: self._events,
                 EventPublisher: self._publisher,
-                EventAccess: build_event_access(core.settings, self._events, knowledge),
+                EventAccess: build_event_access(settings, self._events, knowledge),
             },
             observers=[RunEvents(self._publisher)],
             endpoints=[_make_endpoint],

@@ -2,6 +2,7 @@
 
 from copilot_runtime.api.argument_checks import check_list
 from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.extensions.settings import narrow_settings
 
 
 class FrameworksExtension(Extension):
@@ -13,7 +14,7 @@ class FrameworksExtension(Extension):
     def build(self, core: Core) -> Contribution:
         urls = core.options.get("remote_endpoints") or ()
         check_list("remote_endpoints", urls, "'http://localhost:9000/copilotkit'")
-        offers = ["remote_endpoint"] if core.settings.serve_remote else []
+        offers = ["remote_endpoint"] if narrow_settings(core.settings).serve_remote else []
         if not urls:
             return Contribution(transports=offers)
         from copilot_runtime.extensions.frameworks.remote.agents import (

@@ -19,6 +19,7 @@ from copilot_runtime.extensions.generative_ui.parse import (
     parse_open_generative_ui,
 )
 from copilot_runtime.extensions.mcp.client.source import McpAllowlist
+from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.transports.agui.proxy import AppRequests
 from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.transport import Services
@@ -64,7 +65,7 @@ def build_options(core: Core) -> GenerativeUi:
 
     Raises `ConfigurationFailed` for what cannot be used.
     """
-    settings, given = core.settings, core.options
+    settings, given = narrow_settings(core.settings), core.options
     a2ui, mcp_apps = given.get("a2ui"), given.get("mcp_apps")
     pages = given.get("open_generative_ui")
     return GenerativeUi(

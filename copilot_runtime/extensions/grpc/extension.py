@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.base.errors import MissingPackage
+from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.transport import Services
 
@@ -27,7 +28,7 @@ class GrpcExtension(Extension):
         return Contribution()
 
     def connect(self, core: Core, services: Services, authenticator: Authenticator) -> None:
-        if not core.settings.grpc.services:
+        if not narrow_settings(core.settings).grpc.services:
             return
         try:
             from copilot_runtime.extensions.grpc.server import GrpcServer
@@ -35,7 +36,7 @@ class GrpcExtension(Extension):
             what = "The setting grpc.services"
             raise MissingPackage(what, error.name or "grpcio", "grpc") from error
         self._server = GrpcServer(
-            core.settings,
+            narrow_settings(core.settings),
             services,
             authenticator=authenticator,
             telemetry=core.telemetry,

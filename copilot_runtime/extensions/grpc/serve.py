@@ -13,8 +13,8 @@ from copilot_runtime.cli.banner import show_banner
 from copilot_runtime.cli.serve import build_runtime, find_runtime
 from copilot_runtime.cli.target import find_target
 from copilot_runtime.config.loader import adapter_name
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.grpc import asks_model
+from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.telemetry.logs import configure_logs
 
 logger = logging.getLogger(__name__)
@@ -27,14 +27,14 @@ def serve_services(target: str | None, settings: Settings) -> None:
     runtime = find_runtime(find_target(target)) if target else build_runtime(model, settings)
     if runtime is None:
         raise ConfigurationFailed(f"{target} is no CopilotRuntime, so it has no services.")
-    if not runtime.settings.grpc.services:
+    if not narrow_settings(runtime.settings).grpc.services:
         raise ConfigurationFailed(
             f"The settings{f' of {target}' if target else ''} name no services.",
             hint="Write --services vector,graph; a program with Settings of its own writes them as "
             "Settings(grpc={'services': ['vector', 'graph']}).",
         )
     with asyncio.Runner(loop_factory=_find_loop_factory()) as runner:
-        is_named = target or asks_model(runtime.settings.grpc.services)
+        is_named = target or asks_model(narrow_settings(runtime.settings).grpc.services)
         runner.run(_serve(runtime, (target or model) if is_named else ""))
 
 

@@ -20,12 +20,12 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.grpc import RPC_SERVICES
 from copilot_runtime.extensions.grpc.calls import CallGate
 from copilot_runtime.extensions.grpc.message import receive, unpack
 from copilot_runtime.extensions.grpc.service import RpcService
 from copilot_runtime.extensions.grpc.settings import GrpcSettings
+from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.body import BadRequest

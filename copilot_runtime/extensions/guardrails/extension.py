@@ -3,6 +3,7 @@
 from copilot_runtime.api.argument_checks import check_stages
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.extensions.guardrails.guardrails import from_settings
+from copilot_runtime.extensions.settings import narrow_settings
 
 
 class GuardrailsExtension(Extension):
@@ -14,4 +15,6 @@ class GuardrailsExtension(Extension):
     def build(self, core: Core) -> Contribution:
         given = core.options.get("guardrails") or ()
         check_stages("guardrails", given)
-        return Contribution(guardrails=[*given, *from_settings(core.settings, core.http_client)])
+        return Contribution(
+            guardrails=[*given, *from_settings(narrow_settings(core.settings), core.http_client)]
+        )

@@ -23,9 +23,9 @@ from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.api.stage import StageFunction
 from copilot_runtime.base.errors import LimitExceeded, Refused
-from copilot_runtime.config import Settings
 from copilot_runtime.extensions.guardrails.phrases import PhraseFound, Phrases, Sieve
 from copilot_runtime.extensions.guardrails.validator import HttpGuardrail
+from copilot_runtime.extensions.settings import Settings
 
 if TYPE_CHECKING:
     import httpx

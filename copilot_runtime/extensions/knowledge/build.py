@@ -8,8 +8,8 @@ from copilot_runtime.agents.summary import summarize
 from copilot_runtime.api.adapter import Adapter
 from copilot_runtime.api.caller import SelectNames
 from copilot_runtime.base.jsonvalue import JsonObject
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.knowledge.changes import KnowledgeChanges
+from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.threads.store import ThreadStore
 

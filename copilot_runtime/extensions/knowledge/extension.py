@@ -12,6 +12,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.build import build_knowledge, connect_knowledge
 from copilot_runtime.extensions.knowledge.changes import CHANGED
+from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.threads.store import ThreadKey
 from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.transport import Services
@@ -29,8 +30,8 @@ class KnowledgeExtension(Extension):
     def build(self, core: Core) -> Contribution:
         given = core.options.get("knowledge")
         check_knowledge(given)
-        self._settings = core.settings
-        self._knowledge: Knowledge | None = given or build_knowledge(core.settings)
+        self._settings = narrow_settings(core.settings)
+        self._knowledge: Knowledge | None = given or build_knowledge(narrow_settings(core.settings))
         knowledge = self._knowledge
         if knowledge is None:
             return Contribution()

@@ -9,9 +9,9 @@ from copilot_runtime.api.caller import Caller
 from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.target import find_target
-from copilot_runtime.config import Settings
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.mcp.server.server import serve_pipes
+from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.telemetry.logs import configure_logs
 
 

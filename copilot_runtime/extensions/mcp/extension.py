@@ -10,6 +10,7 @@ from copilot_runtime.extensions.mcp.client.source import (
     McpAllowlist,
     McpServer,
 )
+from copilot_runtime.extensions.settings import narrow_settings
 
 
 class McpExtension(Extension):
@@ -27,13 +28,13 @@ class McpExtension(Extension):
             parts={McpAllowlist: allowed},
             sources=[McpActions(allowed)] if allowed.any else [],
             stages=[allowed],
-            transports=["mcp"] if core.settings.serve_mcp else [],
+            transports=["mcp"] if narrow_settings(core.settings).serve_mcp else [],
         )
 
 
 def build_allowlist(servers: Sequence[McpServer], allowed: AllowRule, core: Core) -> McpAllowlist:
     """Return the MCP servers of the program and of the settings, and which a page may name."""
-    section = core.settings.mcp
+    section = narrow_settings(core.settings).mcp
     listed = [McpServer(url, http_client=core.http_client) for url in section.servers]
     if not callable(allowed) and not isinstance(allowed, str):
         allowed = [*allowed, *section.allowed]

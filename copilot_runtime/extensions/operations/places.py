@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.access.api_keys.store import choose_address
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
 from copilot_runtime.extensions.operations.database import Place
+from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.threads import STORES
 from copilot_runtime.threads.url import build_store
 
@@ -26,7 +26,7 @@ def name_stores(runtime: "CopilotRuntime") -> Settings:
 
     A store that no other process can open is given as `memory`.
     """
-    settings, store = runtime.settings, runtime.threads
+    settings, store = narrow_settings(runtime.settings), runtime.threads
     changes: dict[str, object] = {}
     address = settings.threads
     if store.shared_file is not None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.operations.database import (
     Place,
     explain_errors,
@@ -26,6 +25,7 @@ from copilot_runtime.extensions.operations.places import (
     find_threads,
     find_trace_place,
 )
+from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.threads.transactions import Transaction
 
 State = Literal["current", "new", "old", "later", "unusable"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.extensions.settings import Settings
 
 
 class PrivateState(NamedTuple):

@@ -13,6 +13,7 @@ from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.extensions.access.limits.limiter import Limiter
 from copilot_runtime.extensions.events.publisher import EventPublisher
 from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
 from copilot_runtime.threads.store import ThreadKey
 from copilot_runtime.transports.transport import Services
@@ -28,7 +29,7 @@ class PlannerExtension(Extension):
     requires = ("tracing", "access", "knowledge", "events")
 
     def build(self, core: Core) -> Contribution:
-        if core.settings.planner.name:
+        if narrow_settings(core.settings).planner.name:
             add_planner(core)
         core.agents.check_names()
         self._plans: PlanAccess | None = None
@@ -64,7 +65,7 @@ def add_planner(core: Core) -> None:
     except ModuleNotFoundError as error:
         raise MissingPackage("The planner", error.name or "numpy", "knowledge") from error
 
-    settings, agents = core.settings, core.agents
+    settings, agents = narrow_settings(core.settings), core.agents
     model = DirectAgent(
         core.adapter, max_turns=settings.max_turns, action_timeout=settings.action_timeout
     )

@@ -17,11 +17,11 @@ from copilot_runtime.cli.threads import ConfigOption
 
 if TYPE_CHECKING:
     from copilot_runtime.api.adapter import Adapter
-    from copilot_runtime.config import Settings
     from copilot_runtime.extensions.scenarios.files import Place
     from copilot_runtime.extensions.scenarios.report import Report
     from copilot_runtime.extensions.scenarios.runner import Progress, RunOptions
     from copilot_runtime.extensions.scenarios.target import LocalTarget, UrlTarget
+    from copilot_runtime.extensions.settings import Settings
 
 _FAILED = 1
 _UNUSABLE = 2
@@ -231,9 +231,9 @@ def _open_target(
     """Return what is tested. Raises `CopilotError` for what cannot be."""
     from copilot_runtime.cli.serve import build_runtime, find_runtime
     from copilot_runtime.cli.target import find_target
-    from copilot_runtime.config import load_settings
     from copilot_runtime.config.loader import adapter_name
     from copilot_runtime.extensions.scenarios.target import LocalTarget, UrlTarget
+    from copilot_runtime.extensions.settings import load_settings
     from copilot_runtime.telemetry.logs import configure_logs
 
     if config is not None:

@@ -3,6 +3,7 @@
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.build import keep_as_resources, select_by_policy
+from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
 
 _TOOL = "tool.ToolFunction"
@@ -16,13 +17,14 @@ class ToolsExtension(Extension):
     requires = ("tracing", "knowledge", "mcp", "grpc")
 
     def build(self, core: Core) -> Contribution:
-        if not core.settings.tools:
+        settings = narrow_settings(core.settings)
+        if not settings.tools:
             return Contribution()
         from copilot_runtime.extensions.tools.catalog import ToolCatalog
 
         knowledge = core.parts.find(Knowledge)
         catalog = ToolCatalog(
-            core.settings.tools,
+            settings.tools,
             read_resources=None if knowledge is None else knowledge.read_texts,
             select_names=select_by_policy(knowledge, _TOOL),
         )

@@ -7,7 +7,7 @@ from starlette.routing import BaseRoute
 
 from copilot_runtime import __version__
 from copilot_runtime.app.extension import Contribution, Core, Extension
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_telemetry
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
 from copilot_runtime.extensions.tracing.http.metrics import MetricsEndpoint
@@ -26,22 +26,24 @@ class TracingExtension(Extension):
     options = ("telemetry",)
 
     def build(self, core: Core) -> Contribution:
-        self._settings = core.settings
+        settings = narrow_settings(core.settings)
+        self._settings = settings
+        core.operators = settings.telemetry.operators
         self._telemetry: Telemetry = core.options.get("telemetry") or build_runtime_telemetry(
-            core.settings
+            settings
         )
-        self._metrics = build_metrics_endpoint(core.settings, self._telemetry)
+        self._metrics = build_metrics_endpoint(settings, self._telemetry)
         self._access = TraceAccess(
             self._telemetry,
-            operators=core.settings.telemetry.operators,
-            has_users=core.has_hook or bool(core.settings.access.authenticate),
-            has_roles=bool(core.settings.access.authenticate),
-            has_console=core.settings.console,
+            operators=settings.telemetry.operators,
+            has_users=core.has_hook or bool(settings.access.authenticate),
+            has_roles=bool(settings.access.authenticate),
+            has_console=settings.console,
             guard=core.guard,
         )
         return Contribution(
             parts={Telemetry: self._telemetry, TraceAccess: self._access},
-            endpoints=[_make_traces, *([_make_otlp] if core.settings.telemetry.receives else [])],
+            endpoints=[_make_traces, *([_make_otlp] if settings.telemetry.receives else [])],
             page="/traces" if self._telemetry.is_recording else "",
             schema="copilot_runtime.extensions.tracing.graphql" if self._access.may_allow else "",
         )

@@ -7,10 +7,11 @@ LANGFUSE_*, then OTEL_* as every program with OpenTelemetry has them, then the f
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 from urllib.parse import unquote
 
 from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.config.variables import Override, SectionVariables
 from copilot_runtime.telemetry.semconv import SERVICE_NAME
 
 OWN_PREFIX = "COPILOT_OTEL_"
@@ -30,14 +31,6 @@ _SIGNALS = {
     "logs": "OTEL_LOGS_EXPORTER",
 }
 _CLOSE = 0.94
-
-
-class Override(NamedTuple):
-    """A value for a key of the section `telemetry`, and the variable that says so."""
-
-    key: str
-    value: Any
-    variable: str
 
 
 def read_shared_variables(section: Mapping[str, Any], environ: Mapping[str, str]) -> list[Override]:
@@ -270,3 +263,11 @@ def _reject_misspelt(environ: Mapping[str, str]) -> None:
                 f"The environment variable {variable} sets nothing. Did you mean {close[0]}?",
                 hint="docs/telemetry/export.md lists the variables that are read.",
             )
+
+
+TELEMETRY = SectionVariables(
+    section="telemetry",
+    names=own_variables(),
+    read_before=read_shared_variables,
+    read_after=read_own_variables,
+)

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from copilot_runtime import CopilotRuntime
 from copilot_runtime.agents.agui import AguiAgent
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.extensions.settings import Settings
 from tests.conformance.v1.server import ByPath
 
 SCHEMA = {

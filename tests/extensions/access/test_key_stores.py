@@ -18,12 +18,12 @@ from copilot_runtime.api.scheme import (
     Credentials,
 )
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
-from copilot_runtime.config import Settings
 from copilot_runtime.database.postgres.pool import Pool
 from copilot_runtime.extensions.access.api_keys.key import ApiKey, generate_key, split_key
 from copilot_runtime.extensions.access.api_keys.postgres import PostgresKeys
 from copilot_runtime.extensions.access.api_keys.store import build_key_store, choose_address
 from copilot_runtime.extensions.access.authentication.api_keys import ApiKeyScheme
+from copilot_runtime.extensions.settings import Settings
 from tests.extensions.access.credentials import issue_key
 from tests.extensions.cluster.kills.proxy import Proxy
 from tests.extensions.planner.crew import wait_until

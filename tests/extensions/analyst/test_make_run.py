@@ -8,7 +8,7 @@ import pytest
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
 from copilot_runtime.api.events import Activity
-from copilot_runtime.config import load_settings
+from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.testing import Client
 from tests.documents import ROOT
 

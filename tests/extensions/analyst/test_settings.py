@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.loader import load_settings
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.extensions.settings import Settings, load_settings
 
 FILE = "analyst: {data: [data/*.csv], row_filters: {orders: owner = $user}}\n"
 

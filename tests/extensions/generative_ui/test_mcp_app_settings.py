@@ -8,8 +8,8 @@ import pytest
 from copilot_runtime import CopilotRuntime, McpServer, Settings
 from copilot_runtime.base.errors import ConfigurationFailed, UnknownName
 from copilot_runtime.cli.tables import setting_rows
-from copilot_runtime.config.loader import load_settings, read_settings
 from copilot_runtime.extensions.generative_ui.options import McpApps, McpAppServer
+from copilot_runtime.extensions.settings import load_settings, read_settings
 
 FILE = """
 threads: memory

@@ -8,13 +8,13 @@ import pytest
 from copilot_runtime import CopilotRuntime
 from copilot_runtime.agents.agui import AguiAgent
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.loader import load_settings
 from copilot_runtime.extensions.generative_ui.options import (
     A2ui,
     A2uiRecovery,
     GenerativeUi,
     OpenGenerativeUi,
 )
+from copilot_runtime.extensions.settings import load_settings
 
 CATALOG = {"catalogId": "https://acme.example/catalog", "components": {"Text": {}}}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
-from copilot_runtime.config import load_settings
+from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.testing import Client
 from tests.documents import ROOT
 

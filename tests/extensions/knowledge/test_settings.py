@@ -13,9 +13,9 @@ from copilot_runtime.base.errors import (
     MissingPackage,
     UnknownName,
 )
-from copilot_runtime.config import load_settings
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
+from copilot_runtime.extensions.settings import load_settings
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,6 @@ import pytest
 from anyio import run_process
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, StoreFailed
-from copilot_runtime.config import Settings
 from copilot_runtime.extensions.access.api_keys.store import build_key_store
 from copilot_runtime.extensions.access.audit.entry import AuditRecord
 from copilot_runtime.extensions.access.audit.log import AuditLog, list_files
@@ -20,6 +19,7 @@ from copilot_runtime.extensions.operations.backup import backup, restore_backup,
 from copilot_runtime.extensions.operations.backup.backup import BackupReport
 from copilot_runtime.extensions.operations.backup.sources import select_sources
 from copilot_runtime.extensions.operations.database import Place, open_snapshot
+from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.threads.export import export_threads
 from copilot_runtime.threads.store import ThreadKey, ThreadQuery
 from copilot_runtime.threads.url import build_store

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from copilot_runtime.config import load_settings
+from copilot_runtime.extensions.settings import load_settings
 from tests.extensions.access.server import entering, settings_of
 from tests.wire import test_nginx as proxy
 from tests.wire_agui.http import Browser

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.config import Settings
 from copilot_runtime.extensions.operations.backup import BackupRefused, restore_backup, write_backup
 from copilot_runtime.extensions.operations.backup import archive as archives
 from copilot_runtime.extensions.operations.backup.archive import ArchiveReader, ArchiveWriter
 from copilot_runtime.extensions.operations.backup.record import Record, Row, StoredObject
 from copilot_runtime.extensions.operations.backup.sources import select_sources
+from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.extensions.storage import LocalStorage
 from copilot_runtime.threads.export import export_threads
 from copilot_runtime.threads.url import build_store

@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.cli.main import cli
-from copilot_runtime.config import Settings
 from copilot_runtime.database.sqlite import file as thread_file
 from copilot_runtime.database.sqlite.file import SCHEMA_VERSION, open_database
 from copilot_runtime.extensions.access.api_keys.sqlite import SqliteKeys
@@ -27,6 +26,7 @@ from copilot_runtime.extensions.events.sqlite import SqliteEventLog
 from copilot_runtime.extensions.operations.schemas import SchemaStatus, list_schemas
 from copilot_runtime.extensions.planner.build import build_log
 from copilot_runtime.extensions.planner.log import PlanQuery
+from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.extensions.tracing.store.sqlite import SqliteTraceStore
 from copilot_runtime.threads.export import export_threads
 from copilot_runtime.threads.url import build_store

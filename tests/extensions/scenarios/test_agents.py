@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from copilot_runtime.cli.main import cli
 from copilot_runtime.cli.serve import build_runtime
-from copilot_runtime.config import load_settings
+from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.testing import Client
 from tests.documents import ROOT
 from tests.extensions.scenarios.conftest import Play

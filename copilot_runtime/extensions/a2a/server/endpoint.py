@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from copilot_runtime.api.agent import DEFAULT_AGENT, Agent
 from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.extensions.generative_ui.options import GenerativeUi
+from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.transports.agui.handlers import AgentNames
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import run_until_disconnect
@@ -36,7 +37,7 @@ class A2aEndpoint(Transport):
             from copilot_runtime.extensions.a2a.server.dispatch import Dispatcher
         except ImportError as error:
             raise MissingPackage("An A2A server", "a2a-sdk", "a2a") from error
-        settings = services.settings
+        settings = narrow_settings(services.settings)
         options = services.parts.find(GenerativeUi)
         a2ui = None if options is None else options.a2ui
         self._names = AgentNames(services.runs, chat=services.serves_chat)

@@ -3,8 +3,8 @@
 from pathlib import PurePath
 
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.access.api_keys.key import KeyStore
+from copilot_runtime.extensions.settings import Settings
 
 DEFAULT = "sqlite:.copilot/access.db"
 

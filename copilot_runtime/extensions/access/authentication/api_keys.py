@@ -16,9 +16,9 @@ from copilot_runtime.api.scheme import (
 from copilot_runtime.base.concurrency import retrieve_exception
 from copilot_runtime.base.errors import StoreFailed
 from copilot_runtime.base.outages import LogRateLimit
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.access.api_keys.key import PREFIX, ApiKey, KeyStore, split_key
 from copilot_runtime.extensions.access.api_keys.store import build_key_store, choose_address
+from copilot_runtime.extensions.settings import Settings
 
 logger = logging.getLogger(__name__)
 

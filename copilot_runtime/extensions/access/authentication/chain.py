@@ -3,8 +3,8 @@
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.api.scheme import Scheme
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.access.authentication import SCHEMES
+from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.security.schemes import SchemeChain
 
 

@@ -16,7 +16,6 @@ from copilot_runtime.api.scheme import (
 )
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.base.jsontext import loads
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.access.jwks import (
     FileKeys,
     Jwk,
@@ -24,6 +23,7 @@ from copilot_runtime.extensions.access.jwks import (
     UrlKeys,
 )
 from copilot_runtime.extensions.access.settings import JwtSettings
+from copilot_runtime.extensions.settings import Settings
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from copilot_runtime.api.identity import Identity
 from copilot_runtime.api.scheme import Credentials, Scheme
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.security.proxies import TrustedProxies
 
 

@@ -12,7 +12,6 @@ from copilot_runtime.api.scheme import (
 )
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.base.outages import LogRateLimit
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.access.api_keys.key import KeyStore
 from copilot_runtime.extensions.access.api_keys.store import build_key_store, choose_address
 from copilot_runtime.extensions.access.service_tokens import (
@@ -21,6 +20,7 @@ from copilot_runtime.extensions.access.service_tokens import (
     ServiceTokenVerifier,
     is_service_token,
 )
+from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.security.schemes import SERVICE_PREFIX
 
 logger = logging.getLogger(__name__)

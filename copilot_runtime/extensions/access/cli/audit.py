@@ -16,13 +16,14 @@ from copilot_runtime.base.errors import ConfigurationFailed, NotFound
 from copilot_runtime.base.formatting import format_count
 from copilot_runtime.base.jsontext import dumps_line
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
-from copilot_runtime.cli.program import ProgramOption, load_command_settings
+from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.extensions.program import load_command_settings
 
 if TYPE_CHECKING:
-    from copilot_runtime.config import Settings
     from copilot_runtime.extensions.access.audit.entry import AuditRecord
     from copilot_runtime.extensions.access.audit.log import Tail
+    from copilot_runtime.extensions.settings import Settings
 
 audit = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

@@ -12,13 +12,14 @@ import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed, NotFound
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
-from copilot_runtime.cli.program import ProgramOption, load_command_settings
+from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.extensions.access.cli.audit import record_command
+from copilot_runtime.extensions.program import load_command_settings
 
 if TYPE_CHECKING:
-    from copilot_runtime.config import Settings
     from copilot_runtime.extensions.access.api_keys.key import ApiKey, KeyStore
+    from copilot_runtime.extensions.settings import Settings
 
 T = TypeVar("T")
 

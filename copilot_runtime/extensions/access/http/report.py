@@ -8,9 +8,9 @@ from typing import Any
 from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.identity import SCOPES
 from copilot_runtime.config.access import ROLES
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.access.api_keys.key import ApiKey
 from copilot_runtime.extensions.access.limits.limiter import Limiter, LimitStatus
+from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.security.schemes import SchemeChain
 
 _MOST_KEYS = 1_000

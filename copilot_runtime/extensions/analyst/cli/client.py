@@ -18,7 +18,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, NetworkError
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject, as_object, as_objects
 from copilot_runtime.cli.agent_client import find_sign_in_hint, parse_header, parse_url
-from copilot_runtime.config import Settings, load_settings
+from copilot_runtime.extensions.settings import Settings, load_settings
 from copilot_runtime.http.client import Exchange, Upstream
 
 _OK = (200, 204)

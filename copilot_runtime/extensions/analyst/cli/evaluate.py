@@ -11,7 +11,6 @@ import typer
 from copilot_runtime.api.caller import Caller
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.serve import build_runtime
-from copilot_runtime.config import Settings
 from copilot_runtime.config.loader import adapter_name
 from copilot_runtime.extensions.analyst.agent import AnalystAgent
 from copilot_runtime.extensions.analyst.analyst import Analyst
@@ -35,6 +34,7 @@ from copilot_runtime.extensions.analyst.evaluation.runner import (
 )
 from copilot_runtime.extensions.analyst.results import Table
 from copilot_runtime.extensions.analyst.sql.guard import guard_sql
+from copilot_runtime.extensions.settings import Settings
 
 _MOST_ROWS = 501
 

@@ -15,17 +15,18 @@ import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, Misuse
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
-from copilot_runtime.cli.program import ProgramOption, read_command_settings
+from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.extensions.program import read_command_settings
 
 if TYPE_CHECKING:
     from copilot_runtime.api.retrieval import Passage
-    from copilot_runtime.config import Settings
     from copilot_runtime.extensions.knowledge import Knowledge
     from copilot_runtime.extensions.knowledge.access import Actor
     from copilot_runtime.extensions.knowledge.graph.ontology import OntologyClass
     from copilot_runtime.extensions.knowledge.identifiers import Identifier
     from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
+    from copilot_runtime.extensions.settings import Settings
 
 StorageOption = Annotated[
     str | None,

@@ -8,9 +8,10 @@ import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse, UnknownName
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
-from copilot_runtime.cli.program import ProgramOption, read_command_settings
+from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.program import read_command_settings
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.knowledge.access import AccessAction

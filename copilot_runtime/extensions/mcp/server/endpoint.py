@@ -16,6 +16,7 @@ from starlette.types import Message, Receive
 from copilot_runtime.api.carrier import PeerLost
 from copilot_runtime.base.errors import Interrupted
 from copilot_runtime.extensions.mcp.server.server import CALLER, build_server
+from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services, Transport
@@ -39,7 +40,7 @@ class McpEndpoint(Transport):
         self._server = build_server(services.program_runs)
         self._calls = Calls(services.runs)
         self._server.middleware.append(self._calls)
-        self._settings = services.settings
+        self._settings = narrow_settings(services.settings)
         self._manager: StreamableHTTPSessionManager | None = None
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None

@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.operations.backup.source import BackupSource
 from copilot_runtime.extensions.operations.places import (
     find_event_file,
@@ -14,6 +13,7 @@ from copilot_runtime.extensions.operations.places import (
     find_threads,
     find_trace_place,
 )
+from copilot_runtime.extensions.settings import Settings
 
 PLACES = {
     "threads": "threads",

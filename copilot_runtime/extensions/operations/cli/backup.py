@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.cli.program import ProgramOption, load_command_settings
+from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.progress import ProgressBar
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.extensions.access.cli.audit import record_command
+from copilot_runtime.extensions.program import load_command_settings
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.operations.backup import Progress

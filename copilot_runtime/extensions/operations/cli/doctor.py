@@ -59,10 +59,11 @@ def doctor(
     is a ✗.
     """
     from copilot_runtime.base.errors import CopilotError
-    from copilot_runtime.config.loader import adapter_name, read_settings
+    from copilot_runtime.config.loader import adapter_name
     from copilot_runtime.extensions.grpc.serve import explain_options
     from copilot_runtime.extensions.operations.doctor import examine
     from copilot_runtime.extensions.operations.doctor.finding import explain_error
+    from copilot_runtime.extensions.settings import read_settings
 
     if config is not None:
         os.environ["COPILOT_CONFIG"] = str(config)  # a module that is served reads the same one

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
-from copilot_runtime.cli.program import ProgramOption, load_command_settings
+from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.progress import ProgressBar
 from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.extensions.program import load_command_settings
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.operations.schemas import Schema, SchemaStatus

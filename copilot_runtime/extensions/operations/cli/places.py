@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.cli.target import find_folder
-from copilot_runtime.config.loader import DEFAULT_FILE, read_settings
-from copilot_runtime.config.settings import Settings
+from copilot_runtime.config.loader import DEFAULT_FILE
 from copilot_runtime.config.source import is_independent
 from copilot_runtime.extensions.operations.places import describe_threads, name_stores
+from copilot_runtime.extensions.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from copilot_runtime.app.app import CopilotRuntime

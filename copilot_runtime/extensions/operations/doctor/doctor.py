@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.config.problems import SECRET_NAMES
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.config.source import is_independent
 from copilot_runtime.extensions.operations.doctor.finding import (
     Finding,
@@ -46,6 +45,7 @@ from copilot_runtime.extensions.operations.doctor.upstream import (
     check_telemetry,
 )
 from copilot_runtime.extensions.operations.places import name_stores
+from copilot_runtime.extensions.settings import Settings
 
 Check = Callable[[], Awaitable[Sequence[Finding]]]
 

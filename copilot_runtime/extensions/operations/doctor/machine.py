@@ -14,9 +14,9 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from copilot_runtime import __version__
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.operations.doctor.finding import Finding, good, problem, warning
 from copilot_runtime.extensions.operations.places import list_paths
+from copilot_runtime.extensions.settings import Settings
 
 _PACKAGES = ("uvicorn", "fastapi", "starlette", "pydantic", "strawberry-graphql")
 _PATIENCE = 2.0

@@ -10,7 +10,6 @@ from secrets import token_hex
 
 from copilot_runtime.base.errors import CopilotError, StoreFailed
 from copilot_runtime.base.formatting import format_count
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.access.extension import build_counters
 from copilot_runtime.extensions.cluster.extension import build_carrier
 from copilot_runtime.extensions.operations.database import Place, check_writable, open_snapshot
@@ -18,6 +17,7 @@ from copilot_runtime.extensions.operations.doctor.finding import Finding, good, 
 from copilot_runtime.extensions.operations.places import find_threads
 from copilot_runtime.extensions.operations.schemas import Schema, SchemaStatus, list_schemas
 from copilot_runtime.extensions.operations.sharing import list_private_state
+from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.extensions.storage.url import open_storage
 from copilot_runtime.threads.postgres.schema import LEASE
 from copilot_runtime.threads.url import build_store

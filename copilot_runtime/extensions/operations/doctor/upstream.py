@@ -16,7 +16,6 @@ from copilot_runtime.api.scheme import AuthenticationUnavailable
 from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.config.credentials import list_unused_credentials
-from copilot_runtime.config.settings import Settings
 from copilot_runtime.extensions.access.authentication.jwt import JwtScheme
 from copilot_runtime.extensions.grpc import asks_model
 from copilot_runtime.extensions.knowledge import Knowledge
@@ -27,6 +26,7 @@ from copilot_runtime.extensions.operations.doctor.finding import (
     problem,
     warning,
 )
+from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.security.loopback import list_proxy_settings
 from copilot_runtime.security.schemes import SchemeChain
 
@@ -41,7 +41,7 @@ async def check_provider(
 ) -> Sequence[Finding]:
     """Check the provider's key and connection; with `calls`, request the model."""
     adapter, name = runtime.adapter, "provider"
-    if not is_http and not asks_model(runtime.settings.grpc.services):
+    if not is_http and not asks_model(narrow_settings(runtime.settings).grpc.services):
         return [good(name, "not needed: none of these services asks a model")]
     if isinstance(adapter, EmptyAdapter):
         return [good(name, "not needed: agents answer, and the runtime has no model of its own")]

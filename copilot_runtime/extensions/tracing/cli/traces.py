@@ -20,8 +20,9 @@ from copilot_runtime.base.formatting import (
 )
 from copilot_runtime.cli.options import with_options
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
-from copilot_runtime.cli.program import ProgramOption, load_command_settings
+from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.extensions.program import load_command_settings
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.tracing.cli.sources import TraceSource

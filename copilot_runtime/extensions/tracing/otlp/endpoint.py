@@ -14,6 +14,7 @@ from typing import Any, assert_never
 
 from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.base.jsontext import dumps, loads
+from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.extensions.tracing.otlp.codec import (
     Batch,
     OtlpError,
@@ -65,7 +66,7 @@ class OtlpEndpoint(Transport):
     has_own_auth = True
 
     def __init__(self, services: Services) -> None:
-        settings = services.settings
+        settings = narrow_settings(services.settings)
         self._telemetry = services.telemetry
         self._logs = LogJoiner(services.telemetry)
         self._receive = settings.telemetry.receive

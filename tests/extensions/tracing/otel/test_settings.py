@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.main import cli
-from copilot_runtime.config import load_settings
+from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.extensions.tracing.settings import TelemetrySettings
 from tests.extensions.tracing.otel.receivers import serve_http
 

@@ -1,0 +1,28 @@
+"""The settings of a command of an extension, typed with the sections of all extensions."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from copilot_runtime.cli import program as core
+
+if TYPE_CHECKING:
+    from copilot_runtime.app.app import CopilotRuntime
+    from copilot_runtime.config.problems import SettingOrigins
+    from copilot_runtime.extensions.settings import Settings
+
+
+def load_command_settings(
+    program: str | None, config: Path | None, *, has_notice: bool = True
+) -> "Settings":
+    """Return the settings as `cli.program.load_command_settings` does."""
+    return read_command_settings(program, config, has_notice=has_notice)[0]
+
+
+def read_command_settings(
+    program: str | None, config: Path | None, *, has_notice: bool = True
+) -> "tuple[Settings, SettingOrigins, CopilotRuntime | None]":
+    """Return the settings, where each one came from, and the runtime of a program."""
+    from copilot_runtime.extensions.settings import narrow_settings
+
+    settings, origins, runtime = core.read_command_settings(program, config, has_notice=has_notice)
+    return narrow_settings(settings), origins, runtime

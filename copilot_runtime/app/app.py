@@ -4,12 +4,11 @@ Read it from top to bottom to see what there is.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime.actions.sources import Source, as_sources
@@ -21,15 +20,6 @@ from copilot_runtime.agents.registry import AgentRegistry
 from copilot_runtime.agents.title import generate_title
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.api.adapter import Adapter, SupportsStream
-from copilot_runtime.api.argument_checks import (
-    check_actions,
-    check_function,
-    check_list,
-    check_mapping,
-    check_stages,
-    check_store,
-    describe,
-)
 from copilot_runtime.api.bus import Bus
 from copilot_runtime.api.duck_typing import complete
 from copilot_runtime.api.hooks import Hooks
@@ -41,16 +31,13 @@ from copilot_runtime.app.adapters import (
     check_no_model,
     merge_default_parameters,
 )
-from copilot_runtime.app.arguments import ELSEWHERE, check_hooks, check_settings
+from copilot_runtime.app.arguments import ELSEWHERE, check_arguments, check_hooks
 from copilot_runtime.app.contributions import build_contributions
 from copilot_runtime.app.extension import Core, Extension
-from copilot_runtime.app.lazy_app import LazyApp, is_traced
-from copilot_runtime.app.lifecycle import Lifecycle
 from copilot_runtime.app.loading import list_options, load_extensions
+from copilot_runtime.app.server import AppServer, build_authenticator, build_push
 from copilot_runtime.app.threads import build_bus, build_thread_store
 from copilot_runtime.base.concurrency import convert_exits
-from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.base.gc_tuning import tune_while_serving
 from copilot_runtime.base.keyword_arguments import explain_names
 from copilot_runtime.config.loader import load_settings
 from copilot_runtime.config.settings import CoreSettings
@@ -61,39 +48,28 @@ from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.prepare import HandoffPolicy
 from copilot_runtime.runtime.thread_changes import ThreadChanges
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
-from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.loopback import LoopbackGuard
-from copilot_runtime.security.schemes import SchemeChain
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
-from copilot_runtime.transports.auth import Authenticate, Authenticator
+from copilot_runtime.transports.auth import Authenticate
 from copilot_runtime.transports.program_runs import ProgramRuns
-from copilot_runtime.transports.router import Router, RouterResponse
-from copilot_runtime.transports.thread_push.join_tokens import JoinTokens
-from copilot_runtime.transports.thread_push.open_streams import OpenStreams
 from copilot_runtime.transports.thread_push.push import ThreadPush, make_thread_sockets
 from copilot_runtime.transports.transport import (
     Services,
-    Transport,
     TransportLike,
     build_endpoints,
     build_transports,
 )
-from copilot_runtime.transports.urls import normalize_path
 
 if TYPE_CHECKING:
     import httpx
     from fastapi import FastAPI
 
-    from copilot_runtime.app import asgi
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
-
-STATE = "copilot_runtime"
-"""The attribute of an application's `state` that holds its runtime."""
 
 
 class CopilotRuntime:
@@ -167,43 +143,23 @@ class CopilotRuntime:
           `copilot.yml` and the environment. What is given here counts more.
         * **extensions** - `Extension` objects of your own, or in place of those of this package.
 
-        Extensions take further arguments by name:
+        Extensions take further arguments by name, in place of their settings:
 
-        * **remote_endpoints** - URLs of CopilotKit remote endpoints, or `RemoteEndpoint` values,
-          whose actions and agents are added.
-        * **mcp_servers** - MCP servers whose tools are actions, beside the setting `mcp.servers`.
-        * **mcp_allowed** - Which other MCP servers a page may name: origins, whole URLs and
-          `McpServer` values, beside the setting `mcp.allowed`, or a function that decides about a
-          URL. Default: none.
-        * **knowledge** - A `Knowledge`, such as `Knowledge(sources=["pages"])`. Its tools are
-          actions, and questions in the plain chat are answered from it. The server brings it up to
-          date when it starts. Default: that of the settings, if they name a storage or sources.
-        * **a2ui** - Surfaces that pages draw from data: `A2ui` options, the mapping that the Node
-          runtime takes, or True. Default: the settings `a2ui`; where nothing is set, A2UI is there
-          for pages that say that they have a catalog.
-        * **mcp_apps** - MCP servers whose tools have user interfaces: `McpServer` values, `McpApps`
-          options, or the mapping that the Node runtime takes. Where it is set, MCP servers that a
-          page names may have interfaces, too. Default: the settings `mcp_apps`.
-        * **open_generative_ui** - Pages that models write, in a sandbox: True, `OpenGenerativeUi`
-          options, or the mapping that the Node runtime takes. Default: the settings
-          `open_generative_ui`.
-        * **telemetry** - Where spans, metrics and events of runs go. Default: what the settings
-          `telemetry` say.
-        * **transcriber** - Turns speech into text. Default: OpenAI's, if there is a key or the
-          settings name one, else none.
-        * **guardrails** - Stages that refuse, around all others; those of the settings are added.
+        * **knowledge** - A `Knowledge`: its tools are actions, and it grounds the plain chat.
+        * **mcp_servers** - MCP servers whose tools are actions.
+        * **mcp_allowed** - The other MCP servers that a page may name: origins, URLs, `McpServer`
+          values, or a function of a URL. Default: none.
+        * **remote_endpoints** - Remote endpoints of CopilotKit: URLs or `RemoteEndpoint` values.
+        * **a2ui**, **mcp_apps**, **open_generative_ui** - Options of generated interfaces, or the
+          mappings that the Node runtime takes.
+        * **guardrails** - Stages that refuse, around all others.
+        * **telemetry** - The `Telemetry` for spans, metrics and events of runs.
+        * **transcriber** - The speech-to-text service.
 
         Raises `ConfigurationFailed` for settings or parts that cannot be used, `UnknownName` for a
         name that is in no table, and `MissingPackage` for an extra that is not installed.
         """
-        check_settings(settings)
-        check_actions(actions)
-        check_store(threads)
-        check_mapping("properties", properties)
-        check_stages("stages", stages)
-        if transports is not None:
-            check_list("transports", transports, "'agui'")
-        check_function("authenticate", authenticate, ("connection",))
+        check_arguments(settings, actions, threads, properties, stages, transports, authenticate)
         self.settings = settings or load_settings()
         hooks = check_hooks(hooks, self.settings.deployment)
         if adapter is None:
@@ -234,7 +190,6 @@ class CopilotRuntime:
             load_shared_secret=self._load_shared_secret,
         )
         self._guard.has_login = core.has_users
-        self._has_warned = False
         added = build_contributions(self.extensions, core)
         self.telemetry = core.telemetry
         has_agents = bool(agents or added.resolvers)
@@ -304,7 +259,7 @@ class CopilotRuntime:
         )
         self.telemetry.observe(semconv.RUNS_OPEN, lambda: len(self.runtime.active_runs()))
         self.telemetry.observe(semconv.READERS_OPEN, self.runtime.bus.count_readers)
-        push = self._build_push()
+        push = build_push(self.conversations, core)
         core.parts.add(ThreadPush, push)
         endpoints = [*added.endpoints, *([make_thread_sockets] if push.offers_sockets else [])]
         services = Services(
@@ -318,7 +273,7 @@ class CopilotRuntime:
             info=added.info,
         )
         for extension in self.extensions:
-            extension.connect(core, services, self._authenticator())
+            extension.connect(core, services, build_authenticator(self, core))
         self.transports = (
             *build_endpoints(endpoints, services),
             *build_transports(added.list_transports(transports, self.settings), services),
@@ -333,36 +288,16 @@ class CopilotRuntime:
         return self._core.parts.find(kind)
 
     def app(self, path: str | None = None, *, console: bool | None = None) -> "FastAPI":
-        """Return an application: every client's URL at `path`, and health at `/health/…`.
+        """Return an application: the runtime's URL at `path`, and health at `/health/…`.
 
         With `console`, there are a page to try it at `/`, and the description of its routes at
         `/docs` and `/openapi.json`, also of those that you add. Its lifespan also makes Python's
-        garbage collector look less often, for the whole process.
+        garbage collector run less often, for the whole process.
         """
-        from copilot_runtime.app import asgi
-
-        path = normalize_path(path or self.settings.path)
-        router = self._router(path)
-        typed = [route for part in self.transports for route in part.routes(path, router)]
-        typed += [route for part in self.extensions for route in part.routes("")]
-        if path:
-            typed += _root_routes(self.transports, path, router)
-        app = asgi.App(
-            path,
-            router,
-            health=self._health(),
-            typed=typed,
-            sockets=[f"{path}/{end}" for part in self.transports for end in part.socket_paths],
-            lifespan=self._tuned_lifespan,
-        )
-        setattr(app.state, STATE, self)
-        if console if console is not None else self.settings.console:
-            app.router.routes[:0] = [page for part in self.extensions for page in part.pages(path)]
-            app.add_docs()
-        return app
+        return self._server.build_app(path, console=console)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as `app()` does, for those who name the runtime where an application is meant."""
+        """Answer as `app()` does, where a server is given the runtime as its application."""
         await self._own_app(scope, receive, send)
 
     @cached_property
@@ -375,134 +310,38 @@ class CopilotRuntime:
         Chats never need it, so the first answer comes sooner. If the program uses OpenTelemetry,
         this returns `app(path)`, because FastAPI makes the spans of requests.
         """
-        if is_traced():
-            return self.app(path)
-        url = normalize_path(path or self.settings.path)
-        return LazyApp(
-            url, self._router(url), make=lambda: self.app(path), lifespan=self._tuned_lifespan
-        )
+        return self._server.build_lazy_app(path)
 
     def mount(self, app: "FastAPI", path: str, *, dependencies: Sequence[Any] = ()) -> None:
         """Add the endpoint to an application of yours, under its dependencies.
 
-        Both the dependencies given here and those of the application are asked before every
-        request and every WebSocket; what they raise is what the client gets. What they leave in
+        Both the dependencies given here and those of the application are called before every
+        request and every WebSocket; what they raise is the client's answer. What they leave in
         `request.state` is there for `authenticate`. If the application has a `CORSMiddleware`,
         that one decides which browsers may read an answer.
 
-        Dependencies keep strangers out. To whom threads belong is what `authenticate` returns.
+        Dependencies keep out unauthenticated clients. The owner of threads is what `authenticate`
+        returns.
         """
-        from copilot_runtime.app import asgi
-
-        if not hasattr(app, "add_api_route"):
-            raise ConfigurationFailed(
-                f"The application is {describe(app)}, and not FastAPI.",
-                hint="Write runtime.mount(app, '/graphql'). Any other ASGI framework mounts "
-                "runtime.app(), and enters its lifespan.",
-            )
-        path = normalize_path(path)
-        router = self._router(path, is_silent=lambda: asgi.has_cors(app))
-        self._note_dependencies(bool(dependencies or app.router.dependencies))
-        asgi.add_endpoint(
-            app,
-            path,
-            router,
-            self.transports,
-            health=self._health(),
-            beside=[route for part in self.extensions for route in part.routes(path)],
-            dependencies=dependencies,
-        )
-        setattr(app.state, STATE, self)
-        app.router.lifespan_context = asgi.combine_lifespans(
-            app.router.lifespan_context, self._lifespan
-        )
+        self._server.mount(app, path, dependencies=dependencies)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
         """Start and stop the runtime without an HTTP server."""
-        async with self._lifecycle.run():
+        async with self._server.lifecycle.run():
             yield
 
     async def aclose(self) -> None:
         """Stop all runs, then close all parts. A part that fails is only logged."""
-        await self._lifecycle.aclose()
+        await self._server.lifecycle.aclose()
 
     @cached_property
-    def _lifecycle(self) -> Lifecycle:
-        return Lifecycle(self._core, self.extensions, self.transports)
+    def _server(self) -> AppServer:
+        return AppServer(self, self._core, self.extensions, self.transports)
 
-    def _build_push(self) -> ThreadPush:
-        return ThreadPush(
-            self.conversations,
-            OpenStreams(self._core.streams_per_user),
-            JoinTokens(self._load_secret),
-            is_own_name=self._guard.is_own_name,
-            url=self.settings.realtime_url,
-        )
-
-    def _authenticator(self) -> Authenticator:
-        settings = self.settings
-        return Authenticator(
-            self.authenticate,
-            settings.forwards,
-            self.properties,
-            schemes=self.find(SchemeChain),
-            access=settings.access,
-            operators=self._core.operators,
-            proxies=settings.proxy.forwarders,
-        )
-
-    def _router(self, path: str, is_silent: Callable[[], bool] = lambda: False) -> Router:
-        settings = self.settings
-        for extension in self.extensions:
-            extension.place(path)
-        named, credentials = settings.named_origins, settings.cors_credentials
-        origins = ["*"] if "auto" in settings.cors_origins else named
-        return Router(
-            path,
-            self.transports,
-            cors=Cors(origins, credentials=credentials, is_silent=is_silent),
-            pages=Cors([origin for origin in named if origin != "*"]),
-            guard=self._guard,
-            authenticator=self._authenticator(),
-            max_body_bytes=settings.max_body_bytes,
-            max_values=settings.max_values,
-            read_timeout=settings.read_timeout,
-            write_timeout=settings.write_timeout,
-            policies=self._core.policies,
-        )
-
-    def _health(self) -> "asgi.Health":
-        from copilot_runtime.app import asgi
-
-        return asgi.Health(
-            is_closing=lambda: self.runtime.is_closing,
-            is_draining=lambda: self.runtime.is_draining,
-            find_threads=self._lifecycle.find_threads_state,
-            describe=self._lifecycle.describe_health,
-            find_failing_checks=self._lifecycle.find_failing_checks,
-        )
-
-    def _note_dependencies(self, are_there: bool) -> None:
-        """Log a warning if dependencies authenticate users but threads have no owner."""
-        self._guard.has_login |= are_there
-        if are_there and not self._core.has_users and not self._has_warned:
-            self._has_warned = True
-            logger.warning(
-                "The runtime is mounted with dependencies and without authenticate: everybody whom "
-                "they let in shares all threads. Give CopilotRuntime an authenticate function that "
-                "returns the user whom a dependency left in request.state."
-            )
-
-    @asynccontextmanager
-    async def _tuned_lifespan(self, app: Any) -> AsyncGenerator[None, None]:
-        async with tune_while_serving(app), self._lifespan(app):
-            yield
-
-    @asynccontextmanager
-    async def _lifespan(self, app: Any) -> AsyncGenerator[None, None]:  # noqa: ARG002  # Starlette's signature
-        async with self._lifecycle.run():
-            yield
+    def find_failing_checks(self) -> Sequence[str]:
+        """Return the names of the parts that fail, as `/health/ready` has them."""
+        return self._server.lifecycle.find_failing_checks()
 
     async def _load_secret(self) -> str:
         """Return the secret shared by all servers of this runtime: the setting, or the store's."""
@@ -522,13 +361,3 @@ class CopilotRuntime:
         """Return a title for a thread, generated by the model from its first run."""
         messages = [message for run in runs[:1] for message in fold_conversation(run.events)]
         return await generate_title(self.adapter, messages)
-
-
-def _root_routes(transports: Sequence[Transport], path: str, router: Router) -> Sequence[BaseRoute]:
-    """Return routes for paths that clients also request at the root of the server."""
-    found: list[BaseRoute] = []
-    for name in dict.fromkeys(name for part in transports for name in part.root_paths):
-        url = f"{path}/{name}"
-        response = RouterResponse(router, {"path": url, "raw_path": url.encode()})
-        found.append(Route(f"/{name}", response))
-    return found

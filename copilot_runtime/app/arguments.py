@@ -2,7 +2,15 @@
 
 from dataclasses import replace
 
-from copilot_runtime.api.argument_checks import check_function, describe
+from copilot_runtime.api.argument_checks import (
+    check_actions,
+    check_function,
+    check_list,
+    check_mapping,
+    check_stages,
+    check_store,
+    describe,
+)
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.config.loader import load_settings_class
@@ -21,6 +29,26 @@ ELSEWHERE = {
     **{name: f"settings=Settings({name}=...)" for name in load_settings_class().model_fields},
 }
 """For unknown arguments that newcomers try: the code to write instead."""
+
+
+def check_arguments(
+    settings: object,
+    actions: object,
+    threads: object,
+    properties: object,
+    stages: object,
+    transports: object,
+    authenticate: object,
+) -> None:
+    """Raise `ConfigurationFailed` for an argument that a first request would fail of."""
+    check_settings(settings)
+    check_actions(actions)
+    check_store(threads)
+    check_mapping("properties", properties)
+    check_stages("stages", stages)
+    if transports is not None:
+        check_list("transports", transports, "'agui'")
+    check_function("authenticate", authenticate, ("connection",))
 
 
 def check_hooks(hooks: Hooks | None, deployment: str) -> Hooks:

@@ -20,7 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from copilot_runtime import __version__
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.api.registry import Registry
-from copilot_runtime.app.app import STATE, CopilotRuntime
+from copilot_runtime.app.app import CopilotRuntime
+from copilot_runtime.app.server import STATE
 from copilot_runtime.base.concurrency import is_being_cancelled
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.cli.banner import show_banner

@@ -351,7 +351,7 @@ async def test_a_store_of_limits_that_is_gone_is_named_until_it_is_back(
         limits = {"store": redis.url, "requests_per_user": "5/minute"}
         settings = Settings.model_validate({"threads": "memory", "limits": limits})
         runtime = CopilotRuntime(ScriptedAdapter(), settings=settings)
-        find = runtime._find_failing_checks  # pyright: ignore[reportPrivateUsage]
+        find = runtime.find_failing_checks
         async with runtime.running():
             find()
             await wait_until(lambda: "limits" in find())
@@ -373,7 +373,7 @@ async def test_a_carrier_that_is_gone_is_named_and_the_server_stays_ready(databa
                 program.process.kill()
                 program.process.wait()
                 await wait_until(lambda: not peers.is_reachable)
-                assert "carrier" in runtime._find_failing_checks()  # pyright: ignore[reportPrivateUsage]
+                assert "carrier" in runtime.find_failing_checks()
 
 
 def test_a_carrier_that_was_not_there_at_the_start_is_named(tmp_path: Path) -> None:

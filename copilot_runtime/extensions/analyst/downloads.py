@@ -34,7 +34,7 @@ _TOKEN_BYTES = 32
 _MOST_CHARACTERS = 100
 _BATCH = 1_000
 _FORMULA = re.compile(r"[\t\r\n]|[\s\x00\u200b\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
-"""Also after blanks, and with the full-width signs that spreadsheets read as the others."""
+"""The start of a spreadsheet formula, also after blanks and with full-width characters."""
 
 MEDIA_TYPES: dict[Format, str] = {
     "csv": "text/csv; charset=utf-8; header=present",
@@ -48,7 +48,7 @@ GuardSql = Callable[[str, Scope], "GuardedQuery"]
 class _Entry:
     download: Download
     sql: str
-    """As a person may read it: it is guarded again, by the rules of the day."""
+    """The SQL for display: it is guarded again with the current rules."""
     owner: str | None
     agent_name: str | None
     expires_at: float
@@ -56,7 +56,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadStream:
-    """A file on its way."""
+    """A download in progress."""
 
     filename: str
     media_type: str
@@ -101,7 +101,7 @@ class Downloads:
         row_count: int,
         columns: Sequence[str],
     ) -> Download:
-        """Return a new download of the rows of a query."""
+        """Create a download of the rows of a query."""
         self._expire()
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         expires_at = self._clock() + self._seconds
@@ -126,9 +126,12 @@ class Downloads:
         return download
 
     async def open(self, id: str, scope: Scope) -> DownloadStream:
-        """Return a file. Raises `NotFound`, also for another owner's token, or SQL errors.
+        """Return the stream of a download.
 
-        The rows are those that `scope` may see now, of the agent that was asked for.
+        Raises `NotFound`, also for another owner's token, or SQL errors.
+
+        The rows are those that `scope` may see now, restricted to the agent of the original
+        question.
         """
         entry = await self._find(id, scope.owner)
         scope = replace(scope, agent_name=entry.agent_name)
@@ -174,7 +177,7 @@ def choose_filename(name: str, format: Format) -> str:
 async def _write_csv(
     columns: Sequence[str], batches: AsyncGenerator[Sequence[Sequence[Any]]]
 ) -> AsyncGenerator[bytes]:
-    """Yield CSV as RFC 4180 has it, in UTF-8."""
+    """Yield CSV in UTF-8, as defined by RFC 4180."""
     yield write_line(columns)
     try:
         async for rows in batches:
@@ -184,7 +187,7 @@ async def _write_csv(
 
 
 def write_line(cells: Iterable[Any]) -> bytes:
-    """Return one line of CSV. A text that a spreadsheet would run gets a `'` before it."""
+    """Return one line of CSV. A text that a spreadsheet would execute is prefixed with `'`."""
     return (",".join(map(_write_cell, cells)) + "\r\n").encode()
 
 
@@ -197,7 +200,7 @@ def _write_cell(value: Any) -> str:
     if isinstance(plain, int | float):
         return str(plain)
     text = plain if isinstance(plain, str) else dumps(plain).decode()
-    # a number that JSON cannot hold is a text here, and no formula
+    # numbers that JSON cannot represent are texts here, and not formulas
     if isinstance(value, str) and _FORMULA.match(text):
         text = "'" + text
     if any(character in text for character in ',"\r\n') or text != text.strip():

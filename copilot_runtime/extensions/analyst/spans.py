@@ -1,6 +1,6 @@
 """Spans of the data analyst: preparation, output check and memory update.
 
-The conventions have none of the first three, so the names are ours.
+The semantic conventions do not define the first three, so their names are our own.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from copilot_runtime.telemetry.telemetry import Telemetry
 def start_request_span(
     telemetry: Telemetry, *, thread_id: str, user: str | None, parent: SpanContext | None = None
 ) -> Span:
-    """Begin the span of a question that came to the analyst's own routes: `copilot.request`."""
+    """Start the span of a question to the analyst's own routes: `copilot.request`."""
     return telemetry.start_span(
         semconv.ANSWER_REQUEST,
         parent=parent,
@@ -27,7 +27,7 @@ def start_request_span(
 
 
 def start_prepare_span(parent: Span) -> Span:
-    """Begin the span of the steps before the model: `prepare_request`."""
+    """Start the span of the preparation before the model: `prepare_request`."""
     return _start(parent, semconv.PREPARE_REQUEST)
 
 
@@ -46,12 +46,12 @@ def describe_request(
 
 
 def block_request(span: Span, reason: str) -> None:
-    """Set why a question is not answered."""
+    """Record why a question is not answered."""
     span.set_attributes({semconv.REQUEST_BLOCKED: reason})
 
 
 def record_output_check(parent: Span, start_time: int, redactions: int) -> None:
-    """Add the span of the guard of a text, which has ended: `sanitize_output`."""
+    """Add the finished span of the output guard of a text: `sanitize_output`."""
     if not parent.is_recording or not start_time:
         return
     span = parent.start_child(
@@ -66,9 +66,9 @@ def record_output_check(parent: Span, start_time: int, redactions: int) -> None:
 
 
 def start_memory_span(telemetry: Telemetry, request: Span, store: str) -> Span:
-    """Begin the span of the memory update after a question: `upsert_memory`.
+    """Start the span of the memory update after a question: `upsert_memory`.
 
-    It outlives the question, so it is a trace of its own, which leads to it.
+    It outlives the question, so it is the root of its own trace, with a link to the question's.
     """
     if not request.is_recording:
         return NO_SPAN

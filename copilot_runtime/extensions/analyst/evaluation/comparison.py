@@ -1,4 +1,4 @@
-"""Compares rows: as a set or in order, numbers with a tolerance, columns in any order."""
+"""Compare rows: as a set or in order, numbers with a tolerance, columns in any order."""
 
 import math
 from collections import defaultdict
@@ -11,9 +11,9 @@ from copilot_runtime.extensions.scenarios.values import format_value, shorten
 Rows = Sequence[Sequence[Any]]
 
 _MOST_MAPPINGS = 200
-"""Ways to relate columns that are tried."""
+"""Maximum number of column mappings that are tried."""
 _MOST_GREEDY = 400
-"""Rows that are compared each with each."""
+"""Maximum number of rows for the pairwise comparison."""
 
 
 def compare_tables(
@@ -45,7 +45,7 @@ def compare_tables(
 
 
 def equal_cells(one: Any, other: Any, tolerance: float) -> bool:
-    """Return whether two cells are the same, numbers within the tolerance."""
+    """Return `True` if two cells are equal, numbers within the tolerance."""
     if _is_number(one) and _is_number(other):
         return math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance)
     return one == other and isinstance(one, bool) == isinstance(other, bool)
@@ -58,7 +58,7 @@ def _list_mappings(
     answer: Rows,
     tolerance: float,
 ) -> Iterator[Sequence[int]]:
-    """Yield which columns may be those expected: by name first, then by their values."""
+    """Yield mappings of the expected columns: by name first, then by their values."""
     choices: list[list[int]] = []
     for at, name in enumerate(names):
         values = sorted((row[at] for row in reference), key=_order)
@@ -93,7 +93,7 @@ def _same_order(reference: Rows, rows: Rows, tolerance: float) -> bool:
 
 
 def _same_set(reference: Rows, rows: Rows, tolerance: float) -> bool:
-    """Return whether rows are the same, each as often, in any order."""
+    """Return `True` if both have the same rows with the same multiplicity, in any order."""
     groups: Mapping[Any, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
     for side, values in enumerate((reference, rows)):
         for row in values:
@@ -150,7 +150,7 @@ def _describe(
 
 
 def _plain(cell: Any) -> Any:
-    """Return a cell in the form that both sides have."""
+    """Return a cell in the form that both sides share."""
     if isinstance(cell, bool) or cell is None:
         return cell
     if isinstance(cell, int | float):

@@ -1,4 +1,4 @@
-"""Questions with their right answers, as a file has them."""
+"""Evaluation questions with their expected answers, as read from files."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -35,17 +35,18 @@ class EvaluationQuestion(BaseModel):
 
     question: Annotated[str, Field(min_length=1)]
     name: str = ""
-    """By default the question."""
+    """The name; by default the question."""
     expect: Expectation = "rows"
-    """The rows of `sql`; that it says that the data cannot tell; or a question back."""
+    """The kind of the expected answer: the rows of `sql`, a refusal because the data cannot tell,
+    or a clarification."""
     sql: str = ""
     """The reference query, whose rows the answer must return."""
     ordered: bool = False
-    """Whether the order of rows is compared."""
+    """`True` if the order of rows matters."""
     tolerance: Annotated[float, Field(ge=0)] = DEFAULT_TOLERANCE
     """Numeric tolerance: absolute, or relative to the larger number."""
     extra_columns: bool = True
-    """Whether the answer may have columns that the reference lacks."""
+    """`True` if the answer may have columns that the reference lacks."""
     trust: Trust | None = None
     """The minimum trust level of the answer."""
     contains: Texts = []
@@ -57,7 +58,7 @@ class EvaluationQuestion(BaseModel):
     user: str = ""
     """The user for row filters, in the answer and in the reference."""
     script: Script = ()
-    """The answers of a scripted model; without it, the analyst's own model is asked."""
+    """The answers of a scripted model; without it, the analyst's own model is used."""
     tags: Texts = []
     skip: str = ""
     """The reason why this question is skipped."""
@@ -86,7 +87,7 @@ class QuestionFile(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class QuestionPlace:
-    """A question, and where it stands."""
+    """A question and its position in a file."""
 
     path: str
     line: int
@@ -97,7 +98,7 @@ class QuestionPlace:
 
 
 def load_questions(paths: Sequence[Path]) -> list[QuestionPlace]:
-    """Return the questions of files and folders, in the order of their names.
+    """Return the questions of files and folders, ordered by file name.
 
     Raises `ConfigurationFailed` with the mistakes of all files, each as `file:line: …`.
     """
@@ -114,7 +115,7 @@ def load_questions(paths: Sequence[Path]) -> list[QuestionPlace]:
 
 
 def parse_questions(text: str, source: str) -> list[QuestionPlace]:
-    """Return the questions of a text. Raises `ConfigurationFailed`."""
+    """Return the questions of a YAML text. Raises `ConfigurationFailed`."""
     file = parse_yaml_model(QuestionFile, text, source)
     lines = list_lines(text, "questions")
     return [

@@ -1,6 +1,6 @@
 """Reports of an evaluation, as text, JSON or JUnit XML.
 
-The report of scripted questions is the same in each run: it has no times, and no ids.
+The report of scripted questions is deterministic: it has no times and no identifiers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from copilot_runtime.extensions.scenarios.junit import clean_text, encode_suites
 from copilot_runtime.extensions.scenarios.values import shorten
 
 FORMAT = 1
-"""The version of the form of a report."""
+"""The version of the report format."""
 
 _VERDICTS: Sequence[tuple[Verdict, str]] = (
     ("correct", "correct"),
@@ -34,7 +34,7 @@ _PREVIEW_ROWS = 5
 
 
 def describe_totals(report: EvaluationReport) -> str:
-    """Return the numbers of questions by their verdicts, in a line."""
+    """Return the number of questions per verdict, in one line."""
     parts = [
         f"{count} {words}"
         for verdict, words in _VERDICTS
@@ -44,7 +44,7 @@ def describe_totals(report: EvaluationReport) -> str:
 
 
 def describe_result(result: Evaluation) -> Iterator[str]:
-    """Yield lines on a result: passed, or the differences from the expected answer."""
+    """Yield the lines for a result: passed, or the differences from the expected answer."""
     mark = _MARKS.get(result.verdict, "✗")
     yield f"{mark} {shorten(result.place.question.title)}"
     if result.reason:
@@ -72,7 +72,7 @@ def encode_json(report: EvaluationReport) -> str:
 
 
 def encode_junit(report: EvaluationReport) -> str:
-    """Return a report as JUnit's XML, as CI systems read it."""
+    """Return a report as JUnit XML, which CI systems read."""
     suites = ElementTree.Element("testsuites", name="copilot-runtime analyst test")
     for path in dict.fromkeys(result.place.path for result in report.results):
         results = [result for result in report.results if result.place.path == path]

@@ -1,4 +1,4 @@
-"""Asks the questions, and judges the answers."""
+"""Send evaluation questions to an analyst and judge its answers."""
 
 import asyncio
 import re
@@ -52,7 +52,7 @@ _REFUSAL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class AnswerTable:
-    """Rows that a page would get."""
+    """The rows that a frontend would get."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -69,9 +69,9 @@ class AnswerRecord:
     trust: str = ""
     sql: list[str] = field(default_factory=list[str])
     clarification: str = ""
-    """A question back."""
+    """The clarification question of the answer, or an empty value."""
     approval: bool = False
-    """Whether it waits for an approval."""
+    """`True` if the answer waits for an approval."""
     calls: list[str] = field(default_factory=list[str])
     thoughts: list[str] = field(default_factory=list[str])
     error: str = ""
@@ -92,7 +92,7 @@ class AnswerRecord:
 
     @property
     def is_refusal(self) -> bool:
-        """Whether it has no data and its text says that the question cannot be answered."""
+        """`True` if the answer has no data and says that the question cannot be answered."""
         has_data = bool(self.has_chart or any(table.rows for table in self.tables))
         return not has_data and not self.clarification and bool(_REFUSAL.search(self.text))
 
@@ -126,11 +126,11 @@ def _read_row(row: Any) -> Sequence[Any]:
 
 
 MOST_ROWS = 500
-"""Rows of a reference: more than that no page gets."""
+"""Maximum number of rows of a reference: the limit for frontends."""
 
 Verdict = Literal["correct", "wrong", "refused", "clarified", "error", "skipped"]
-"""`refused` and `clarified` stand for honest answers where rows were expected: better than wrong
-ones, and not what was asked for."""
+"""`refused` and `clarified` mark honest answers where rows were expected: better than wrong rows,
+but not a pass."""
 
 Ask = Callable[[EvaluationQuestion], Awaitable[AnswerRecord]]
 RunReference = Callable[[EvaluationQuestion], Awaitable[Table]]
@@ -151,7 +151,7 @@ class Evaluation:
 
     @property
     def is_passed(self) -> bool:
-        """Whether the answer met all criteria."""
+        """`True` if the answer met all criteria."""
         return self.verdict == "correct"
 
 
@@ -163,11 +163,11 @@ class EvaluationReport:
 
     @property
     def is_passed(self) -> bool:
-        """Whether every question that was not skipped passed."""
+        """`True` if every question that was not skipped passed."""
         return all(one.verdict in ("correct", "skipped") for one in self.results)
 
     def count(self, verdict: Verdict) -> int:
-        """Return how many questions came out so."""
+        """Return the number of questions with this verdict."""
         return sum(one.verdict == verdict for one in self.results)
 
 
@@ -180,15 +180,15 @@ async def evaluate_questions(
     parallel: int = 1,
     on_result: Callable[[Evaluation], None] | None = None,
 ) -> EvaluationReport:
-    """Ask all questions, and compare the answers with the references.
+    """Send all questions, and compare the answers with the references.
 
     Args:
         places: The questions.
-        ask: Returns the answer of an analyst, such as `build_ask` makes it.
+        ask: Returns the answer of an analyst; see `build_ask`.
         run_reference: Runs the reference SQL as the question's user.
         timeout: Seconds for each question.
-        parallel: How many are asked at a time.
-        on_result: Called when one is over.
+        parallel: Number of concurrent questions.
+        on_result: Called with each result.
     """
     limit = asyncio.Semaphore(max(1, parallel))
 
@@ -207,7 +207,7 @@ async def evaluate_questions(
 def build_ask(build_agent: Callable[[Adapter | None], Agent]) -> Ask:
     """Return a function that sends questions to an agent.
 
-    `build_agent` gets the scripted model of a question, or None for the agent's own.
+    `build_agent` is called with the scripted model of a question, or `None` for the agent's own.
     """
 
     async def ask(question: EvaluationQuestion) -> AnswerRecord:
@@ -257,7 +257,7 @@ async def evaluate_analyst(
     parallel: int = 1,
     on_result: Callable[[Evaluation], None] | None = None,
 ) -> EvaluationReport:
-    """Ask an analyst all questions with its model, or with theirs, and compare the answers."""
+    """Evaluate an analyst on all questions, with its own model or their scripts."""
     return await evaluate_questions(
         places,
         ask=build_ask(lambda model: AnalystAgent(analyst, model or adapter)),
@@ -269,14 +269,14 @@ async def evaluate_analyst(
 
 
 class ScriptModel(Adapter):
-    """A model with the answers that a question has in its file."""
+    """A model that returns the scripted answers of a question."""
 
     def __init__(self, question: EvaluationQuestion) -> None:
         self.player = ScriptPlayer()
         self.player.extend(question.script)
 
     async def stream(self, request: ChatRequest) -> Events:
-        """Yield the next answer."""
+        """Yield the events of the next answer."""
         for event in self.player.play(request):
             yield event
 
@@ -297,7 +297,7 @@ async def _evaluate(
         verdict, reason = "error", f"no answer within {timeout:g} s"
     except CopilotError as error:
         verdict, reason = "error", error.message
-    except Exception as error:  # an agent may raise anything, and the other questions go on
+    except Exception as error:  # an agent may raise anything; the other questions continue
         verdict, reason = "error", f"{type(error).__name__}: {error}"
     else:
         verdict, reason = judge_answer(question, reference, answer)
@@ -330,7 +330,7 @@ async def _read_reference(
 def judge_answer(
     question: EvaluationQuestion, reference: AnswerTable | None, answer: AnswerRecord
 ) -> tuple[Verdict, str]:
-    """Return whether an answer is right, and why it is not."""
+    """Return the verdict on an answer, with the reason for a failure."""
     if answer.error:
         return "error", answer.error
     match question.expect:
@@ -387,7 +387,7 @@ def _judge_rows(
             return _judge_trust(question, answer)
         differences.append(difference)
     if not reference.rows and not answer.tables and not answer.has_chart:
-        return "correct", ""  # a page shows no table without rows
+        return "correct", ""  # frontends do not display tables without rows
     if answer.clarification:
         return "clarified", f"asked back: {answer.clarification}"
     if answer.is_refusal:

@@ -23,15 +23,15 @@ class LoopRequest:
     """One question, ready for a model."""
 
     run: RunInput
-    """With the messages that the model reads, and the actions it may call."""
+    """The run, with the messages and the actions for the model."""
     instructions: str
     adapter: Adapter
-    """For our own loop."""
+    """The model adapter of our own loop."""
     model: Any = None
-    """The model of a framework: its name, or an object of that framework."""
+    """The model for a framework: its name, or an object of that framework."""
     max_turns: int = 12
     timeout: float = 60.0
-    """Seconds that a tool may take."""
+    """Timeout of a tool, in seconds."""
 
 
 Loop = Callable[[LoopRequest], Events]

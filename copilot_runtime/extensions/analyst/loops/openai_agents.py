@@ -1,4 +1,4 @@
-"""The loop of OpenAI's Agents SDK, with the same tools."""
+"""Model loop with OpenAI's Agents SDK and the analyst's tools."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def run_loop(request: LoopRequest) -> Events:
-    """Yield the events of the SDK. Raises `MissingPackage`, and what `OpenAIAgentsAgent` raises."""
+    """Yield the events of the SDK.
+
+    Raises `MissingPackage`, and the errors of `OpenAIAgentsAgent`.
+    """
     try:
         from agents import Agent
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Our own loop around any adapter."""
+"""The runtime's own model loop, for any adapter."""
 
 from collections.abc import Callable
 from contextlib import aclosing
@@ -12,7 +12,7 @@ from copilot_runtime.extensions.analyst.loops import LoopRequest
 
 
 def run_loop(request: LoopRequest) -> Events:
-    """Yield the events of the model and its tools. Raises what `DirectAgent` raises."""
+    """Yield the events of the model and its tools. Raises the errors of `DirectAgent`."""
     agent = DirectAgent(
         request.adapter,
         instructions=request.instructions,
@@ -25,7 +25,7 @@ def run_loop(request: LoopRequest) -> Events:
 
 
 class TurnAdapter(Adapter):
-    """An adapter that says when an answer begins and when it has ended."""
+    """An adapter that reports the start and the end of each model response."""
 
     def __init__(self, adapter: Adapter, on_turn: Callable[[bool], None]) -> None:
         self._adapter = adapter

@@ -1,4 +1,4 @@
-"""The loop of pydantic-ai, with the same tools."""
+"""Model loop with pydantic-ai and the analyst's tools."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def run_loop(request: LoopRequest) -> Events:
-    """Yield the events of pydantic-ai. Raises `MissingPackage`, and what `PydanticAIAgent` does."""
+    """Yield the events of pydantic-ai.
+
+    Raises `MissingPackage`, and the errors of `PydanticAIAgent`.
+    """
     try:
         from pydantic_ai import Agent, UsageLimits
     except ImportError as error:

@@ -1,6 +1,6 @@
-"""SQL that a model wrote: guarded, restricted to a person's rows, repaired."""
+"""SQL written by a model: guarded, restricted to the user's rows, and repaired."""
 
 import logging
 
-# sqlglot logs a warning, with the text, for each statement that it does not know
+# sqlglot logs a warning with the text of each unknown statement
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)

@@ -1,6 +1,7 @@
-"""The guard of SQL: one query, over tables and functions on lists, and only a person's rows.
+"""The guard of SQL: one query, over allowed tables and functions, and the user's rows only.
 
-What runs is made from the tree, never from the text. DuckDB's own reading of it is judged last.
+The SQL to run is generated from the tree, never taken from the text. DuckDB's own parse of it is
+checked last.
 """
 
 import re
@@ -22,26 +23,26 @@ from copilot_runtime.extensions.analyst.sql.table_names import TableReader
 
 @dataclass(frozen=True, kw_only=True)
 class GuardedQuery:
-    """A query that may run."""
+    """A query that has passed the guard."""
 
     sql: str
     """The SQL to run: with physical tables, and each filtered one as a subquery."""
     display_sql: str
     """The SQL for display: without row filters."""
     tree: exp.Expr
-    """The query before filters; copy it before you change it."""
+    """The query before row filters; copy it before modifying it."""
     runs: exp.Expr
     """The tree of `sql`."""
     tables: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    """Names that are columns of these tables."""
+    """Names of the columns of these tables."""
     filters: tuple[str, ...] = ()
-    """The conditions of the query, as the person may read them."""
+    """The conditions of the query, for display."""
     restricted: tuple[str, ...] = ()
-    """Tables of which only some rows are read."""
+    """Tables of which row filters exclude rows."""
 
     def with_limit(self, limit: int) -> str:
-        """Return the SQL for at most so many rows; a smaller limit of the query stays."""
+        """Return the SQL with a maximum number of rows; a smaller limit of the query stays."""
         tree = self.runs
         own_limit = tree.args.get("limit") if isinstance(tree, exp.Select) else None
         if isinstance(tree, exp.Select) and own_limit is None and not tree.args.get("sample"):
@@ -51,7 +52,7 @@ class GuardedQuery:
 
 
 def guard_sql(sql: str, rules: GuardRules, scope: Scope) -> GuardedQuery:
-    """Return the query that a text asks for, or raise `SqlRefused` or `ConfigurationFailed`."""
+    """Return the guarded query of a text. Raises `SqlRefused` or `ConfigurationFailed`."""
     if len(sql) > rules.max_chars:
         raise SqlRefused(
             "too_long",
@@ -62,7 +63,7 @@ def guard_sql(sql: str, rules: GuardRules, scope: Scope) -> GuardedQuery:
 
 
 def guard_tree(tree: exp.Expr, rules: GuardRules, scope: Scope) -> GuardedQuery:
-    """Return the query of a tree, as `guard_sql` does for a text."""
+    """Return the guarded query of a tree, as `guard_sql` does for a text."""
     check_kinds(tree, max_depth=rules.max_depth, max_nodes=rules.max_nodes)
     try:
         tree = tree.copy()
@@ -94,7 +95,7 @@ def guard_tree(tree: exp.Expr, rules: GuardRules, scope: Scope) -> GuardedQuery:
 
 
 def _parse(sql: str, rules: GuardRules) -> exp.Expr:
-    """Return the tree of the one statement in a text."""
+    """Return the tree of the only statement in a text."""
     if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in sql):
         raise SqlRefused("parse_error", "The SQL has characters that no text has.")
     try:
@@ -142,7 +143,7 @@ _STATEMENTS = re.compile(
     "MERGE|PRAGMA|PREPARE|REFRESH|RELEASE|RENAME|REPLACE|RESET|REVOKE|ROLLBACK|SAVEPOINT|SET|SHOW|"
     "START|SUMMARIZE|TRUNCATE|UNINSTALL|UPDATE|USE|VACUUM"
 )
-"""First words of statements that are no queries."""
+"""First words of statements that are not queries."""
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 
@@ -186,7 +187,7 @@ def _too_deep() -> SqlRefused:
 
 
 def _not_duckdb(tree: exp.Expr) -> SqlRefused:
-    """Return why a tree cannot be written for DuckDB: it would compute something else."""
+    """Return the refusal of a tree that has no exact translation to DuckDB."""
     name = next((one.sql_name().lower() for one in tree.find_all(exp.Func) if _is_lossy(one)), None)
     return SqlRefused(
         "function_not_allowed",
@@ -206,7 +207,7 @@ def _is_lossy(node: exp.Expr) -> bool:
 
 
 def _describe_error(error: SqlglotError) -> str:
-    """Return where the text cannot be read, without sqlglot's colours."""
+    """Return the position of a syntax error, without sqlglot's colours."""
     details = getattr(error, "errors", None) or []
     if not details:
         return "The SQL could not be read."
@@ -224,9 +225,9 @@ def _write(tree: exp.Expr) -> str:
 
 
 def _name_values(tree: exp.Expr) -> exp.Expr:
-    """Return the tree with values in each PIVOT that takes them from the rows.
+    """Return the tree with explicit values in each PIVOT that takes them from the rows.
 
-    DuckDB makes two statements of such a one, and shows how it reads only single ones.
+    DuckDB splits such a PIVOT into two statements, and only exposes its parse of single ones.
     """
     if tree.find(exp.Pivot) is None:
         return tree
@@ -358,9 +359,10 @@ _TABLE_PARTS = frozenset(
 
 
 def check_kinds(tree: exp.Expr, *, max_depth: int, max_nodes: int) -> None:
-    """Raise `SqlRefused` for a node that no reading query has, and for a tree that is too large.
+    """Raise `SqlRefused` for a node type that queries lack, and for a tree that is too large.
 
-    A chain such as `a OR b OR c` is one level: it hangs to the left, however long it is.
+    A chain such as `a OR b OR c` counts as one level, although its tree is as deep as the chain is
+    long.
     """
     count = 0
     stack: list[tuple[exp.Expr, int]] = [(tree, 0)]

@@ -1,7 +1,7 @@
 """sqlglot's parser with a step limit that grows with the length of the text.
 
-It tries again after a wrong turn: each join without ON doubles the time, so that thirty of them
-would take days.
+The parser backtracks: each join without ON doubles the time, so that thirty of them would take
+days.
 """
 
 import hashlib
@@ -18,11 +18,11 @@ _STEPS_PER_TOKEN = 50
 
 
 class ParsingTooLong(SqlglotError):
-    """A text needs more steps than texts of its length do."""
+    """Parsing exceeded the step limit for a text of this length."""
 
 
 def parse_sql(sql: str, dialect: str = "duckdb") -> Sequence[exp.Expr | None]:
-    """Return the statements of a text, as `sqlglot.parse` does. Raises `SqlglotError`."""
+    """Return the statements of a text, like `sqlglot.parse`. Raises `SqlglotError`."""
     tokens = Dialect.get_or_raise(dialect).tokenize(sql)
     parser = _bound_parser(dialect)(dialect=dialect)
     parser.steps_left = _STEPS + _STEPS_PER_TOKEN * len(tokens)
@@ -53,12 +53,12 @@ _MAX_CHARS = 20_000
 
 
 def fingerprint_sql(sql: str) -> str:
-    """Return SQL with `?` for every value; for a text that is no SQL, its hash."""
+    """Return SQL with `?` for every value; for a text that is not SQL, its hash."""
     return _mask(sql) or _hash(sql)
 
 
 def hash_sql(sql: str) -> str:
-    """Return 8 hexadecimal digits, equal for SQL that differs in its values only."""
+    """Return 8 hexadecimal digits, equal for SQL that differs only in its values."""
     mask = _mask(sql)
     return _hash(mask or sql)
 
@@ -81,7 +81,7 @@ def _mask(sql: str) -> str:
 def _write(tree: exp.Expr) -> str:
     if isinstance(tree, exp.Command):
         return f"{tree.name.upper()} ?"
-    # inner nodes first: a sign or a list is masked once what is inside is
+    # inner nodes first: a sign or a list is masked after its content
     for node in reversed(list(tree.walk())):
         if isinstance(node, exp.Command | exp.JSONPath) or _is_value(node):
             if node is tree:

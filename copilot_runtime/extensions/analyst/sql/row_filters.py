@@ -1,6 +1,6 @@
 """Row filters: the operator's conditions on the rows that a user may read.
 
-A filter is a condition in SQL with `$variables`: `tenant = $user`. It is put around every table of
+A filter is an SQL condition with `$variables`: `tenant = $user`. It is applied to every table of
 every query, as a tree with the values as literals.
 """
 
@@ -18,8 +18,9 @@ from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.analyst.sql.rules import GuardRules, TableRule
 
 _ALL_ROWS = 9_223_372_036_854_775_807
-"""A limit that DuckDB moves no condition below. Without it, a cast or a join of the person's
-meets rows that the filter removes later, and its error quotes them."""
+"""A limit that prevents DuckDB from pushing conditions below it. Otherwise a cast or a join in the
+user's query would process rows before the filter removes them, and its error message would quote
+them."""
 _NUMBERS = {
     *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL"),
     *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "BIGNUM"),
@@ -28,31 +29,31 @@ _NUMBERS = {
 
 @dataclass(frozen=True)
 class RowFilters:
-    """The filters of the settings, by table. `*` applies to every table.
+    """The row filters of the settings, by table. `*` applies to every table.
 
-    A table that lacks a column of its filter, or whose column changed its type, is closed to all
-    users: a malformed line must not open it. A filter `true` opens a table that lacks the columns
-    of `*`.
+    A table that lacks a column of its filter, or whose column has changed its type, is closed to
+    all users: a mistake in the settings must not open it. A filter `true` opens a table that lacks
+    the columns of `*`.
     """
 
     filters: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def parse(cls, filters: Mapping[str, str]) -> "RowFilters":
-        """Return the filters; raise `ConfigurationFailed` for one that is not a condition."""
+        """Return the filters. Raises `ConfigurationFailed` for text that is not a condition."""
         for name, text in filters.items():
             _parse_condition(name, text)
         return cls({name.lower(): text for name, text in filters.items()})
 
     def find(self, table: str, columns: Sequence[Column]) -> str | None:
-        """Return the condition for a table, or None if all of its rows may be read."""
+        """Return the condition for a table, or `None` if all of its rows may be read."""
         conditions = self._find_conditions(table, columns)
         return " AND ".join(f"({text})" for _, text in conditions) or None
 
     def find_gap(
         self, table: str, columns: Sequence[Column], first_types: Mapping[str, str]
     ) -> str | None:
-        """Return why a table has not the columns that its filters were written for, or None.
+        """Return why a table does not match its filters, or `None`.
 
         `first_types` are the types of its columns when they were first seen.
         """
@@ -73,7 +74,7 @@ class RowFilters:
         return None
 
     def _find_conditions(self, table: str, columns: Sequence[Column]) -> Sequence[tuple[str, str]]:
-        """Return the filters of a table, by their names."""
+        """Return the filters of a table, by name."""
         conditions = [
             (name, self.filters[name]) for name in (table.lower(), "*") if name in self.filters
         ]
@@ -86,7 +87,7 @@ class RowFilters:
 
 
 def build_filter(name: str, rule: TableRule, rules: GuardRules, scope: Scope) -> exp.Expr | None:
-    """Return the condition on the rows of one table for one scope, or None."""
+    """Return the row condition of a table for a scope, or `None`."""
     conditions: list[exp.Expr] = []
     if rule.row_filter is not None:
         conditions.append(_bind(name, rule.row_filter, rules, scope))
@@ -97,14 +98,14 @@ def build_filter(name: str, rule: TableRule, rules: GuardRules, scope: Scope) ->
 
 
 def restrict_table(name: str, rule: TableRule, condition: exp.Expr) -> exp.Select:
-    """Return the query that reads a table's rows that meet a condition, and shows no others."""
+    """Return a subquery with only the rows of a table that meet a condition."""
     table = read_physical(rule.physical)
     table.set("alias", exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
     return exp.select("*").from_(table).where(condition, copy=False).limit(_ALL_ROWS, copy=False)
 
 
 def read_physical(name: str) -> exp.Table:
-    """Return the table of a qualified, quoted name."""
+    """Return the table with a qualified, quoted name."""
     table = exp.to_table(name, dialect="duckdb")
     for part in table.parts:
         part.set("quoted", True)
@@ -112,7 +113,7 @@ def read_physical(name: str) -> exp.Table:
 
 
 def _bind(name: str, text: str, rules: GuardRules, scope: Scope) -> exp.Expr:
-    """Return a condition with its values; False if one of them is missing."""
+    """Return a condition with its variables replaced by values; FALSE if a value is missing."""
     condition = _parse_condition(name, text)
     variables = scope.variables
     for place in list(condition.find_all(exp.Parameter, exp.Placeholder)):
@@ -162,12 +163,12 @@ def _is_true(text: str) -> bool:
 
 
 def _list_parts(column: exp.Column) -> Sequence[str]:
-    """Return the names that may be the column: in `address.city`, it may be a struct's field."""
+    """Return the names that may be the column: in `address.city`, `city` may be a struct field."""
     return [part.name.lower() for part in reversed(column.parts)]
 
 
 def _classify(type: str) -> str:
-    """Return the comparison class of a type: `owner > 9` differs between texts and numbers."""
+    """Return the comparison class of a type: `owner > 9` differs for texts and numbers."""
     name = type.partition("(")[0].upper()
     if name in _NUMBERS:
         return "number"

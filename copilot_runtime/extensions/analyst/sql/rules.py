@@ -12,15 +12,15 @@ from copilot_runtime.extensions.analyst.results import Column
 
 @dataclass(frozen=True, kw_only=True)
 class TableRule:
-    """A table that may be read: `physical` is its qualified, quoted name in the engine."""
+    """A readable table: `physical` is its qualified, quoted name in the engine."""
 
     physical: str
     columns: Sequence[Column] = ()
     row_filter: str | None = None
-    """The operator's SQL condition with `$variables`; None lets every row be read."""
+    """The operator's SQL condition with `$variables`; `None` allows every row."""
 
     def has_column(self, name: str) -> bool:
-        """Return whether the table has a column of this lower-case name."""
+        """Return `True` if the table has a column of this lower-case name."""
         return any(column.name.lower() == name for column in self.columns)
 
 
@@ -30,7 +30,7 @@ class GuardRules:
 
     tables: Mapping[str, TableRule]
     functions: frozenset[str]
-    """Lower-case names, as `list_safe_functions` filters those of the engine."""
+    """Lower-case names of allowed functions, as returned by `list_safe_functions`."""
     filter_tables: Mapping[str, str] = field(default_factory=dict[str, str])
     """Physical names of tables that only row filters may read."""
     max_chars: int = 20_000
@@ -39,14 +39,14 @@ class GuardRules:
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """Return each table's name by its name in lower case: SQL does not tell cases apart."""
+        """Return table names by lower-case name: SQL identifiers are case-insensitive."""
         return {name.lower(): name for name in self.tables}
 
 
 TABLE_FUNCTIONS = frozenset(
     {"range", "generate_series", "unnest", "repeat_row", "json_each", "json_tree"}
 )
-"""Functions that may stand in FROM. All others read files, settings or tables by text."""
+"""Functions allowed in FROM. All others read files, settings or tables named by a text."""
 
 _FORBIDDEN = re.compile(
     r"""
@@ -83,18 +83,18 @@ _SAFE_CURRENT = frozenset(
         "index_of",
     }
 )
-"""Names that look like those of forbidden functions."""
+"""Allowed functions whose names match the pattern of forbidden ones."""
 _SYNTAX = frozenset(
     {"coalesce", "if", "ifnull", "nullif", "unnest", "columns", "grouping", "grouping_id", "try"}
 )
-"""Names that DuckDB's grammar gives a meaning, so that its list of functions may lack them."""
+"""Names that are part of DuckDB's grammar, so that its list of functions may lack them."""
 
 
 def list_safe_functions(names: Iterable[str]) -> frozenset[str]:
-    """Return the functions of an engine, in lower case, that SQL may call.
+    """Return the lower-case names of an engine's functions that SQL may call.
 
-    Left out is what reads files, settings, other tables by their name, or the engine's own state,
-    what writes, sleeps, or casts and merges internal values unchecked.
+    Excluded are functions that read files, settings, tables named by a text, or the engine's state,
+    that write or sleep, and that cast or merge internal values unchecked.
     """
     lower = {name.lower() for name in names}
     return frozenset(
@@ -103,7 +103,7 @@ def list_safe_functions(names: Iterable[str]) -> frozenset[str]:
 
 
 def is_forbidden(name: str) -> bool:
-    """Return whether a function with this name may never be called."""
+    """Return `True` if a function with this name may never be called."""
     name = name.lower()
     return name not in _SAFE_CURRENT and _FORBIDDEN.fullmatch(name) is not None
 
@@ -122,11 +122,10 @@ SqlCode = Literal[
 
 
 class SqlRefused(Refused):
-    """The guard refused SQL before it reached the data. The message is a sentence for a person.
+    """The guard refused SQL before it reached the data. The message is a sentence for users.
 
-    `name` is the table or the function that is not allowed; `candidates` are tables with a similar
-    name that this person may read. `is_unknown` tells a function that there is not from one that
-    is forbidden.
+    `name` is the refused table or function; `candidates` are tables with a similar name that the
+    user may read. `is_unknown` distinguishes an unknown function from a forbidden one.
     """
 
     is_hint_public = True

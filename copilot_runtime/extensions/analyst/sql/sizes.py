@@ -1,8 +1,9 @@
-"""Limits the size of texts and lists that a single SQL call may create.
+"""Limit the size of texts and lists that a single SQL call may create.
 
-DuckDB cannot be interrupted in the middle of one call: `range(100000000)` as a list held a core for
-two minutes, and more memory than its limit. Counts that are literals are compared here; others when
-the SQL runs. So are texts: `damerau_levenshtein` of two long ones took all memory of the machine.
+DuckDB cannot be interrupted within one call: `range(100000000)` as a list blocked a core for two
+minutes and exceeded the memory limit. Literal counts are checked here, other counts when the SQL
+runs. Texts are limited as well: `damerau_levenshtein` of two long texts exhausted the memory of the
+machine.
 """
 
 import re
@@ -19,7 +20,7 @@ _MAX_CALLS = 6
 BOUND_MESSAGE: Final = "a single call would make or compare texts or lists that are too long"
 """The SQL error message for a count or text that exceeds its limit."""
 BOUND: Final = object()
-"""Stands for an argument that `bound_sizes` compares when the SQL runs."""
+"""Marks an argument that `bound_sizes` checks at run time."""
 
 _COUNT_ARGUMENTS = {
     "repeat": 1,
@@ -41,7 +42,7 @@ _DISTANCES = frozenset(
         *("jaro_similarity", "jaro_winkler_similarity"),
     }
 )
-"""Functions whose work, or memory, grows with the product of the lengths of two texts."""
+"""Functions whose time or memory grows with the product of the lengths of two texts."""
 _MAX_COMPARED = 500
 _REPLACEMENTS = ("replace", "regexp_replace")
 _MAX_REPLACED = 100_000
@@ -53,7 +54,7 @@ _VOLATILE = frozenset({"random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7"})
 
 
 def bound_sizes(tree: exp.Expr) -> None:
-    """Bound the calls of a tree, in place."""
+    """Add size limits to the calls of a tree, in place."""
     calls = [call for call in tree.walk() if _is_large(call)]
     if len(calls) > _MAX_CALLS:
         raise SqlRefused(
@@ -63,7 +64,7 @@ def bound_sizes(tree: exp.Expr) -> None:
             hint="Use fewer of repeat, lpad, rpad and lists of generate_series.",
         )
     cap = min(MAX_ELEMENTS, int(_MAX_PRODUCT ** (1 / max(1, len(calls)))))
-    for call in reversed(calls):  # those inside others first
+    for call in reversed(calls):  # innermost calls first
         if isinstance(call, exp.GenerateSeries):
             _bound_series(call, cap)
         elif isinstance(call, exp.Repeat):
@@ -81,10 +82,10 @@ def bound_sizes(tree: exp.Expr) -> None:
 
 
 def check_size(name: str, arguments: Sequence[Any]) -> None:
-    """Raise `SqlRefused` if a call, as DuckDB reads it, may make too much.
+    """Raise `SqlRefused` if a call, as parsed by DuckDB, may create too large a value.
 
-    Arguments are integers or texts where they are literals, `BOUND` where a tree was bounded, and
-    None otherwise.
+    Arguments are integers or texts for literals, `BOUND` for arguments with a run-time check, and
+    `None` otherwise.
     """
     if name in _FORMATS:
         if not arguments or not isinstance(arguments[0], str) or _WIDE_FORMAT.search(arguments[0]):
@@ -136,7 +137,7 @@ def _bound_count(count: exp.Expr, cap: int) -> exp.Expr:
 
 
 def _bound_repeat(call: exp.Repeat, cap: int) -> None:
-    """Bound the characters of all copies together."""
+    """Limit the total number of characters of all copies."""
     text, count = call.this, call.args["times"]
     if isinstance(text, exp.Literal) and text.is_string:
         call.set("times", _bound_count(count, cap // max(1, len(text.this))))
@@ -146,7 +147,7 @@ def _bound_repeat(call: exp.Repeat, cap: int) -> None:
 
 
 def _bound_texts(tree: exp.Expr) -> None:
-    """Bound texts that are compared letter by letter, or put in the place of others."""
+    """Limit texts that are compared character by character, or inserted as replacements."""
     growths, bounds = 1, 0
     for call in reversed([*tree.walk()]):
         match call:
@@ -179,7 +180,7 @@ def _bound_texts(tree: exp.Expr) -> None:
 
 
 def _bound_text(text: exp.Expr, most: "int | exp.Expr") -> exp.Expr:
-    """Return the text, or an error if it is too long when the SQL runs."""
+    """Return the text, or an expression that raises an error at run time if it is too long."""
     literal = _read_text(text)
     if literal is not None and isinstance(most, int) and len(literal) <= most:
         return text
@@ -196,7 +197,7 @@ def _bound_text(text: exp.Expr, most: "int | exp.Expr") -> exp.Expr:
 
 
 def _divide(most: int, text: exp.Expr) -> exp.Expr:
-    """Return how often a text fits into so many characters."""
+    """Return how many times a text fits into a number of characters."""
     length = exp.Anonymous(this="length", expressions=[text.copy()])
     divisor = exp.Anonymous(this="greatest", expressions=[exp.Literal.number(1), length])
     return exp.Paren(this=exp.IntDiv(this=exp.Literal.number(most), expression=divisor))
@@ -207,7 +208,7 @@ def _read_text(node: exp.Expr | None) -> str | None:
 
 
 def _count_characters(name: str, pattern: object) -> int:
-    """Return how many characters a replacement stands for, at least."""
+    """Return the minimum number of characters that a replacement stands for."""
     return max(1, len(pattern)) if name == "replace" and isinstance(pattern, str) else 1
 
 
@@ -238,9 +239,9 @@ def _bound_series(call: exp.GenerateSeries, cap: int) -> None:
 
 
 def _compare(value: exp.Expr, bound: exp.Expr, *, is_upper: bool) -> exp.Expr:
-    """Return the value, or an error if it passes the bound when the SQL runs.
+    """Return the value, or an expression that raises an error at run time if it exceeds the limit.
 
-    A value that differs each time it is read is cut, too: LEAST reads it once.
+    A volatile value is capped, too: LEAST evaluates it once.
     """
     past, within, cut = (exp.GT, exp.LTE, "least") if is_upper else (exp.LT, exp.GTE, "greatest")
     message = exp.Anonymous(this="error", expressions=[exp.Literal.string(BOUND_MESSAGE)])
@@ -268,7 +269,7 @@ def _read_integer(node: exp.Expr) -> int | None:
 
 
 def _read_step(node: exp.Expr) -> int | float | None:
-    """Return an integer step, or the sign of an interval as a fraction."""
+    """Return an integer step, or for an interval its sign as a fraction."""
     if not isinstance(node, exp.Interval):
         return _read_integer(node)
     text = str(node.this.this if isinstance(node.this, exp.Literal) else "")

@@ -1,7 +1,7 @@
-"""The second look at SQL: DuckDB's own reading of the text that is going to run.
+"""The second check of SQL: DuckDB's own parse of the text that is going to run.
 
-The guard judges and rewrites sqlglot's tree. What matters is how DuckDB reads the text made of it,
-so that reading is judged too, against lists of what is allowed. Whatever the two parsers read
+The guard checks and rewrites sqlglot's tree. What counts is how DuckDB parses the resulting text,
+so that parse is checked as well, against allow-lists. SQL that the two parsers interpret
 differently is refused here, before it runs.
 """
 
@@ -66,10 +66,10 @@ _EXPRESSIONS = frozenset(
 def check_syntax_tree(
     sql: str, *, tables: Collection[tuple[str, ...]], functions: Collection[str]
 ) -> None:
-    """Raise `SqlRefused` unless DuckDB reads one query over these tables and functions only.
+    """Raise `SqlRefused` unless DuckDB parses one query over these tables and functions only.
 
-    `tables` are paths as they stand in the text, such as `("d1", "main", "orders")`. A name of one
-    part is that of a CTE.
+    `tables` are the table paths in the text, such as `("d1", "main", "orders")`. A path with one
+    part is the name of a CTE.
     """
     for node in _walk(_read(sql)):
         if "class" in node:
@@ -101,7 +101,7 @@ def _read(sql: str) -> Mapping[str, Any]:
 
 @cache
 def _connect() -> duckdb.DuckDBPyConnection:
-    """Return an empty database that only reads syntax: nothing is ever run in it."""
+    """Return an empty in-memory database that only parses SQL; it never runs a query."""
     return duckdb.connect(
         config={
             "enable_external_access": "false",
@@ -114,7 +114,7 @@ def _connect() -> duckdb.DuckDBPyConnection:
 
 @cache
 def _list_types() -> frozenset[str]:
-    """Return the types of DuckDB itself. Those of a database may be made of its values."""
+    """Return DuckDB's built-in types. Types of a database could be built from its values."""
     cursor = _connect().cursor()
     try:
         rows = cursor.execute("SELECT DISTINCT type_name FROM duckdb_types()").fetchall()
@@ -202,12 +202,12 @@ def _refuse_function(name: str, functions: Collection[str], where: str = "") -> 
 
 
 def _is_bound(node: Mapping[str, Any]) -> bool:
-    """Return whether this is the error that bounded calls raise."""
+    """Return `True` for the error that bounded calls raise."""
     return [_describe(one["expression"]) for one in node["arguments"]] == [BOUND_MESSAGE]
 
 
 def _describe(node: Mapping[str, Any]) -> object:
-    """Return a literal's value, `BOUND` for an argument that is compared at run time, or None."""
+    """Return a literal's value, `BOUND` for an argument that is checked at run time, or `None`."""
     match node:
         case {"class": "CONSTANT", "literal": {"kind": "INTEGER", "text": str(text)}}:
             return int(text) if text.isdigit() else None

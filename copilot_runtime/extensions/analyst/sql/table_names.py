@@ -1,4 +1,4 @@
-"""Resolves table names in a query, and replaces tables by filtered subqueries."""
+"""Resolve table names in a query, and replace tables by filtered subqueries."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -20,10 +20,10 @@ _MOVED = ("alias", "pivots", "joins", "laterals", "sample")
 
 
 class TableReader:
-    """Replaces the tables of one query.
+    """Replaces the tables of a query.
 
-    Every CTE gets a unique name, and every table its qualified one. So a CTE and a table of one
-    name cannot be confused, whatever the scoping rules of the two parsers.
+    Every CTE gets a unique name, and every table its qualified one. So a CTE and a table of the
+    same name cannot be confused, whatever the scoping rules of the two parsers.
     """
 
     def __init__(self, rules: GuardRules, scope: Scope) -> None:
@@ -35,10 +35,10 @@ class TableReader:
         self.tables: list[str] = []
         """Tables that the query reads, by their names in the rules."""
         self.restricted: list[str] = []
-        """Those of them that are filtered."""
+        """The filtered ones among these tables."""
 
     def replace_tables(self, tree: exp.Expr) -> exp.Expr:
-        """Return the tree over physical tables and filtered subqueries; it changes the given."""
+        """Return the tree over physical tables and filtered subqueries; modifies the given tree."""
         meant = [(table, self._find_cte(table)) for table in tree.find_all(exp.Table)]
         _check_reads(meant)
         for number, cte in enumerate(tree.find_all(exp.CTE), 1):
@@ -60,7 +60,7 @@ class TableReader:
         return tree
 
     def _find_cte(self, table: exp.Table) -> exp.CTE | None:
-        """Return the CTE that a table's name means, from the innermost scope outwards."""
+        """Return the CTE that a table name refers to, searching from the innermost scope."""
         if table.args.get("db") or table.args.get("catalog"):
             return None
         name = table.name.lower()
@@ -122,10 +122,10 @@ class TableReader:
 
 
 def _check_reads(meant: Sequence[tuple[exp.Table, exp.CTE | None]]) -> None:
-    """Raise `SqlRefused` if tables are read too often once each CTE stands where it is named.
+    """Raise `SqlRefused` if the number of table reads is too high after expanding all CTEs.
 
-    A tower of CTEs, each of which names the one below twice, doubles with each floor. DuckDB plans
-    it whole, beyond its limit of memory, where nothing interrupts it.
+    A chain of CTEs, each of which reads the previous one twice, grows exponentially. DuckDB expands
+    it completely while planning, beyond its memory limit and without interruption.
     """
     names: dict[int, list[exp.CTE | None]] = {}
     for table, cte in meant:
@@ -135,7 +135,7 @@ def _check_reads(meant: Sequence[tuple[exp.Table, exp.CTE | None]]) -> None:
 
     def count(cte: exp.CTE | None) -> int:
         if (key := id(cte)) not in counts:
-            counts[key] = 1  # for one that means itself by way of another
+            counts[key] = 1  # for an indirectly recursive one
             total = sum(1 if one is None else count(one) for one in names.get(key, ()))
             counts[key] = min(max(total, 1), MOST_READS + 1)
         return counts[key]

@@ -1,4 +1,4 @@
-"""Repairs types: values that do not convert become NULL, and how many do is counted."""
+"""Repair type errors: values that do not convert become NULL, and are counted."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +42,7 @@ _TEXT = "VARCHAR"
 def repair_type(
     tree: exp.Expr, failure: QueryFailed, context: RepairContext
 ) -> Iterator[Candidate]:
-    """Yield trees in which values convert, or become NULL."""
+    """Yield trees in which values are converted, or become NULL."""
     text = failure.message
     if "according to format specifier" in text:
         yield from _parse_safely(tree)
@@ -70,7 +70,7 @@ def _try_casts(tree: exp.Expr, name: str | None, context: RepairContext) -> Iter
 
 
 def _cast_mixes(tree: exp.Expr, name: str | None, context: RepairContext) -> Iterator[Candidate]:
-    """Yield the tree with numbers or times for columns of text that are compared with such."""
+    """Yield the tree with text columns cast to the numbers or times that they are compared with."""
     for target in ("DOUBLE", "TIMESTAMP"):
 
         def needs_cast(node: exp.Expr, target: str = target) -> bool:
@@ -87,7 +87,7 @@ def _cast_mixes(tree: exp.Expr, name: str | None, context: RepairContext) -> Ite
 def _cast_arguments(
     tree: exp.Expr, function: str, types: Sequence[str], context: RepairContext
 ) -> Iterator[Candidate]:
-    """Yield the tree with other types for arguments that a function does not take."""
+    """Yield the tree with function arguments cast to a type that the function accepts."""
     has_time = any(it.startswith(_TIMES) for it in types)
     targets = ("TIMESTAMP", "DOUBLE") if has_time else ("DOUBLE", "TIMESTAMP")
     for wrong, targets_of in ((True, targets), (False, (_TEXT,))):
@@ -127,7 +127,7 @@ def _wrap(
     name: str | None,
     context: RepairContext,
 ) -> Iterator[Candidate]:
-    """Yield the tree with each expression that the predicate accepts built anew."""
+    """Yield the tree with each expression that matches the predicate rebuilt."""
     texts: set[str] = set()
     for node in list(tree.walk()):
         if not predicate(node) or to_sql(node) in texts:
@@ -146,7 +146,7 @@ def _wrap(
 
 
 def build_probe(node: exp.Expr, after: exp.Expr, context: RepairContext) -> exp.Expr | None:
-    """Return a query that has a row if a value converts, or if all values are NULL."""
+    """Return a query that has a row if any value converts, or if all values are NULL."""
     if not isinstance(after, exp.TryCast):
         return None
     sources = [find_source(column, context) for column in node.find_all(exp.Column)]
@@ -162,7 +162,7 @@ def build_probe(node: exp.Expr, after: exp.Expr, context: RepairContext) -> exp.
 
 
 def _strip(node: exp.Expr) -> exp.Expr:
-    """Return an expression without the tables of its columns."""
+    """Return an expression without the table qualifiers of its columns."""
     copy = node.copy()
     for column in list(copy.find_all(exp.Column)):
         column.set("table", None)
@@ -180,7 +180,7 @@ def _cast(node: exp.Expr, target: str) -> exp.Expr:
 
 
 def _find_type(column: exp.Column, context: RepairContext) -> str:
-    """Return the type of a column; nothing if it is not known."""
+    """Return the type of a column, or an empty string if it is unknown."""
     source = find_source(column, context)
     return "" if source is None else source[2]
 
@@ -206,7 +206,7 @@ def _find_position(node: exp.Expr, function: str, count: int) -> int | None:
 
 
 def _suits(parent: exp.Expr, node: exp.Column, target: str, context: RepairContext) -> bool:
-    """Return whether something beside a column is of the kind that it is to become."""
+    """Return `True` if the operand beside a column has the kind that the column is cast to."""
     type_prefixes = ("DATE", "TIME") if target == "TIMESTAMP" else _NUMBERS
     for other in parent.iter_expressions():
         if other is node:
@@ -229,7 +229,7 @@ _NUMBERS = (
 
 
 def _split(types: str) -> list[str]:
-    """Split `VARCHAR, DECIMAL(10,2)` at the commas that are outside of brackets."""
+    """Split `VARCHAR, DECIMAL(10,2)` at the commas outside of brackets."""
     parts, depth = [""], 0
     for character in types:
         depth += (character in "(<[") - (character in ")>]")
@@ -247,7 +247,7 @@ _LEFT_OUT = (
 
 
 def build_null_counts(before: exp.Expr, after: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:
-    """Yield each TRY_CAST that a repair made, as SQL, and a query that counts its NULLs."""
+    """Yield each TRY_CAST of a repair as SQL, with a query that counts its NULLs."""
     casts = {to_sql(node) for node in before.find_all(exp.TryCast)}
     for node in after.find_all(exp.TryCast):
         text = to_sql(node)
@@ -289,7 +289,7 @@ def _list_conditions(select: exp.Select) -> list[exp.Expr]:
 
 
 def _list_ctes(select: exp.Select) -> list[exp.CTE]:
-    """Return the CTEs that a SELECT may read, in their order."""
+    """Return the CTEs that are visible to a SELECT, in order."""
     ctes: list[exp.CTE] = []
     node: exp.Expr | None = select
     inner: exp.Expr | None = None

@@ -1,4 +1,4 @@
-"""Repairs columns: misspelt ones, values in double quotes, wrong aliases, and ambiguous ones."""
+"""Repair columns: misspelt names, values in double quotes, wrong aliases, and ambiguous names."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ _CHOICE = re.compile(r"""(['"])((?:(?!\1).)+)\1""")
 def repair_column(
     tree: exp.Expr, failure: QueryFailed, context: RepairContext
 ) -> Iterator[Candidate]:
-    """Yield replacements for a column that was not found, the likeliest first."""
+    """Yield replacements for an unknown column, the likeliest first."""
     name = failure.name or ""
     columns = [it for it in find_columns(tree, name) if find_source(it, context) is None]
     if (match := _TABLE.search(failure.message)) is not None:
@@ -62,7 +62,7 @@ def repair_column(
 def repair_qualifier(
     tree: exp.Expr, failure: QueryFailed, context: RepairContext
 ) -> Iterator[Candidate]:
-    """Yield the alias that a name before a column was meant to be."""
+    """Yield the alias that the qualifier of a column was meant to be."""
     match = _QUALIFIER.search(failure.message)
     if match is None:
         return
@@ -96,7 +96,7 @@ def repair_qualifier(
 def repair_ambiguous(
     tree: exp.Expr, failure: QueryFailed, context: RepairContext
 ) -> Iterator[Candidate]:
-    """Yield the tree with a column's table before it: the first that DuckDB offers."""
+    """Yield the tree with an ambiguous column qualified by DuckDB's first suggestion."""
     match = re.search(r'column name "((?:[^"]|"")+)"', failure.message)
     name = failure.name or (match[1] if match else "")
     _, _, rest = failure.message.partition("(use:")
@@ -165,7 +165,7 @@ _TIME_TYPES = ("DATE", "TIME")
 def propose_literal(
     tree: exp.Expr, column: exp.Column, context: RepairContext
 ) -> Iterator[Candidate]:
-    """Yield the tree with a name as a text, if it is compared with a column that has the text."""
+    """Yield the tree with a name as a text, if the compared column has that value."""
     text = column.name
     fix = build_fix("literal", text, to_sql(exp.Literal.string(text)))
     repaired = edit(
@@ -200,7 +200,7 @@ def propose_literal(
 
 
 def _is_pattern(column: exp.Column) -> bool:
-    """Return whether a name in double quotes is a pattern or a format: no column is called so."""
+    """Return `True` if a name in double quotes is a pattern or a format instead of a column."""
     parent = column.parent
     if isinstance(parent, _PATTERNS) and parent.args.get("expression") is column:
         return True

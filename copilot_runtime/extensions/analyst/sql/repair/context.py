@@ -15,19 +15,19 @@ DIALECT = "duckdb"
 
 @dataclass(frozen=True, kw_only=True)
 class RepairContext:
-    """The data that a question may see."""
+    """The schema that is visible to a question."""
 
     tables: Mapping[str, Sequence[Column]]
-    """The columns of each table, by the name that SQL uses."""
+    """The columns of each table, by the table's name in SQL."""
     synonyms: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Columns by other words for them, in lower case."""
+    """Columns by their synonyms, in lower case."""
     dataset: str | None = None
     """The table that the question is about."""
     functions: frozenset[str] = frozenset()
     """The names of the engine's functions; empty if unknown."""
 
     def find_table(self, name: str) -> str | None:
-        """Return a table by its name in any case."""
+        """Return a table by its case-insensitive name, or `None`."""
         return next((one for one in self.tables if one.casefold() == name.casefold()), None)
 
     def list_columns(self, table: str) -> Sequence[Column]:
@@ -43,7 +43,8 @@ class Candidate:
     tree: exp.Expr
     fix: Fix
     probe: exp.Expr | None = None
-    """A query that returns a row only if it is so, such as whether a value is in a column."""
+    """A query that returns a row only if the candidate's assumption holds, such as that a value
+    exists."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Source:
 
 
 def find_select(node: exp.Expr) -> exp.Select | None:
-    """Return the SELECT that a node belongs to."""
+    """Return the SELECT that contains a node."""
     return node if isinstance(node, exp.Select) else node.find_ancestor(exp.Select)
 
 
@@ -91,14 +92,14 @@ def find_source(column: exp.Column, context: RepairContext) -> tuple[str, Source
 
 
 def list_outputs(query: object) -> Sequence[Column]:
-    """Return the columns that a query returns, without types; `*` is not resolved."""
+    """Return the output columns of a query, without types; `*` is not resolved."""
     if isinstance(query, exp.Query):
         return [Column(name, "") for name in query.named_selects if name and name != "*"]
     return ()
 
 
 def find_columns(tree: exp.Expr, name: str) -> Iterator[exp.Column]:
-    """Yield the columns of a name, which may have a table before it."""
+    """Yield the columns of a name, which may be qualified by a table."""
     table, _, last = name.rpartition(".")
     for column in list(tree.find_all(exp.Column)):
         is_whole = column.name.casefold() == name.casefold()
@@ -125,7 +126,7 @@ def edit(
 
 
 def build_identifier(name: str) -> exp.Identifier:
-    """Return a name for SQL, in quotes only where it needs them."""
+    """Return an SQL identifier, quoted only if necessary."""
     from sqlglot.tokens import Tokenizer
 
     is_plain = name.isascii() and name.isidentifier() and name.upper() not in Tokenizer.KEYWORDS
@@ -133,7 +134,7 @@ def build_identifier(name: str) -> exp.Identifier:
 
 
 def to_sql(node: exp.Expr) -> str:
-    """Return a tree as DuckDB reads it."""
+    """Return a tree as DuckDB SQL."""
     return node.sql(dialect=DIALECT)
 
 
@@ -167,7 +168,7 @@ def _find_cte(table: exp.Table) -> exp.Expr | None:
 
 
 def build_fix(kind: str, before: str, after: str, how: str = "") -> Fix:
-    """Return a fix with its sentence; its kinds are those of `Fix.kind`."""
+    """Return a fix with its sentence; for its kinds see `Fix.kind`."""
     return Fix(
         kind=kind, before=before, after=after, description=describe_fix(kind, before, after, how)
     )
@@ -177,9 +178,9 @@ def describe_fix(kind: str, before: str, after: str, how: str = "") -> str:
     """Describe a repair in a sentence.
 
     Args:
-        kind: What was wrong: one of `Fix.kind`.
-        before: What stood there; for `type`, the column or the value.
-        after: What stands there now.
+        kind: The kind of mistake: one of `Fix.kind`.
+        before: The original text; for `type`, the column or the value.
+        after: The new text.
         how: How the name was found, such as `synonym`.
     """
     match kind:
@@ -205,17 +206,17 @@ def describe_fix(kind: str, before: str, after: str, how: str = "") -> str:
 
 
 FLOOR = 80
-"""Similarity, of 100, below which a name stands for nothing else."""
+"""Minimum similarity of two names, from 0 to 100."""
 PART_FLOOR = 90
-"""The floor for a name that is part of exactly one other."""
+"""The minimum for a name that is part of exactly one other."""
 
 _WORD_FLOOR = 60
-"""The floor for each word, so that `min_price` does not become `max_price`."""
+"""The minimum for each word, so that `min_price` does not become `max_price`."""
 _SHORTEST_PREFIX = 4
 
 
 class Match(NamedTuple):
-    """The name that was meant, and how it was found."""
+    """The intended name, and how it was found."""
 
     name: str
     how: str
@@ -224,12 +225,12 @@ class Match(NamedTuple):
 def find_name(
     name: str, candidates: Iterable[str], synonyms: Mapping[str, str] | None = None
 ) -> Match | None:
-    """Return the candidate that matches best; `None` if none or several are likely.
+    """Return the best matching candidate, or `None` if none or several are likely.
 
     Args:
-        name: A name that nothing has.
-        candidates: The names that there are.
-        synonyms: Candidates by other words for them, in lower case.
+        name: The unknown name.
+        candidates: The existing names.
+        synonyms: Candidates by their synonyms, in lower case.
     """
     names = list(dict.fromkeys(candidates))
     if exact := [one for one in names if one.casefold() == name.casefold()]:
@@ -252,7 +253,7 @@ def _find_similar(name: str, names: Sequence[str]) -> str | None:
 
 
 def _find_whole(name: str, names: Sequence[str]) -> str | None:
-    """Return the only name that this one is part of, or that is part of it."""
+    """Return the only name that contains this one, or is contained in it, or `None`."""
     from rapidfuzz import fuzz
 
     text = name.casefold()
@@ -264,7 +265,7 @@ def _find_whole(name: str, names: Sequence[str]) -> str | None:
 
 
 def _is_likely(name: str, other: str) -> bool:
-    """Return whether names differ as typos do, and not in a word or a number."""
+    """Return `True` if names differ like typos, and not in a word or a number."""
     from rapidfuzz import fuzz
 
     words, others = _split(name), _split(other)
@@ -280,7 +281,7 @@ def _has_same_digits(name: str, other: str) -> bool:
 
 
 def _is_part(text: str, other: str) -> bool:
-    """Return whether one is made of whole words of the other, or of a long part at its begin."""
+    """Return `True` if one name consists of whole words of the other, or of a long prefix of it."""
     shorter, longer = sorted((text, other), key=len)
     words = re.escape(shorter)
     return bool(

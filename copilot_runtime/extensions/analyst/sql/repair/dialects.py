@@ -1,4 +1,4 @@
-"""Reads SQL of other databases: whole statements, or calls of functions that DuckDB lacks."""
+"""Translate SQL of other databases: whole statements, or calls of functions that DuckDB lacks."""
 
 import re
 from collections import Counter
@@ -23,10 +23,10 @@ from copilot_runtime.extensions.analyst.sql.repair.context import (
 DIALECTS = ("mysql", "tsql", "postgres", "bigquery", "snowflake", "sqlite", "oracle", "spark")
 _NAMES = {"mysql": "MySQL", "tsql": "T-SQL", "postgres": "PostgreSQL", "bigquery": "BigQuery"}
 _QUOTES_ARE_TEXT = {"mysql", "bigquery", "spark"}
-"""Dialects that read "x" as a text."""
+"""Dialects in which "x" is a string literal."""
 _OR_IS_CONCATENATION = {"mysql"}
 _FLOOR = 80
-"""Similarity from which a function is a typo."""
+"""Minimum similarity at which a function name counts as a typo."""
 
 _ALIASES = {
     "average": "avg",
@@ -50,7 +50,7 @@ def parse(sql: str, dialect: str = DIALECT) -> exp.Expr | None:
 def repair_function(
     tree: exp.Expr, name: str | None, context: RepairContext
 ) -> Iterator[Candidate]:
-    """Yield the tree with a call that DuckDB has for one that it lacks."""
+    """Yield the tree with an unknown function call replaced by DuckDB's equivalent."""
     call = next((node for node in tree.walk() if _is_call(node, name, context)), None)
     if call is None:
         return
@@ -75,8 +75,8 @@ def repair_dialect(
 
     Args:
         sql: The statement.
-        context: The names that there are.
-        may_quote_texts: Whether "x" may be a text, as it is for MySQL.
+        context: The existing names.
+        may_quote_texts: `True` if "x" may be a string literal, as in MySQL.
     """
     names = {it.name.casefold() for columns in context.tables.values() for it in columns}
     for dialect in DIALECTS:
@@ -96,7 +96,7 @@ def _read_value(text: str, dialect: str) -> exp.Expr | None:
 
 
 def to_duckdb(tree: exp.Expr) -> str | None:
-    """Return a tree as SQL of DuckDB; None if that would leave something out."""
+    """Return a tree as DuckDB SQL, or `None` if the translation would drop a part."""
     try:
         return tree.sql(dialect=DIALECT, unsupported_level=ErrorLevel.RAISE)
     except (SqlglotError, RecursionError, ValueError):
@@ -104,7 +104,7 @@ def to_duckdb(tree: exp.Expr) -> str | None:
 
 
 def _keeps_arguments(call: exp.Expr, value: exp.Expr) -> bool:
-    """Return whether a translated call has all columns, and as many literals, of the original."""
+    """Return `True` if a translated call has all columns and as many literals as the original."""
     columns, others = (
         Counter(it.name.casefold() for it in tree.find_all(exp.Column)) for tree in (call, value)
     )
@@ -119,7 +119,7 @@ _UNIT_NAMES = (
     "MILLISECOND MICROSECOND DAYOFWEEK DAYOFYEAR"
 )
 _UNITS = frozenset(_UNIT_NAMES.split())
-"""Parts of dates, which some dialects write where a column could be."""
+"""Date parts, which some dialects write in the position of a column."""
 
 
 def _count_texts(sql: str) -> int:
@@ -147,7 +147,7 @@ def _replace(tree: exp.Expr, text: str, value: exp.Expr, how: str) -> Iterator[C
 
 
 def _replace_name(tree: exp.Expr, call: exp.Expr, context: RepairContext) -> Iterator[Candidate]:
-    """Yield the tree with a function whose name is nearly the same."""
+    """Yield the tree with a function name replaced by the most similar one."""
     from rapidfuzz import fuzz, process
 
     if not isinstance(call, exp.Anonymous):
@@ -166,7 +166,7 @@ def _replace_name(tree: exp.Expr, call: exp.Expr, context: RepairContext) -> Ite
 
 
 def _keeps_texts(sql: str, dialect: str, names: set[str] | None = None) -> bool:
-    """Return whether a dialect reads the same texts and the same names as DuckDB does."""
+    """Return `True` if a dialect yields the same string literals and identifiers as DuckDB."""
     if dialect in _OR_IS_CONCATENATION and "||" in re.sub(r"'[^']*'", "", sql):
         return False
     try:

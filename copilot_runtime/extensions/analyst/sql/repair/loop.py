@@ -1,4 +1,4 @@
-"""Runs SQL, and repairs it where it fails."""
+"""Run SQL, and repair it after failures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,11 +28,11 @@ MOST_ATTEMPTS = 3
 """Maximum number of runs of a statement and its repairs."""
 
 _MOST_EXPLAINS = 40
-"""Candidates that one repair may bind."""
+"""Maximum number of candidates that one repair may bind."""
 _SEARCH_SECONDS = 2.0
 """Time limit for the search of one repair, in seconds."""
 _MOST_FIXES = 6
-"""Mistakes that one repair may mend."""
+"""Maximum number of mistakes that one repair may fix."""
 _PROBE_SECONDS = 5.0
 _MOST_COLUMNS = 50
 
@@ -45,11 +45,11 @@ class QueryEngine(Protocol[Query]):  # pyright: ignore[reportInvalidTypeVarUse] 
     async def run(
         self, query: Query, /, *, limit: int, timeout: float | None = None, span: Span = NO_SPAN
     ) -> Table:
-        """Return the rows; raise `QueryFailed` or `QueryTimedOut`."""
+        """Return the rows. Raises `QueryFailed` or `QueryTimedOut`."""
         ...
 
     async def explain(self, query: Query, /) -> None:
-        """Bind it without running it; raise `QueryFailed`."""
+        """Bind the query without running it. Raises `QueryFailed`."""
         ...
 
 
@@ -60,20 +60,20 @@ class RepairOutcome:
     sql: str
     """The SQL that ran last."""
     query: Any = None
-    """`sql` after the guard; None if that refused it."""
+    """`sql` after the guard, or `None` if the guard refused it."""
     table: Table | None = None
     failure: CopilotError | None = None
     fixes: Sequence[Fix] = ()
-    """The repairs, in order; set for a failure, too."""
+    """The repairs, in order; also set after a failure."""
     attempts: int = 0
     available_columns: Sequence[str] = ()
     repairs: list[tuple[str, Sequence[Fix]]] = field(
         default_factory=list[tuple[str, Sequence[Fix]]]
     )
-    """The error and its fixes, for each repair: for memory."""
+    """Pairs of an error and its fixes, one for each repair, for the memory."""
 
     def describe_error(self) -> JsonObject:
-        """Return the failure as tools tell it."""
+        """Return the failure as tools report it."""
         assert self.failure is not None
         values: dict[str, Any] = {
             "error": describe_failure(self.failure),
@@ -97,20 +97,20 @@ async def run_with_repair(
     open_span: Callable[[Query, int], Span] | None = None,
     on_repair: Callable[[int, Sequence[Fix]], None] | None = None,
 ) -> RepairOutcome:
-    """Run SQL; where it fails by a mistake, repair it and run it again, at most three times.
+    """Run SQL; repair and rerun it after a mistake, with at most three runs.
 
     Args:
-        sql: What to run.
-        guard: Refuses SQL, or returns what the engine may run. Each repair passes it, too.
-        engine: Runs it.
-        context: The names and types that there are.
-        limit: The most rows.
+        sql: The SQL to run.
+        guard: Refuses SQL, or returns the query for the engine. Each repair passes it, too.
+        engine: Runs the query.
+        context: The existing names and types.
+        limit: Maximum number of rows.
         timeout: Seconds for each attempt.
-        open_span: Begins the span of an attempt, from 1.
+        open_span: Starts the span of an attempt; attempts are numbered from 1.
         on_repair: Called before a repair runs, with its number and its fixes.
 
     Raises:
-        CopilotError: What the guard refuses for other reasons than a mistake, and a time limit.
+        CopilotError: A refusal of the guard that is not a mistake, or an exceeded time limit.
     """
     outcome = RepairOutcome(sql=strip_fence(sql))
     original = parse(outcome.sql)
@@ -151,7 +151,7 @@ async def run_with_repair(
 
 
 def describe_failure(error: CopilotError) -> str:
-    """Return a failure in a sentence, with what to do."""
+    """Return a failure as a sentence with a suggestion."""
     text = " ".join(error.message.partition("\n\tCandidate functions:")[0].split())
     text = text if text.endswith((".", "!", "?")) else f"{text}."
     hint = error.hint or (_HINTS.get(error.kind) if isinstance(error, QueryFailed) else None)
@@ -170,7 +170,7 @@ _HINTS: Mapping[str, str] = {
 
 
 class _Search:
-    """Looks for a repair that the guard allows and that binds; it may need several fixes."""
+    """Searches for a repair that passes the guard and binds; it may combine several fixes."""
 
     def __init__(
         self, guard: Callable[[str], Any], engine: QueryEngine[Any], context: RepairContext
@@ -184,7 +184,7 @@ class _Search:
     async def find(
         self, sql: str, error: CopilotError, fixes: Sequence[Fix] = ()
     ) -> tuple[str, Sequence[Fix]] | None:
-        """Return repaired SQL and its fixes."""
+        """Return the repaired SQL and its fixes."""
         if len(fixes) >= _MOST_FIXES:
             return None
         self._seen.add(sql)
@@ -213,7 +213,7 @@ class _Search:
         return None
 
     async def _bind(self, sql: str) -> CopilotError | None:
-        """Return why SQL cannot run; None if it can."""
+        """Return the error of binding SQL, or `None` if it can run."""
         try:
             await self._engine.explain(self._guard(sql))
         except CopilotError as error:
@@ -221,7 +221,7 @@ class _Search:
         return None
 
     async def _is_confirmed(self, candidate: Candidate) -> bool:
-        """Return whether the data are as a candidate assumes."""
+        """Return `True` if the data confirms the assumption of a candidate."""
         if candidate.probe is None:
             return True
         try:
@@ -233,21 +233,21 @@ class _Search:
 
 
 def _is_syntax(error: CopilotError) -> bool:
-    """Return whether SQL still has a syntax error after its text was repaired."""
+    """Return `True` if SQL still has a syntax error after a text repair."""
     if isinstance(error, SqlRefused):
         return error.reason == "parse_error"
     return error.kind == "syntax"
 
 
 def _refuse_loss(sql: str) -> None:
-    """Raise `QueryFailed` for SQL of which DuckDB's form would leave out an argument."""
+    """Raise `QueryFailed` if the translation to DuckDB would drop an argument."""
     tree = parse(sql)
     if tree is not None and to_duckdb(tree) is None:
         raise QueryFailed("DuckDB has no such form of a function.", kind="function_not_found")
 
 
 def _keeps_texts(sql: str, candidate: Candidate) -> bool:
-    """Return whether all texts of SQL are in a candidate; dialects may write formats otherwise."""
+    """Return `True` if a candidate has all texts of the SQL; formats may be translated."""
     tree = parse(sql)
     if tree is None or candidate.fix.kind in ("function", "syntax"):
         return True
@@ -260,7 +260,7 @@ async def _count_nulls(
     guard: Callable[[str], Any],
     engine: QueryEngine[Any],
 ) -> Mapping[str, int]:
-    """Return how many values each TRY_CAST of a repair made NULL."""
+    """Return the number of values that each TRY_CAST of a repair turned into NULL."""
     after = parse(sql)
     counts: dict[str, int] = {}
     if before is None or after is None:
@@ -276,14 +276,14 @@ async def _count_nulls(
 
 
 def _add_nulls(fix: Fix, counts: Mapping[str, int]) -> Fix:
-    """Return a fix with the values that it made NULL; other casts of its column count, too."""
+    """Return a fix with its number of new NULLs; other casts of its column count, too."""
     if fix.kind != "type" or fix.after not in counts:
         return fix
     return replace(fix, nulls=counts[fix.after])
 
 
 def _list_available(sql: str, context: RepairContext) -> Sequence[str]:
-    """Return the columns of the tables of a statement, or of the current one."""
+    """Return the columns of the tables in a statement, or of the question's table."""
     tree = parse(sql)
     names = [table.name for table in tree.find_all(exp.Table)] if tree is not None else []
     tables = list(dict.fromkeys(it for name in names if (it := context.find_table(name))))

@@ -1,4 +1,4 @@
-"""Chooses the repairs of a failure."""
+"""Choose the repairs for a failure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ _CALL = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 
 
 def is_repairable(error: CopilotError) -> bool:
-    """Return whether a failure may be a mistake instead of a forbidden access."""
+    """Return `True` if a failure may be a mistake instead of a forbidden access."""
     if isinstance(error, SqlRefused):
         is_mistake = error.reason != "function_not_allowed" or error.is_unknown
         return error.reason in REFUSALS and is_mistake

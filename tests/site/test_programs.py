@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +21,7 @@ from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.errors import RateLimited
 from copilot_runtime.extensions.settings import load_settings
-from tests.documents import DOCS, Block, blocks
+from tests.documents import DOCS, ROOT, Block, blocks
 from tests.site.conftest import Names, Run
 from tests.wire.client import PATH
 from tests.wire.documents import PLAIN, browser_action, chat, user
@@ -431,6 +434,33 @@ def test_an_extension_adds_a_route_a_field_a_page_and_an_action(run: Run) -> Non
     assert field == {"data": {"weather": report}}
     assert page == f"<h1>{report}</h1>"
     assert len([line for line in block.code.splitlines() if line]) <= 80
+
+
+def test_an_installed_extension_has_settings(tmp_path: Path) -> None:
+    result = run_installed(tmp_path, "settings", COPILOT_WEATHER_STATION="Oslo")
+
+    assert re.search(r"weather\.station +COPILOT_WEATHER_STATION +Oslo", result), result
+
+
+def run_installed(folder: Path, *arguments: str, **variables: str) -> str:
+    """Run a command where the extension of the page is installed as a package."""
+    (folder / "acme_weather.py").write_text(program("learn/extensions").code)
+    metadata = folder / "acme_weather-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-weather\nVersion: 1\n")
+    [block] = blocks("toml", "learn/extensions")
+    group = block.code.replace('project.entry-points."', "").replace('"', "")
+    (metadata / "entry_points.txt").write_text(group)
+    result = subprocess.run(
+        [sys.executable, "-m", "copilot_runtime", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}", **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def test_an_extension_that_is_not_open_fails_the_health_check(run: Run) -> None:

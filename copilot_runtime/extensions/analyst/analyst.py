@@ -54,7 +54,7 @@ RowValues = Callable[[Caller], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Returns the values of the variables in row filters for a caller."""
 
 _RETRY = 5.0
-"""Seconds before a failed load is retried by the next question."""
+"""Minimum number of seconds before a question retries a failed load."""
 
 _MOST_NAMES = 1_000
 
@@ -139,7 +139,7 @@ class Analyst:
 
     @property
     def tool_timeout(self) -> float:
-        """Seconds that a tool may take: it may run several queries."""
+        """Timeout of a tool call in seconds: a tool may run several queries."""
         return 4 * self.settings.query_timeout
 
     @property
@@ -151,17 +151,17 @@ class Analyst:
 
     @property
     def is_open(self) -> bool:
-        """Whether the data is loaded."""
+        """`True` if the data is loaded."""
         task = self._opening
         return task is not None and task.done() and task.exception() is None
 
     @property
     def is_loading(self) -> bool:
-        """Whether the data is being loaded for the first time."""
+        """`True` if the data is being loaded for the first time."""
         return self._opening is not None and not self._opening.done()
 
     def start(self) -> None:
-        """Begin to load the data, unless it is loaded or being loaded."""
+        """Start loading the data, unless it is loaded or being loaded."""
         task = self._opening
         if task is not None and (not task.done() or task.exception() is None):
             if task.done():
@@ -215,7 +215,7 @@ class Analyst:
             self.progress.pop(progress.source)
 
     async def build_scope(self, caller: Caller, agent_name: str | None = None) -> Scope:
-        """Return the scope of a caller: by their identity, never by request content."""
+        """Return the scope of a caller, from their identity and never from request content."""
         values = {} if self._row_values is None else await call(self._row_values, caller)
         return Scope(
             user=caller.user,
@@ -233,7 +233,7 @@ class Analyst:
         return self.rules.guard(sql, scope)
 
     async def _check_sql(self, sql: str) -> None:
-        """Raise `CopilotError` for SQL of an operator that does not fit the data."""
+        """Raise `CopilotError` if an operator's SQL does not fit the data."""
         await self.engine.explain(self.guard_sql(sql, Scope(is_operator=True)))
 
     async def prepare(self, question: Question, message: str) -> PreparedRequest:
@@ -340,7 +340,7 @@ class Analyst:
         )
 
     async def recall_memory(self, dataset: Dataset, scope: Scope) -> str:
-        """Return all that is remembered of a data set for a scope."""
+        """Return the memory of a data set for a scope, as text."""
         key = self.build_memory_key(dataset, scope)
         return render_full(await self.memory.recall(key, dataset.columns), dataset.name)
 
@@ -350,7 +350,7 @@ class Analyst:
         return catalog.describe_metrics(dataset.columns, metric, dataset.name)
 
     def find_synonyms(self, table: str) -> Mapping[str, str]:
-        """Return the operator's synonyms for the columns of a table, as synonym → column."""
+        """Return the operator's synonyms for the columns of a table: synonym to column."""
         synonyms = self.contexts.files.hints.list_synonyms(table)
         return {word.lower(): column for column, words in synonyms.items() for word in words}
 
@@ -359,7 +359,7 @@ class Analyst:
         return Session(services=self.services, scope=scope).find_dataset(name)
 
     async def count_rows(self, scope: Scope) -> Mapping[str, int]:
-        """Return how many rows of each data set a scope may see."""
+        """Return the number of rows of each data set that a scope may see."""
         rules = self.build_rules(scope)
         counts: dict[str, int] = {}
         for one in self.engine.list_datasets(scope):
@@ -371,7 +371,7 @@ class Analyst:
         return counts
 
     async def list_agent_names(self, scope: Scope) -> Sequence[str] | None:
-        """Return the names of agents whose rows a caller may see; None if no table has such."""
+        """Return the agents whose rows a caller may see; `None` if no table has such rows."""
         await self.open()
         every = replace(scope, agent_name=None)
         rules = self.build_rules(every)
@@ -395,7 +395,7 @@ class Analyst:
         )
 
     def remember(self, session: Session, request: Span) -> None:
-        """Learn of a question that was answered, without anybody waiting for it."""
+        """Record an answered question in memory, in the background."""
         if not (session.sql_executed and self.memory.is_enabled):
             return
         for dataset, turn in find_lessons(session):

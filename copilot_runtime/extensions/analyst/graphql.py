@@ -1,7 +1,7 @@
-"""GraphQL fields of the data analyst, one for each tool, generated from the tool's definition.
+"""GraphQL fields of the data analyst, one per tool, generated from the tool's definition.
 
-Every field runs as the caller, with the guard and the row filters of a question in a chat. What
-keeps data is a mutation. A runtime without an analyst has none of these fields.
+Every field runs as the caller, with the same guard and row filters as a question in a chat. Tools
+that store data are mutations. A runtime without an analyst has none of these fields.
 """
 
 import inspect
@@ -26,7 +26,7 @@ from copilot_runtime.transports.graphql.schema import CopilotInfo
 from copilot_runtime.transports.graphql.types import JSON, JSONObject
 
 _MOST_FIELDS = 10
-"""Fields of the analyst in one request: each may be a query that runs for its whole time."""
+"""Maximum number of analyst fields per request: each may run a query up to its timeout."""
 
 _MOST_ROWS = 500
 _PLAIN: Mapping[Any, Any] = {str: str, int: int, float: float, bool: bool}
@@ -116,7 +116,7 @@ async def _list_datasets(info: CopilotInfo) -> list[AnalystDataset]:
 
 
 def _build_field(tool: AnalystTool) -> Any:
-    """Return the field of a tool: its arguments are those of the definition, and three of ours."""
+    """Return the field of a tool, with its defined arguments and three common ones."""
 
     async def resolve(info: CopilotInfo, **values: Any) -> AnalystResult:
         dataset, agent = values.pop("dataset", None), values.pop("agent_name", None)
@@ -143,7 +143,7 @@ def _build_field(tool: AnalystTool) -> Any:
     resolve.__signature__ = inspect.Signature(parameters, return_annotation=AnalystResult)
     resolve.__annotations__ = {one.name: one.annotation for one in parameters}
     resolve.__annotations__["return"] = AnalystResult
-    resolve.__name__ = tool.name  # by which strawberry tells fields apart
+    resolve.__name__ = tool.name  # strawberry identifies fields by it
     make: Callable[..., Any] = strawberry.mutation if tool.effect == "write" else strawberry.field
     return make(resolver=resolve, name=name_field(tool.name), description=tool.description)
 
@@ -174,13 +174,16 @@ def _read_type(annotation: Any) -> Any:
 
 
 def name_field(name: str) -> str:
-    """Return the name of the field of a tool, or of an argument: in camel case."""
+    """Return the camel-case GraphQL name of a tool or an argument."""
     head, *rest = name.split("_")
     return head + "".join(part.capitalize() for part in rest)
 
 
 async def _open_session(context: Context, dataset: str, agent_name: str) -> tuple[Viewer, Session]:
-    """Return who asks, and their session. Raises `LimitExceeded` for too many in one request."""
+    """Return the caller and their session.
+
+    Raises `LimitExceeded` for too many fields per request.
+    """
     context.count_field("the analyst", _MOST_FIELDS)
     access = context.services.parts.find(AnalystAccess)
     assert access is not None

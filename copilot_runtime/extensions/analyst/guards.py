@@ -1,8 +1,8 @@
-"""Answers before they leave: without credentials, tracebacks and paths of the server.
+"""Redact credentials, tracebacks and server paths in answers, and block prompt injections.
 
-A text is looked at in segments, which end at spaces that no pattern can reach across. A segment is
-decided by what is in it alone, so it makes no difference in which pieces a text arrives, and what
-is held back is bounded.
+A text is scanned in segments, which end at spaces that no pattern spans. The result of a segment
+depends on its content only, so the chunking of a stream makes no difference, and the buffer is
+bounded.
 """
 
 import re
@@ -26,12 +26,12 @@ from copilot_runtime.extensions.guardrails.homoglyphs import list_readings
 
 REDACTED = "[REDACTED]"
 _LONGEST = 4_096
-"""Characters that are held back at most."""
+"""Maximum number of buffered characters."""
 _OVERLAP = 512
-"""Of a run without a space that is longer, characters that are looked at again."""
+"""Number of characters of a longer run without spaces that are scanned again."""
 
 _LONGEST_OPEN = 200
-"""Characters in which a secret shows that it goes on after a space."""
+"""Number of characters within which a secret reveals that it continues after a space."""
 
 _NAME = (
     r"password|passwd|passphrase|(?:api|secret|private)[_-]?key|"
@@ -95,13 +95,13 @@ _TRAIL = re.compile(r"[,.;:)\]}*]+\Z")
 
 
 def guard_output(text: str) -> str:
-    """Return a text without credentials, tracebacks and paths of the server."""
+    """Return a text with credentials, tracebacks and server paths redacted."""
     guard = OutputGuard()
     return guard.feed(text) + guard.finish()
 
 
 class OutputGuard:
-    """The same for a text that arrives in pieces. Time is linear in its length."""
+    """Redacts a text that arrives in chunks. Takes linear time in its length."""
 
     def __init__(self) -> None:
         self.redactions = 0
@@ -113,14 +113,14 @@ class OutputGuard:
         self._is_over = False
 
     def feed(self, chunk: str) -> str:
-        """Return the text that may be sent now."""
+        """Add a chunk and return the text that may be sent now."""
         if self._is_over:
             return ""
         self._buffer += chunk
         return self._advance()
 
     def finish(self) -> str:
-        """Return the text that was still buffered."""
+        """Return the remaining buffered text."""
         rest, self._buffer = self._buffer, ""
         return "" if self._is_over or self._until else self._redact(rest)[0]
 
@@ -149,7 +149,7 @@ class OutputGuard:
         return "".join(pieces)
 
     def _find_end(self, text: str, start: int) -> int | None:
-        """Return where the segment ends, or None if that is not known yet."""
+        """Return the end of the segment, or `None` if it is not known yet."""
         limit = start + _LONGEST
         position = start + self._scanned
         while found := _SPACE.search(text, position, limit):
@@ -162,7 +162,7 @@ class OutputGuard:
         return limit if len(text) >= limit else None
 
     def _redact(self, segment: str) -> tuple[str, int]:
-        """Return a segment without its secrets, and where the last of them ends."""
+        """Return a segment with its secrets redacted, and the end of the last secret."""
         if not _HINT.search(segment):
             return segment, 0
         pieces: list[str] = []
@@ -173,7 +173,7 @@ class OutputGuard:
             if self._is_over:
                 return "".join(pieces), len(segment)
             if found["line"]:
-                # the rest of a line of a traceback goes as well
+                # the rest of a traceback line is removed as well
                 rest = segment.find("\n", end)
                 end = len(segment) if rest < 0 else rest
                 self._until = _LINE_END if rest < 0 else None
@@ -231,15 +231,15 @@ class AnswerTexts:
 
     def __init__(self) -> None:
         self.last = ""
-        """The last whole text."""
+        """The last complete text."""
         self.start_time = 0
-        """When the first text began, in nanoseconds since 1970; 0 before that."""
+        """Start time of the first text in nanoseconds since 1970, or 0."""
         self.redactions = 0
         """The number of redactions."""
         self._open: dict[str, _Text] = {}
 
     async def guard(self, events: Events) -> Events:
-        """Yield events whose texts are safe. A text may come a little later than it was written."""
+        """Yield the events with redacted texts. Text may be delayed by the buffer."""
         async with aclosing(events):
             async for event in events:
                 for one in self._feed(event):
@@ -283,7 +283,7 @@ class AnswerTexts:
 
 
 MAX_QUESTION = 2_000
-"""Characters (code points) of a question that count."""
+"""Maximum length of a question, in code points; the rest is cut."""
 
 BlockKind = Literal["empty", "injection"]
 
@@ -297,7 +297,7 @@ _RESPONSES: dict[BlockKind, str] = {
 
 
 class RequestBlocked(Refused):
-    """A question does not reach the model; `response` is the polite answer to it."""
+    """A question that must not reach the model; `response` is a polite reply."""
 
     def __init__(self, kind: BlockKind) -> None:
         self.response = _RESPONSES[kind]
@@ -308,14 +308,14 @@ class RequestBlocked(Refused):
 
 @dataclass(frozen=True, slots=True)
 class GuardedQuestion:
-    """A question for the model; `notice` says that it was cut."""
+    """A question for the model; `notice` is set if it was cut."""
 
     message: str
     notice: Literal["truncated"] | None = None
 
 
 def guard_question(message: str) -> GuardedQuestion:
-    """Return a question without NUL and outer spaces, or raise `RequestBlocked`."""
+    """Return a question without NUL and surrounding spaces. Raises `RequestBlocked`."""
     message = message.replace("\0", "").strip()
     if not message:
         raise RequestBlocked("empty")
@@ -326,9 +326,9 @@ def guard_question(message: str) -> GuardedQuestion:
 
 
 def is_injection(text: str) -> bool:
-    """Return whether a text tries to replace a model's instructions.
+    """Return `True` if a text tries to override a model's instructions.
 
-    A question about such texts is not one: "which rows contain 'ignore all instructions'?"
+    Questions about such texts are allowed: "which rows contain 'ignore all instructions'?"
     """
     plain = _flatten(text)
     if any(_finds(pattern, plain) for pattern in (*_ORDERS, *_ROLES)):
@@ -337,7 +337,7 @@ def is_injection(text: str) -> bool:
 
 
 def _flatten(text: str) -> str:
-    """Fold a text to plain letters, without invisible characters."""
+    """Normalise a text to plain letters, without invisible characters and homoglyphs."""
     text = normalize("NFKC", text)
     return "".join(char for char in text if category(char) != "Cf")
 
@@ -368,7 +368,7 @@ _ORDERS = (
     _compile(r"<\s*/?\s*system\s*/?\s*>"),
     _compile(r"<\|im_(?:start|end)\|>|\[/?INST\]|<</?SYS>>"),
 )
-"""Orders about the instructions themselves."""
+"""Commands that concern the instructions themselves."""
 
 _ROLES = (
     _compile(r"\byou(?: are|'re|\u2019re) now (?!(?:looking|showing|seeing|using|viewing)\b)"),
@@ -376,7 +376,7 @@ _ROLES = (
     _compile(r"\bact as (?:(?:if|though) you\b|an? |the |my |root\b|admin)"),
     _compile(r"\bfrom now on,? you\b"),
 )
-"""Roles given to the model. They begin a clause, or something else gives them away."""
+"""Roles assigned to the model. They must start a clause, or be accompanied by a second signal."""
 
 _CLAUSE_START = re.compile(
     r"(?:^|[.!?;:,\n\"'(\[>*_-]|\b(?:please|and|then|now|just|must|should|will|can|could|would|also"
@@ -392,7 +392,7 @@ _REPORTED = re.compile(
     r"|\b(?!always\b|let['\u2019]?s\b|perhaps\b|this\b|yes\b|thus\b|us\b)\w\w+s)\s+$",
     re.IGNORECASE,
 )
-"""Words before a verb that is no order: "users ignore all instructions"."""
+"""Words before a verb that mark it as reported: "users ignore all instructions"."""
 _MENTIONED = re.compile(
     r"\b(?:contain\w*|includ\w*|mention\w*|match\w*|like|ilike|phrases?|texts?|words?|strings?|says?|"
     r"saying|with|quer(?:y|ies)|start\w*|called|named|equals?|is|=)\s*(?:the |a |with )*[\"'\u201c"
@@ -407,7 +407,7 @@ def _finds(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def _counts(pattern: re.Pattern[str], text: str, start: int) -> bool:
-    """Return whether a phrase is an order, from what stands around it."""
+    """Return `True` if a phrase is a command, judging by its context."""
     before = text[max(0, start - 160) : start]
     if _MENTIONED.search(before):
         return False

@@ -16,16 +16,16 @@ logger = logging.getLogger(__name__)
 
 _FIRST_WAIT = 5.0
 _LONGEST_WAIT = 300.0
-"""Seconds between two attempts to read a source: twice as many each time."""
+"""Maximum delay between two attempts to read a source, in seconds; the delay doubles each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One source or table that cannot be asked, or only as it was."""
+    """A source or table that cannot be queried, or only in an old version."""
 
     name: str
     sentence: str
-    """For people: no cell of the data and no path."""
+    """A sentence for users, without cell values and paths."""
 
 
 class Problems:
@@ -46,7 +46,7 @@ class Problems:
         self._task: asyncio.Task[None] | None = None
 
     def list(self) -> Sequence[Problem]:
-        """Return the problems of sources, then those of tables."""
+        """Return the problems of sources, followed by those of tables."""
         engine = self._engine
         found = [
             Problem(name=name, sentence=error.public) for name, error in engine.problems.items()
@@ -60,7 +60,7 @@ class Problems:
         return found
 
     def log(self) -> None:
-        """Log the tables that no user may read, and those that have no row filter."""
+        """Log the tables that no user may read, and those without a row filter."""
         self._next = monotonic() + self._wait
         for dataset in self._engine.datasets.values():
             if gap := self._rules.find_gap(dataset):
@@ -88,12 +88,12 @@ class Problems:
         self._task.add_done_callback(retrieve_exception)
 
     async def wait(self) -> None:
-        """Wait until an attempt has ended."""
+        """Wait until the current attempt has ended."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
     async def aclose(self) -> None:
-        """Stop an attempt."""
+        """Cancel the current attempt."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])

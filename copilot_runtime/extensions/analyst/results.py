@@ -7,8 +7,8 @@ from typing import Any, Literal
 from copilot_runtime.base.jsonvalue import JsonObject
 
 Trust = Literal["verified", "derived", "free_sql"]
-"""How far an answer can be trusted: from metrics an operator defined, from our own tools over raw
-columns, or from SQL that the model wrote."""
+"""The trust level of an answer: computed by an operator's metric, by our own tools over raw
+columns, or by SQL that the model wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +21,18 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows that a query returned. Values are Python's, as DuckDB converts them."""
+    """Rows returned by a query. Values are Python objects, as converted by DuckDB."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Any]]
     total_rows: int | None = None
-    """Rows without the limit; `None` if they were not counted."""
+    """Number of rows without the limit, or `None` if they were not counted."""
     is_truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A chart, in the two languages that pages draw. Both hold their data."""
+    """A chart in the formats of Vega-Lite and Plotly. Both contain their data."""
 
     id: str
     title: str
@@ -43,7 +43,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
-    """A file of rows that its owner may fetch until it expires. No SQL is in it."""
+    """A file of rows that its owner may download until it expires. It contains no SQL."""
 
     id: str
     filename: str
@@ -52,21 +52,21 @@ class Download:
     columns: Sequence[str]
     expires_at: str
     url: str
-    """Relative to the URL of the runtime."""
+    """URL relative to the runtime's URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """A repair of SQL that failed."""
+    """A repair of failed SQL."""
 
     kind: str
     """`column`, `table`, `type`, `function`, `syntax`, `group_by`, `literal` or `ambiguous`."""
     before: str
     after: str
     description: str
-    """A sentence for people, which goes into thoughts and memory."""
+    """A sentence for users, which is shown in thoughts and stored in memory."""
     nulls: int | None = None
-    """Values that became NULL by it; None where it cannot make any."""
+    """Number of values that it turned into NULL; `None` if it cannot create any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,37 +75,37 @@ class Lineage:
 
     trust: Trust
     sql: str
-    """As the person may read it: without row filters."""
+    """The SQL for display, without row filters."""
     tables: Sequence[str] = ()
     columns: Sequence[str] = ()
     filters: Sequence[str] = ()
     metrics: Sequence[str] = ()
     rows_scanned: int | None = None
     checks: Sequence[str] = ()
-    """Warnings, a sentence each, such as on a join that repeats rows."""
+    """Warnings, one sentence each, such as for a join that duplicates rows."""
     fixes: Sequence[Fix] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """A question to a person: whether a tool may do what writes or is large."""
+    """A request to approve a tool call that writes or is expensive."""
 
     tool: str
     arguments: Mapping[str, Any]
-    """As the model sent them."""
+    """The arguments as sent by the model."""
     question: str
     rows: int | None = None
-    """Rows that it is about."""
+    """Number of affected rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """The result of a tool call. A failure is a value too: `output` then has `error`."""
+    """The result of a tool call. Failures are results, too: `output` then has `error`."""
 
     output: JsonObject
-    """For the model: at most 6,000 characters as JSON."""
+    """The output for the model: at most 6,000 characters as JSON."""
     table: Table | None = None
-    """For the person: all rows that were fetched."""
+    """The table for the user, with all fetched rows."""
     title: str = ""
     chart: Chart | None = None
     download: Download | None = None
@@ -115,7 +115,7 @@ class ToolResult:
 
     @property
     def is_error(self) -> bool:
-        """Whether the tool failed."""
+        """`True` if the tool failed."""
         return "error" in self.output
 
 
@@ -131,6 +131,6 @@ class Findings:
 
     @property
     def trust(self) -> Trust | None:
-        """That of the answer: of its least trusted result; None without data."""
+        """The trust level of the answer: that of its least trusted result; `None` without data."""
         order: Sequence[Trust] = ("free_sql", "derived", "verified")
         return next((one for one in order if any(x.trust == one for x in self.lineage)), None)

@@ -17,13 +17,13 @@ class Scope:
     """
 
     user: str | None = None
-    """The user that the `authenticate` hook returned."""
+    """The user returned by the `authenticate` hook, or `None`."""
     values: Mapping[str, str] = field(default_factory=dict)
     """Values of the variables in row filters, such as `tenant`; never taken from a request."""
     agent_name: str | None = None
-    """Restricts tables that have a column `source_name` to rows with this value."""
+    """Restricts tables with a column `source_name` to rows with this value."""
     is_operator: bool = False
-    """Whether operators' data sets may be read, such as the traces of this runtime."""
+    """`True` if operators' data sets may be read, such as the traces of this runtime."""
 
     @cached_property
     def key(self) -> str:
@@ -34,7 +34,7 @@ class Scope:
 
     @property
     def owner(self) -> str | None:
-        """The owner of memory, charts and files: the user, or all with the same row values."""
+        """The owner of memory, charts and files: the user, or callers with equal row values."""
         if self.user is None and self.values:
             return f"scope:{replace(self, agent_name=None).key}"
         return self.user

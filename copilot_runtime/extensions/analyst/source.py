@@ -16,11 +16,11 @@ from copilot_runtime.extensions.analyst.tools.registry import TOOLS
 
 
 class AnalystTools(ActionSource):
-    """Offers the tools of the first analyst: each call sees what its caller may see.
+    """Offers the tools of the first analyst; each call runs in its caller's scope.
 
     Args:
         agents: The analysts, by name.
-        share: Whether chats and other agents get them, beside programs that call one tool.
+        share: `True` to offer them to chats and other agents as well as to programs.
     """
 
     def __init__(self, agents: Mapping[str, Agent], *, share: bool) -> None:
@@ -31,7 +31,7 @@ class AnalystTools(ActionSource):
         self._share = share
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
-        """Return the tools for a run; none if its agent is an analyst, which has its own."""
+        """Return the tools for a run; empty if its agent is an analyst, which has its own."""
         if self._analyst is None or run.agent in self._names:
             return ()
         if not self._share and run.request_type != "Action":
@@ -57,7 +57,7 @@ async def _call(
     arguments: Mapping[str, Any],
     context: ActionContext,
 ) -> str:
-    """Run one call for the caller of a run, and learn of it."""
+    """Run a call for the caller of a run, and record it in memory."""
     question = read_question(run)
     if not question.dataset_label and isinstance(label := arguments.get("dataset"), str):
         question = replace(question, dataset_label=label[:200])

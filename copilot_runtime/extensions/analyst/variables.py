@@ -10,7 +10,7 @@ ENABLED = "COPILOT_ENABLED"
 MEMORY_ENABLED = "COPILOT_MEMORY_ENABLED"
 MODEL = "LLM_MODEL_NAME"
 ANALYST_VARIABLES = (ENABLED, MEMORY_ENABLED)
-"""Those with the prefix of our own."""
+"""The variables that have our own prefix."""
 
 DEFAULT_NAME = "analyst"
 
@@ -23,10 +23,10 @@ _SWITCHES = {
 def read_analyst_variables(
     section: Mapping[str, Any], environ: Mapping[str, str]
 ) -> Iterator[Override]:
-    """Yield the overrides of the section `analyst`, as the file and our own variables leave it.
+    """Yield the overrides of the section `analyst`, given its values so far.
 
-    `COPILOT_ENABLED` switches off, or names the agent where there is data. The model of
-    `LLM_MODEL_NAME` counts where the settings name none.
+    `COPILOT_ENABLED` disables the analyst, or sets its name if there is data. `LLM_MODEL_NAME`
+    applies if the settings have no model.
     """
     name = section.get("name") or ""
     if (is_enabled := _read_switch(ENABLED, environ)) is not None:

@@ -1,4 +1,4 @@
-"""The calls of one question: results, pending approvals, and the merged stream of events."""
+"""The tool calls of a question: results, pending approvals, and the merged stream of events."""
 
 import asyncio
 from collections import deque
@@ -23,10 +23,10 @@ from copilot_runtime.extensions.analyst.view import View
 
 
 class Work:
-    """Follows the calls of one question.
+    """Tracks the tool calls of a question.
 
-    A call that requires approval waits: once all other calls have ended, the answer ends with an
-    interrupt for each.
+    A call that requires approval waits. Once all other calls have ended, the answer ends with an
+    interrupt for each waiting call.
     """
 
     def __init__(self, run: RunInput, view: View) -> None:
@@ -45,18 +45,21 @@ class Work:
         self._shown = 0
 
     def record_turn(self, is_streaming: bool) -> None:
-        """Take that the model begins to answer, or has ended: it may call more meanwhile."""
+        """Record whether the model is streaming a response, in which it may add calls."""
         self._is_streaming = is_streaming
         self.bell.ring()
 
     @property
     def must_ask(self) -> bool:
-        """Whether only calls that wait for an approval are left."""
+        """`True` if only calls that wait for an approval are left."""
         settled = self._outputs.keys() | self.approvals.keys()
         return bool(self.approvals) and not self._is_streaming and self._open <= settled
 
     async def record_result(self, result: ToolResult, context: ActionContext) -> None:
-        """Record a tool result. One that needs an approval waits here until it is cancelled."""
+        """Record a tool result.
+
+        A call that requires an approval waits here until it is cancelled.
+        """
         if result.approval is not None:
             self.approvals[context.call_id] = result.approval
             self.bell.ring()
@@ -65,7 +68,7 @@ class Work:
         self.bell.ring()
 
     def watch_actions(self, actions: Sequence[Action]) -> Sequence[Action]:
-        """Return actions whose calls are followed."""
+        """Wrap actions so that their outputs are tracked."""
         return [*map(self._watch_action, actions)]
 
     def _watch_action(self, action: Action) -> Action:
@@ -98,7 +101,7 @@ class Work:
                 yield event
 
     def list_late_results(self) -> Sequence[Event]:
-        """Return the results of calls that are over, and stood behind one that waits."""
+        """Return the results of finished calls that were blocked by a waiting call."""
         return [
             ActionExecutionResult(call_id=id, name=self._names[id], result=self._outputs[id])
             for id in sorted(self._open)
@@ -106,7 +109,7 @@ class Work:
         ]
 
     def collect(self, *, as_text: bool = False) -> Sequence[Event]:
-        """Return the events of thoughts and results since the last time."""
+        """Return the events of new thoughts and results since the last call."""
         thoughts = self.thoughts.thoughts[self._shown :]
         self._shown += len(thoughts)
         results, self._results = self._results, []
@@ -117,7 +120,7 @@ class Work:
 
 
 _MOST_WAITING = 64
-"""Events that wait for their reader; the model and its tools wait then."""
+"""Maximum number of buffered events before the model and its tools are paused."""
 
 
 class Bell:
@@ -131,7 +134,7 @@ class Bell:
         self._event.set()
 
     async def wait(self) -> None:
-        """Wait for the next ring; one since the last wait counts."""
+        """Wait for the next ring; a ring since the last wait counts."""
         await self._event.wait()
         self._event.clear()
 
@@ -142,10 +145,10 @@ async def merge_events(
     collect: Callable[[], Sequence[Event]],
     has_ended: Callable[[], bool],
 ) -> AsyncGenerator[Event, None]:
-    """Yield the events, and what `collect` returns whenever the bell rings.
+    """Yield the events, merged with those that `collect` returns whenever the bell rings.
 
-    It ends with the events, or as soon as `has_ended` returns true: they are closed then. What they
-    raise is raised.
+    Ends with the events, or as soon as `has_ended` returns `True`; the events are closed then.
+    Their errors are raised.
     """
     waiting: deque[Event] = deque()
     room = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Copy files and databases into a database file of our own."""
+"""Copy files and databases into a new DuckDB database file."""
 
 import contextlib
 import logging
@@ -32,14 +32,17 @@ READERS: Mapping[SourceKind, str] = {
 _SEPARATOR = re.compile(r"[,;|\t]")
 
 WHOLE_SAMPLE = ", sample_size=-1"
-"""Look at every row to find the types: slow, and needed where a late row is unlike the first."""
+"""Read all rows to infer the types: slow, but necessary if a late row differs from the first."""
 
 Choose = Callable[[str], str]
 """Returns the name of a new data set for the name of a table."""
 
 
 class Copy:
-    """One new database file. Its methods are for a thread; `measure`, `interrupt` for any."""
+    """A new database file.
+
+    Call its methods in a worker thread, except `measure` and `interrupt`.
+    """
 
     def __init__(self, part: Path, options: EngineOptions) -> None:
         self._part = part
@@ -54,7 +57,7 @@ class Copy:
         }
         self._connection = duckdb.connect(str(part), config=config)
         self.rows = 0
-        """Rows of SQLite that are copied so far."""
+        """Number of SQLite rows copied so far."""
         self._is_stopped = False
 
     def copy_source(self, source: DataSource, choose: Choose) -> Sequence[StoredTable]:
@@ -83,7 +86,7 @@ class Copy:
         return self._read_table(name)
 
     def _check_columns(self, name: str) -> None:
-        """Refuse lines that were taken for one column because one of them is malformed."""
+        """Refuse a file that was read as one column because a line is malformed."""
         cursor = self._connection.execute(f"FROM {quote_name(name)} LIMIT 1")
         names = [str(item[0]) for item in cursor.description or ()]
         row: Any = cursor.fetchone() or ("",)
@@ -124,7 +127,7 @@ class Copy:
             raise DatasetRefused("The copy was stopped.")
 
     def copy_exports(self, exports: Iterable[Export], choose: Choose) -> Sequence[StoredTable]:
-        """Copy tables that PostgreSQL has written into files, and remove those."""
+        """Copy tables that were exported from PostgreSQL into files, and delete the files."""
         copies: list[StoredTable] = []
         for export in exports:
             name = choose(export.table)
@@ -144,19 +147,19 @@ class Copy:
         return -1
 
     def interrupt(self) -> None:
-        """Stop what runs."""
+        """Interrupt the running statement."""
         self._is_stopped = True
         with contextlib.suppress(duckdb.Error):
             self._connection.interrupt()
 
     def finish(self) -> None:
-        """Write everything to the file and close it."""
+        """Flush the file and close it."""
         self._connection.execute("CHECKPOINT")
         self._connection.close()
         shutil.rmtree(self._spill, ignore_errors=True)
 
     def discard(self) -> None:
-        """Close it and remove all that it wrote."""
+        """Close the file and delete everything written."""
         self._connection.close()
         shutil.rmtree(self._spill, ignore_errors=True)
         for path in self._part.parent.glob(f"{self._part.name}*"):
@@ -193,7 +196,7 @@ def read_table(
     database: str,
     schema: str = "main",
 ) -> StoredTable:
-    """Return the name, columns and row count of a table, with the name that questions use."""
+    """Return the stored table: its name for questions, columns and row count."""
     physical = ".".join(map(quote_name, (database, schema, table)))
     cursor = connection.execute(f"FROM {physical} LIMIT 0")
     columns = [Column(item[0], str(item[1])) for item in cursor.description or ()]
@@ -206,7 +209,7 @@ def read_table(
 def refuse_copy(source: DataSource, error: Exception) -> DatasetRefused:
     """Return the error for a source that cannot be copied.
 
-    Its message is for the log: DuckDB quotes rows and paths. People get a sentence of ours.
+    Its message is for the log: DuckDB quotes rows and paths. `public` has a sentence for users.
     """
     name = f"The data source {source.label!r} cannot be read"
     text = str(error)
@@ -242,10 +245,10 @@ WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER
 
 
 def is_sqlite(file: Path) -> bool:
-    """Return whether a file is a database of SQLite, or one that cannot be read.
+    """Return `True` if a file is an SQLite database, or one that cannot be read.
 
-    SQLite itself opens it: to close it here would end the locks of all who have it open in this
-    process, such as the store of traces.
+    SQLite itself opens the file: closing it here directly would release the locks of all other
+    users of the file in this process, such as the trace store.
     """
     try:
         with closing(_connect(file)) as connection:
@@ -300,7 +303,7 @@ def _export_table(
 def _plan_columns(
     connection: sqlite3.Connection, table: str, names: Sequence[str]
 ) -> Sequence[ExportColumn]:
-    """Infer column types from values: SQLite does not enforce declared types."""
+    """Infer column types from the values: SQLite does not enforce declared types."""
     types = ("blob", "text", "real", "integer")
     counts = ", ".join(
         f"max(typeof({quote_name(name)}) = '{type}')" for name in names for type in types

@@ -13,7 +13,7 @@ class Dataset:
     """A table in the sandbox."""
 
     name: str
-    """The unique name for SQL of models and users."""
+    """The unique name of the data set in SQL."""
     physical: str
     """The quoted, qualified name in the engine: `"d1"."main"."orders"`. Stable across refreshes."""
     source: str
@@ -28,14 +28,14 @@ class Dataset:
     """The user who saved it and alone may see it; `None` for a data set of the operator."""
     created_at: str = ""
     for_operators: bool = False
-    """Whether only operators may query it."""
+    """`True` if only operators may query it."""
 
     first_types: Mapping[str, str] = field(default_factory=dict[str, str])
     """The types of its columns when they were first copied, by lower-case name."""
 
     @property
     def is_saved(self) -> bool:
-        """Whether it was saved by a question instead of configured by the operator."""
+        """`True` if it was saved by a question instead of configured by the operator."""
         return self.owner is not None
 
     @property
@@ -61,17 +61,17 @@ def quote_text(text: str) -> str:
 
 
 _LONGEST_SAVED = 50
-"""Characters of a name: the digest of its owner has to fit behind it."""
+"""Maximum length of a name, in characters; a digest of its owner is appended."""
 
 
 def make_table_name(text: str) -> str:
-    """Return a table name that needs no quotes in SQL: `Sales 2026` is `sales_2026`."""
+    """Return a table name that needs no quotes in SQL: `Sales 2026` becomes `sales_2026`."""
     name = re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")[:60] or "data"
     return f"t_{name}" if name[0].isdigit() else name
 
 
 def name_saved_table(name: str, owner: str) -> str:
-    """Return the table name of a saved data set: it does not reveal other users' data sets."""
+    """Return the table name of a saved data set; it does not reveal other users' data sets."""
     if not owner:  # without authentication, all users share
         return f"ds_{name}"
     digest = hashlib.sha256(owner.encode(errors="surrogatepass")).hexdigest()[:6]
@@ -79,7 +79,7 @@ def name_saved_table(name: str, owner: str) -> str:
 
 
 def choose_name(table: str, source: str, names: Iterable[str], reserved: Iterable[str]) -> str:
-    """Return a name for a new table beside others: with its source or a number, if it must."""
+    """Return a unique name for a new table, with the source or a number appended if necessary."""
     taboo = {name.lower() for name in (*names, *reserved)}
     base = make_table_name(table)
     longer = make_table_name(f"{source}_{table}") if source != table else f"{base}_data"

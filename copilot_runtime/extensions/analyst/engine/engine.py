@@ -1,4 +1,4 @@
-"""The engine: data sets, queries over them, and the one place that saves new ones."""
+"""The engine: data sets, queries over them, and the only component that saves new ones."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
@@ -41,11 +41,11 @@ class Statement(Protocol):
 
 
 Relate = Callable[[Dataset, Scope], str]
-"""Returns what stands in FROM for a data set: its rows that a scope may see."""
+"""Returns the FROM item for a data set with only the rows that a scope may see."""
 
 
 def relate_all(dataset: Dataset, _scope: Scope) -> str:
-    """Return the data set with all its rows."""
+    """Return the FROM item for a data set with all its rows."""
     return dataset.physical
 
 
@@ -74,10 +74,10 @@ class Engine:
         self.functions: frozenset[str] = frozenset()
         """The names of DuckDB's functions."""
         self.keywords: frozenset[str] = frozenset()
-        """The words that are no names in SQL unless they are quoted."""
+        """DuckDB's reserved words, which must be quoted to be used as names."""
         self.problems: dict[str, CopilotError] = {}
-        """Sources that cannot be read, by name: their old copies are in use, or they are left out.
-        The errors are for the log; `public` is for people."""
+        """Unreadable sources by name, with the error for the log; `public` is for users. Their old
+        copies stay in use, or they are omitted."""
         self._store = Store(options.folder)
         self._manifest = Manifest()
         self._stamp = 0
@@ -91,23 +91,23 @@ class Engine:
 
     @property
     def datasets(self) -> Mapping[str, Dataset]:
-        """All data sets by name, also those that people saved for themselves."""
+        """All data sets by name, including those that users have saved."""
         return self._datasets
 
     @property
     def is_writer(self) -> bool:
-        """Whether this process copies and saves; one process does for each folder."""
+        """`True` if this process copies and saves; only one process per folder does."""
         return self._store.is_writer
 
     @property
     def is_lost(self) -> bool:
-        """Whether the folder was deleted: open data is still served, but nothing can be saved."""
+        """`True` if the folder was deleted: open data is still served, but nothing can be saved."""
         return self._store.is_lost
 
     def list_datasets(self, scope: Scope) -> Sequence[Dataset]:
-        """Return those that a scope may ask about: the operator's, and the user's own.
+        """Return the data sets that a scope may query: the operator's, and the user's own.
 
-        What was saved without a user, as the owner "", belongs to all who have no name.
+        Data sets saved without a user (owner "") belong to all anonymous users.
         """
         return [
             dataset
@@ -118,10 +118,10 @@ class Engine:
         ]
 
     async def open(self, on_progress: OnProgress | None = None) -> None:
-        """Copy what is new and open the sandbox.
+        """Copy changed sources and open the sandbox.
 
-        Sources that cannot be read are in `problems`. Raises what the first of them raised if
-        there is no other data.
+        Unreadable sources are in `problems`. Raises the first source's error if there is no data at
+        all.
         """
         if self._sandbox is not None:
             return
@@ -160,7 +160,7 @@ class Engine:
         self._store.close()
 
     async def wait_idle(self) -> None:
-        """Wait until nothing runs in a thread any more."""
+        """Wait until no thread is working."""
         await self._executor.wait_idle()
 
     async def run(
@@ -211,7 +211,7 @@ class Engine:
             self._executor.close_query(job)
 
     async def explain(self, query: Statement | str) -> None:
-        """Raise `QueryFailed` if names or types of a query are wrong. Nothing runs."""
+        """Raise `QueryFailed` if names or types of a query are wrong. The query does not run."""
         await self._execute(query, 0, None, None, Query.explain)
 
     async def describe(self, name: str, scope: Scope) -> TableMetadata:
@@ -231,10 +231,10 @@ class Engine:
         description: str = "",
         tags: Sequence[str] = (),
     ) -> Dataset:
-        """Save the rows of a query as a data set of its owner; replace one with the same name.
+        """Save the rows of a query as a data set of its owner, replacing one with the same name.
 
-        Raises `DatasetRefused` if this process may not write or there are too many, `QueryFailed`
-        and `QueryTimedOut`. Nothing changes then.
+        Raises `DatasetRefused` if this process may not write or there are too many data sets,
+        `QueryFailed` and `QueryTimedOut`. Nothing changes in these cases.
         """
         async with self._changes:
             self._store.require_lock()
@@ -280,9 +280,9 @@ class Engine:
     async def refresh(
         self, name: str | None = None, on_progress: OnProgress | None = None
     ) -> Sequence[str]:
-        """Copy one source or all if they have changed. Return the names of the copied sources.
+        """Copy one or all changed sources. Return the names of the copied sources.
 
-        In a process that does not write, take over what the one that does has copied.
+        A process that is not the writer adopts the copies of the writer.
         """
         async with self._changes:
             self._store.require_folder()
@@ -335,18 +335,18 @@ class Engine:
         return await self._executor.run(job, work, seconds, on_start)
 
     async def _follow(self) -> None:
-        """Take over what another process has written."""
+        """Adopt the data sets written by another process."""
         if not self._store.is_writer and self._store.stamp() != self._stamp:
             async with self._changes:
                 await self._reload()
 
     async def _reload(self) -> None:
         stamp = self._store.stamp()
-        if stamp in {0, self._stamp}:  # unchanged, or there is no list any more
+        if stamp in {0, self._stamp}:  # unchanged, or the manifest was deleted
             return
         try:
             await self._open_sandbox(self._store.read())
-        except duckdb.Error:  # its writer has replaced a file meanwhile
+        except duckdb.Error:  # the writer has replaced a file meanwhile
             stamp = self._store.stamp()
             await self._open_sandbox(self._store.read())
         self._stamp = stamp
@@ -369,7 +369,7 @@ class Engine:
         return changed
 
     async def _swap(self, manifest: Manifest) -> None:
-        """Let queries from now on see other data sets. If that fails, nothing has changed."""
+        """Use other data sets for all later queries. If that fails, nothing has changed."""
         await self._open_sandbox(manifest, write=True)
         self._store.clean(manifest.entries)
 

@@ -1,4 +1,4 @@
-"""DuckDB's errors, without file paths, values of rows and names of other tables."""
+"""Convert DuckDB's errors, without file paths, values of rows and names of other tables."""
 
 import json
 import re
@@ -22,9 +22,9 @@ FailureKind = Literal[
 
 
 class QueryFailed(CopilotError):
-    """The engine refused SQL, or could not finish it.
+    """The engine refused SQL, or could not complete it.
 
-    `message` is for models and people, `kind` is a `FailureKind`.
+    `message` is for models and users, `kind` is a `FailureKind`.
     """
 
     code = "QUERY_FAILED"
@@ -49,17 +49,17 @@ class QueryFailed(CopilotError):
         self.name = name
         """The name that was not found."""
         self.candidates = tuple(candidates)
-        """DuckDB's suggestions; for columns there always are some, however dissimilar."""
+        """DuckDB's suggestions; for columns there are always some, however dissimilar."""
         self.position = position
-        """The character of the SQL at which it is, from 0."""
+        """The character offset of the error in the SQL, from 0."""
         self.exception_type = exception_type
-        """DuckDB's class without `Exception`, such as `Binder`."""
+        """DuckDB's exception class without `Exception`, such as `Binder`."""
         self.subtype = subtype
         """DuckDB's `error_subtype`, such as `COLUMN_NOT_FOUND`."""
 
 
 class QueryTimedOut(CopilotError):
-    """A query ran into its time limit and was stopped."""
+    """A query exceeded its time limit and was stopped."""
 
     code = "QUERY_TIMED_OUT"
     status_code = 504
@@ -76,7 +76,7 @@ class QueryTimedOut(CopilotError):
 
 
 class DatasetRefused(CopilotError):
-    """A data set cannot be loaded, saved, refreshed or deleted; `public` says why."""
+    """A data set cannot be loaded, saved, refreshed or deleted; `public` has the reason."""
 
     code = "DATASET_REFUSED"
     status_code = 409
@@ -88,22 +88,23 @@ _PATH = re.compile(r"(?<![\w/.:])(?:[A-Za-z]:)?[\\/](?:[^\s\"'\\/]+[\\/])+[^\s\"
 _VALUE = re.compile(r"""(["']).*\1""", re.DOTALL)
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_])[-+]?\d[\d.,:eE+-]*")
 _WITH_VALUES = {"Conversion", "Out of Range", "Invalid Input", "Mismatch Type", "Invalid Type"}
-"""Classes of errors about values, which may be of rows that a filter hides."""
+"""Exception classes whose messages quote values, possibly of rows that a filter hides."""
 _ALIAS = re.compile(r"(\W|^)\"?d[0-9]+\"?\.(?:\"?main\"?\.)?(?=[\w\"])")
 _GUESS = re.compile(r"\n?Did you mean .*", re.DOTALL)
 _CANDIDATE = re.compile(r"""["']((?:[^"']|"")+)["']""")
 _FUNCTIONS = re.compile(r"\s*Candidate functions:.*", re.DOTALL)
 _WITH_CANDIDATES = {"column_not_found", "function_not_found", "ambiguous"}
-"""Tables are not among them: DuckDB would name those that others saved."""
+"""Kinds of errors with suggestions. Tables are excluded: DuckDB would name other users' saved
+tables."""
 
 MOST_CHARACTERS = 1_000
 
 
 def parse_error(error: Exception, offset: int = 0) -> QueryFailed:
-    """Convert an exception of DuckDB. `offset`: characters that we wrote before the SQL.
+    """Convert an exception of DuckDB. `offset` is the length of our prefix before the SQL.
 
-    Paths of the server, the names of its databases, and values of rows are taken out: those may
-    be of rows that a filter hides.
+    Server paths, internal database names and values of rows are removed: the values may be of rows
+    that a filter hides.
     """
     details = _read_details(error)
     exception_type = _read_text(details, "exception_type") or type(error).__name__.removesuffix(
@@ -127,7 +128,7 @@ def parse_error(error: Exception, offset: int = 0) -> QueryFailed:
 
 
 def clean_message(text: str) -> str:
-    """Return a message of DuckDB without paths, databases and guesses."""
+    """Return a message of DuckDB without paths, database names and suggestions."""
     if "read-only mode" in text:
         return "The data is read-only here."
     if "allocate" in text and "used)" in text:

@@ -1,4 +1,4 @@
-"""Runs work in threads with a concurrency limit, timeouts and cancellation."""
+"""Run work in threads with a concurrency limit, timeouts and cancellation."""
 
 import asyncio
 import threading
@@ -12,20 +12,20 @@ from copilot_runtime.extensions.analyst.engine.query import Query
 T = TypeVar("T")
 
 GRACE = 1.0
-"""Seconds that interrupted work has to end before it is abandoned."""
+"""Seconds for interrupted work to end before it is abandoned."""
 
 LEAVE = 5.0
-"""Seconds that are left to threads at the end: a program that ends while DuckDB works aborts."""
+"""Seconds to wait for threads at the end: a program that exits while DuckDB works aborts."""
 
 REPEAT = 0.02
-"""Seconds between two interrupts: one that comes right before a query begins is lost."""
+"""Seconds between two interrupts: an interrupt just before a query starts is lost."""
 
 
 class Executor:
-    """The threads of an engine.
+    """The worker threads of an engine.
 
     Args:
-        concurrency: Queries at one time; one that cannot be interrupted keeps its place.
+        concurrency: Maximum number of concurrent queries; an uninterruptible query keeps its slot.
     """
 
     def __init__(self, concurrency: int) -> None:
@@ -39,7 +39,7 @@ class Executor:
         self._pending: dict[Query, asyncio.Task[Any]] = {}
 
     def start(self, work: Callable[..., T], *arguments: Any) -> "asyncio.Task[T]":
-        """Begin work that is not a query: opening, copying, closing."""
+        """Start work that is not a query: opening, copying, closing."""
         return self.watch(self._writers.run(self._count(lambda: work(*arguments))))
 
     async def run(
@@ -86,7 +86,7 @@ class Executor:
         return work.result()
 
     def close_query(self, query: Query) -> None:
-        """Stop a query that was begun, and close it once its thread is done."""
+        """Stop a started query, and close it once its thread is done."""
         query.stop()
         task = self._pending.get(query)
         if task is None:
@@ -95,12 +95,12 @@ class Executor:
             task.add_done_callback(lambda _: self.start(query.close))
 
     async def wait_idle(self) -> None:
-        """Wait until nothing runs any more."""
+        """Wait until no work is running."""
         while self._tasks:
             await asyncio.wait({*self._tasks})
 
     async def aclose(self) -> None:
-        """Stop all that runs, and wait for it for a moment."""
+        """Interrupt all work, and wait for it briefly."""
         for stop in [*self._stops]:
             stop()
         if self._tasks:
@@ -136,7 +136,7 @@ class Executor:
 
 
 async def _stop_work(stop: Callable[[], None], work: "asyncio.Task[Any]") -> None:
-    """Interrupt work again and again until its thread is done, or for a moment."""
+    """Interrupt work repeatedly until its thread is done or the grace period is over."""
     loop = asyncio.get_running_loop()
     end = loop.time() + GRACE
     while not work.done() and loop.time() < end:

@@ -1,4 +1,4 @@
-"""Bring the copies in the folder up to date with the sources."""
+"""Update the copies in the folder from the sources."""
 
 import asyncio
 import logging
@@ -53,7 +53,7 @@ class Start(Protocol):
 
 
 class Loader:
-    """Copies sources that have changed. Old copies stay on disk until they are no longer read."""
+    """Copies changed sources. Old copies stay on disk until no query reads them."""
 
     def __init__(
         self,
@@ -74,9 +74,10 @@ class Loader:
     async def load(
         self, sources: Sequence[DataSource], manifest: Manifest, only: Collection[str] | None = None
     ) -> tuple[Manifest, Sequence[str]]:
-        """Return the current list of data sets, and the names of the copied sources.
+        """Return the current manifest, and the names of the copied sources.
 
-        A source that cannot be read keeps its old copy, if it has one, and is among the problems.
+        A source that cannot be read keeps its old copy, if there is one, and is added to the
+        problems.
         """
         current = await self._start(expand_sources, sources)
         changed: list[str] = []
@@ -232,12 +233,12 @@ def _read_foreign(
 
 
 def locate_files(store: Store, manifest: Manifest) -> Mapping[str, Path]:
-    """Return the files of a list of data sets by their names in the sandbox."""
+    """Return the files of a manifest by their names in the sandbox."""
     return {entry.alias: store.locate(entry) for entry in manifest.entries}
 
 
 def read_words(options: EngineOptions) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names of all functions of DuckDB, and its reserved words."""
+    """Return the names of all DuckDB functions, and its reserved words."""
     sandbox = Sandbox(options, {})
     cursor = sandbox.open_cursor()
     functions = cursor.execute("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()
@@ -250,7 +251,7 @@ def read_words(options: EngineOptions) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def drop_broken_copies(store: Store, manifest: Manifest) -> Manifest:
-    """Return a list of data sets without those whose file cannot be opened."""
+    """Return a manifest without entries whose file cannot be opened."""
     whole = manifest
     for entry in manifest.entries:
         try:

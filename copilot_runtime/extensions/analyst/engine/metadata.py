@@ -12,10 +12,10 @@ from copilot_runtime.extensions.analyst.results import Column, Table
 from copilot_runtime.extensions.analyst.scope import Scope
 
 MOST_COLUMNS = 50
-"""Columns that are looked at; of others, only name and type are known."""
+"""Maximum number of analysed columns; of the others, only name and type are known."""
 
 MOST_VALUES = 15
-"""Values of a text column that are collected, the most frequent first."""
+"""Maximum number of collected values of a text column, the most frequent first."""
 
 MOST_DISTINCT = 1_000
 """Text columns with more distinct values are not filters: no values are collected for them."""
@@ -24,7 +24,7 @@ MOST_TEXT_COLUMNS = 20
 MOST_CHARACTERS = 200
 MAX_ENTRIES = 256
 EXACT_ROWS = 100_000
-"""A data set up to this size has its different values counted, a larger one estimated."""
+"""Maximum number of rows for exact distinct counts; they are estimated for larger data sets."""
 """Descriptions that are kept, of all scopes together."""
 
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
@@ -33,7 +33,7 @@ _TIME_NAMES = ("timestamp", "ts", "created_at", "date", "time", "day")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnMetadata:
-    """A column, as far as it was counted."""
+    """A column with its statistics."""
 
     name: str
     type: str
@@ -41,58 +41,58 @@ class ColumnMetadata:
     """The approximate number of distinct values."""
     null_percent: float | None = None
     minimum: Any = None
-    """Of numbers and times."""
+    """The minimum of a numeric or temporal column, or `None`."""
     maximum: Any = None
     average: float | None = None
     values: Sequence[str] = ()
-    """The most frequent values of a text column with few."""
+    """The most frequent values of a text column with few distinct values."""
     is_complete: bool = False
-    """Whether `values` has every distinct value."""
+    """`True` if `values` contains every distinct value."""
 
     @property
     def is_numeric(self) -> bool:
-        """Whether the type is a number."""
+        """`True` if the type is numeric."""
         return is_numeric(self.type)
 
     @property
     def is_temporal(self) -> bool:
-        """Whether the type is a date or a time."""
+        """`True` if the type is a date or a time."""
         return is_temporal(self.type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMetadata:
-    """A data set, as one scope sees it."""
+    """A data set as seen by one scope."""
 
     name: str
     row_count: int
     columns: Sequence[ColumnMetadata]
     fingerprint: str
-    """Of names and types."""
+    """A hash of the names and types of the columns."""
     source: str = ""
     description: str = ""
     time_column: str | None = None
     time_range: tuple[str, str] | None = None
-    """From when to when the rows are by that column, as ISO 8601."""
+    """First and last time in the time column, as ISO 8601, or `None`."""
 
     def find_column(self, name: str) -> ColumnMetadata | None:
-        """Return a column by its name, in any case of letters."""
+        """Return a column by its case-insensitive name, or `None`."""
         key = name.lower()
         return next((one for one in self.columns if one.name.lower() == key), None)
 
 
 def is_numeric(type: str) -> bool:
-    """Return whether values of a type of DuckDB are numbers."""
+    """Return `True` for a numeric type of DuckDB."""
     return type.removeprefix("U").startswith(_NUMBERS) and not type.endswith("]")
 
 
 def is_temporal(type: str) -> bool:
-    """Return whether values of a type of DuckDB are dates or times of days."""
+    """Return `True` for a DuckDB type of dates or timestamps."""
     return type.startswith(("DATE", "TIMESTAMP")) and not type.endswith("]")
 
 
 def is_text(type: str) -> bool:
-    """Return whether values of a type of DuckDB are texts that stand for groups."""
+    """Return `True` for a DuckDB type whose values can serve as categories."""
     return (type.startswith(("VARCHAR", "ENUM")) or type == "BOOLEAN") and not type.endswith("]")
 
 
@@ -110,9 +110,9 @@ class MetadataEngine(Protocol):
 
 
 class MetadataCache:
-    """Descriptions by rows and version; one that is being counted is not counted twice.
+    """Caches descriptions by row filter and version; concurrent requests share one computation.
 
-    Scopes that may see the same rows share them.
+    Scopes with the same visible rows share an entry.
     """
 
     def __init__(self, engine: MetadataEngine) -> None:
@@ -192,7 +192,7 @@ def _read_counts(column: Column, cells: Any, row_count: int) -> ColumnMetadata:
 async def _add_values(
     engine: MetadataEngine, columns: Sequence[ColumnMetadata], relation: str
 ) -> Sequence[ColumnMetadata]:
-    """Collect the values of text columns: in one query, so that the table is read once."""
+    """Collect the values of text columns in one query, so that the table is read once."""
     texts = [
         one for one in columns if is_text(one.type) and 0 < (one.unique_count or 0) <= MOST_DISTINCT
     ][:MOST_TEXT_COLUMNS]
@@ -219,7 +219,7 @@ def _with_values(column: ColumnMetadata, values: Sequence[str]) -> ColumnMetadat
 
 
 def _find_time_column(columns: Sequence[ColumnMetadata]) -> ColumnMetadata | None:
-    """Return the column that says when a row happened: by its name, or the first of its kind."""
+    """Return the column with the time of a row: by its name, or else the first temporal one."""
     times = [one for one in columns if one.is_temporal and one.minimum is not None]
     names = {one.name.lower(): one for one in reversed(times)}
     by_name = next((names[name] for name in _TIME_NAMES if name in names), None)

@@ -8,7 +8,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """Limits of the engine, and where its files are."""
+    """Limits of the engine, and the folder of its files."""
 
     folder: Path
     """Folder for copies and saved data sets, written by this engine only."""
@@ -16,17 +16,17 @@ class EngineOptions:
     """Memory limit of all concurrent queries together, in DuckDB's notation."""
     threads: int = 2
     query_timeout: float = 30.0
-    """Seconds that a query may run, without its wait for a turn."""
+    """Time limit of a query in seconds, excluding its wait for a slot."""
     max_rows: int = 500_000
-    """No query returns more, whatever its limit is."""
+    """Maximum number of rows of any query, whatever its own limit."""
     max_cell: int = 65_536
     """Maximum characters of one text value; a longer one is cut and ends in `…`."""
     max_bytes: int = 8 * 1024 * 1024
     """Approximate limit on the text bytes of one result; beyond it, the result is truncated."""
     max_file: int = 1024 * 1024 * 1024
-    """Bytes of a data set that a question saves."""
+    """Maximum size of a saved data set, in bytes."""
     concurrency: int = 8
-    """Queries that run at one time; others wait."""
+    """Maximum number of concurrent queries; others wait."""
 
     def __post_init__(self) -> None:
         for name in ("threads", "query_timeout", "max_rows", "max_cell", "concurrency"):

@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL, written into files that DuckDB reads: it needs no extension then."""
+"""Export tables of PostgreSQL into files that DuckDB reads, so that it needs no extension."""
 
 import hashlib
 import secrets
@@ -30,14 +30,14 @@ class ExportColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """A table of PostgreSQL in a file."""
+    """An exported table of PostgreSQL."""
 
     table: str
     file: Path
     columns: Sequence[ExportColumn]
 
     def build_select(self) -> str:
-        """Return SQL of DuckDB that reads the file, with the types of the table."""
+        """Return DuckDB SQL that reads the file, with the types of the table."""
         names = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(self.columns)))
         chosen = ", ".join(
             f"{column.convert.format(f'c{number}')} AS {quote_name(column.name)}"
@@ -67,7 +67,7 @@ TYPES = {
     "jsonb": "JSON",
     "bytea": "BLOB",
 }
-"""Type of PostgreSQL → type of DuckDB. All others become texts, arrays of these become lists."""
+"""PostgreSQL type to DuckDB type. All others become texts, and arrays of these become lists."""
 
 REPORT_EVERY = 4 * 1024 * 1024
 
@@ -133,7 +133,7 @@ async def _list_tables(connection: Any, source: DataSource) -> Sequence[Any]:
 
 
 async def fingerprint_database(source: DataSource) -> str:
-    """Return a fingerprint that changes when a table does; views make it unique each time."""
+    """Return a fingerprint that changes with any table; with views, it is unique each time."""
     async with _connect(source) as connection:
         tables = await _list_tables(connection, source)
         parts: list[Any] = []

@@ -1,4 +1,4 @@
-"""One query in a thread: run, fetched up to a limit, and stopped from outside."""
+"""A query in a thread: run, fetched up to a limit, and interruptible from other threads."""
 
 import asyncio
 import threading
@@ -26,12 +26,12 @@ from copilot_runtime.extensions.analyst.results import Column, Table
 T = TypeVar("T")
 
 BATCH = 2_000
-"""Rows that are fetched at a time, at most."""
+"""Maximum number of rows per fetch."""
 _FIRST_BATCH = 64
 
 
 class Query:
-    """SQL on its way through a sandbox. `run` is for a thread, `stop` for any other."""
+    """A query on a sandbox. Call `run` in a worker thread; `stop` may be called from any thread."""
 
     def __init__(self, sandbox: Sandbox, sql: str, limit: int, options: EngineOptions) -> None:
         self._sandbox = sandbox
@@ -47,11 +47,11 @@ class Query:
         return self._work(self._fetch)
 
     def explain(self) -> None:
-        """Let DuckDB bind names and types, and run nothing. Raises `QueryFailed`."""
+        """Bind names and types without running the query. Raises `QueryFailed`."""
         self._work(self._bind)
 
     def stop(self) -> None:
-        """Interrupt it; it raises `QueryFailed` soon."""
+        """Interrupt the query; it soon raises `QueryFailed`."""
         with self._lock:
             self._is_stopped = True
             if self._cursor is not None:
@@ -77,7 +77,7 @@ class Query:
         return cursor
 
     def close(self) -> None:
-        """Close the cursor; a second time changes nothing."""
+        """Close the cursor; idempotent."""
         with self._lock:
             cursor, self._cursor = self._cursor, None
         if cursor is not None:
@@ -85,7 +85,7 @@ class Query:
             self._sandbox.release()
 
     def begin(self) -> Sequence[Column]:
-        """Begin to run it and return its columns: `fetch` returns rows, `close` ends it."""
+        """Start the query and return its columns; `fetch` returns rows, `close` ends it."""
         try:
             cursor = self.open()
             cursor.execute(self._sql)
@@ -123,7 +123,7 @@ class Query:
         return Table(columns=columns, rows=rows, total_rows=total, is_truncated=is_truncated)
 
     def _describe(self, cursor: duckdb.DuckDBPyConnection) -> Sequence[Column]:
-        """Return the columns before anything runs."""
+        """Return the result columns before the query runs."""
         prefix = "DESCRIBE "
         try:
             found = cursor.execute(prefix + self._sql).fetchall()
@@ -169,10 +169,10 @@ def _is_nested(type: str) -> bool:
 
 
 def _cut_in_sql(sql: str, columns: Sequence[Column], limit: int) -> str:
-    """Return SQL whose cells DuckDB cuts: to make Python's values of large ones holds all threads.
+    """Return SQL in which DuckDB shortens long cells: converting them to Python would hold the GIL.
 
-    A nested value that is too long is NULL, and the beginning of its text stands in a column of its
-    own, behind all others.
+    A nested value that is too long becomes NULL, and the start of its text is in an extra column at
+    the end.
     """
     if not any(_is_text(column.type) or _is_nested(column.type) for column in columns):
         return sql
@@ -203,7 +203,7 @@ def _take_cuts(row: Sequence[Any], nested: Sequence[int]) -> Sequence[Any]:
 
 
 def cap_cells(row: Sequence[Any], limit: int) -> tuple[Sequence[Any], int]:
-    """Return a row without texts longer than a limit, and about how large it is."""
+    """Return a row with shortened texts, and the row's approximate size in bytes."""
     size = 8 * len(row)
     longest = 0
     for cell in row:
@@ -228,11 +228,11 @@ def _cap_cell(cell: Any, limit: int) -> Any:
 
 
 INTERVAL = 0.1
-"""Seconds between two looks at the size of a file."""
+"""Seconds between two checks of a file's size."""
 
 
 class Saving:
-    """The one connection that writes: only into its new file; all else is as in a sandbox."""
+    """The only writing connection; it is locked like a sandbox, except for its new file."""
 
     def __init__(self, part: Path, files: Mapping[str, Path], options: EngineOptions) -> None:
         self._part = part
@@ -285,14 +285,14 @@ class Saving:
             )
 
     async def watch_size(self, work: "asyncio.Task[StoredTable]") -> None:
-        """Stop the work once its file is too large."""
+        """Interrupt the work once its file is too large."""
         while not (await asyncio.wait({work}, timeout=INTERVAL))[0]:
             if self._part.exists() and self._part.stat().st_size > self._max_file:
                 self._is_too_large = True
                 self.interrupt()
 
     def interrupt(self) -> None:
-        """Stop what runs."""
+        """Interrupt the running statement."""
         try:
             self._connection.interrupt()
         except duckdb.Error:

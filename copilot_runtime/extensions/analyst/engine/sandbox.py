@@ -1,4 +1,4 @@
-"""One locked instance of DuckDB, in which queries can only read."""
+"""A locked DuckDB instance in which queries can only read."""
 
 import tempfile
 import threading
@@ -30,13 +30,12 @@ CONFIG: Mapping[str, str] = {
 class Sandbox:
     """The data sets, attached read-only, without files, network, extensions and settings.
 
-    Its main database is an empty file that is read-only as well, and has no name any more: so
-    nothing can be created but temporary objects, which end with their cursor. Every query gets a
-    cursor of its own.
+    Its main database is an empty read-only file that has been unlinked: only temporary objects can
+    be created, and they are dropped with their cursor. Every query has its own cursor.
     """
 
     def __init__(self, options: EngineOptions, files: Mapping[str, Path]) -> None:
-        """Open it with the files of databases by their names in SQL."""
+        """Open the sandbox with database files by their names in SQL."""
         self._path = ",".join(f'{quote_name(alias)}."main"' for alias in files)
         self._lock = threading.Lock()
         self._leases = 0
@@ -52,9 +51,9 @@ class Sandbox:
             raise
 
     def open_cursor(self) -> duckdb.DuckDBPyConnection:
-        """Return a new cursor, which shares nothing with others and finds tables by their names.
+        """Return a new isolated cursor, on which tables are found by their names.
 
-        What it executes is not checked in any way but by DuckDB.
+        SQL on it is checked by DuckDB only.
         """
         cursor = self._connection.cursor()
         if self._path:
@@ -62,7 +61,7 @@ class Sandbox:
         return cursor
 
     def lease(self) -> bool:
-        """Keep it open until `release`; False if it is closed."""
+        """Keep the sandbox open until `release`. Returns `False` if it is closed."""
         with self._lock:
             if self._is_retired:
                 return False
@@ -78,7 +77,7 @@ class Sandbox:
             self._close()
 
     def retire(self, on_close: Any = None) -> None:
-        """Close it after the query that ends last; then call `on_close`."""
+        """Close the sandbox after its last query; then call `on_close`."""
         with self._lock:
             if self._is_retired:
                 return
@@ -98,9 +97,9 @@ class Sandbox:
 def attach_files(
     connection: duckdb.DuckDBPyConnection, files: Mapping[str, Path], folder: Path
 ) -> None:
-    """Attach database files read-only, by other names in `folder` that are gone afterwards.
+    """Attach database files read-only, through links in `folder` that are deleted afterwards.
 
-    DuckDB lets queries read the files it has attached, by their paths: these lead nowhere then.
+    DuckDB lets queries read attached files by their paths: these paths no longer exist then.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".links-", dir=folder) as links:
@@ -122,16 +121,16 @@ def _link_file(file: Path, link: Path) -> Path:
 
 
 def lock_connection(connection: duckdb.DuckDBPyConnection) -> None:
-    """Shut off files, network and settings, for good."""
+    """Permanently disable files, network and settings."""
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 
 
 def check_statement(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """Raise `QueryFailed` unless SQL is one statement that selects, as DuckDB reads it.
+    """Raise `QueryFailed` unless DuckDB parses SQL as a single SELECT statement.
 
-    A second lock behind the guard: attachments, settings, transactions and prepared statements
-    end here. What a SELECT may call is for the guard to say.
+    A second barrier after the guard: it refuses attachments, settings, transactions and prepared
+    statements. The functions that a SELECT may call are checked by the guard.
     """
     if "\x00" in sql or any("\ud800" <= character <= "\udfff" for character in sql):
         raise QueryFailed("The SQL has characters that no text has.", kind="syntax")
@@ -139,7 +138,7 @@ def check_statement(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
         statements = cursor.extract_statements(sql)
     except duckdb.Error as error:
         raise parse_error(error) from None
-    kinds = {"SELECT", "MULTI"}  # MULTI: a PIVOT that reads its columns from the rows
+    kinds = {"SELECT", "MULTI"}  # MULTI: a PIVOT that takes its columns from the rows
     if len(statements) != 1 or statements[0].type.name not in kinds:
         raise QueryFailed(
             "Only one statement that reads can run here.",

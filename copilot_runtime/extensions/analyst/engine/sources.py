@@ -29,9 +29,8 @@ SUFFIXES: Mapping[str, SourceKind] = {
     ".sqlite": "sqlite",
     ".sqlite3": "sqlite",
 }
-"""How the name of a file ends → what is in it. `.gz` and `.zst` may follow.
-
-A `.db` of SQLite is read as such."""
+"""File suffix to file format. `.gz` and `.zst` may follow. A `.db` file of SQLite is detected and
+read as such."""
 
 _COMPRESSION = (".gz", ".zst")
 _HINT = (
@@ -42,21 +41,21 @@ _HINT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSource:
-    """One place of data, as the settings name it."""
+    """A data source from the settings."""
 
     name: str = ""
-    """Of the data set, if it is one table. A glob with a name is one data set of all its files;
-    without a name, each file is one."""
+    """The name of the data set if the source is one table. A glob with a name is one data set of
+    all its files; without a name, each file is one."""
     location: str
-    """A path, a glob or a URL; URLs may hold a password: never show it."""
+    """A path, a glob or a URL; URLs may contain a password: never display it."""
     kind: SourceKind
     description: str = ""
     mode: SourceMode = "copy"
     """`attach` reads a DuckDB file in place; no process may write to it meanwhile."""
     table: str | None = None
-    """The only table wanted, of a database; None: all. `schema.table` names the schema."""
+    """The only table of a database to use, or `None` for all. `schema.table` names the schema."""
     for_operators: bool = False
-    """Whether only operators may query it."""
+    """`True` if only operators may query it."""
 
     @property
     def label(self) -> str:
@@ -69,8 +68,8 @@ class DataSource:
 def parse_source(value: str | Mapping[str, Any]) -> DataSource:
     """Return the source of a setting.
 
-    A text is a location, or `name=location`. A mapping has `location`, and what else a
-    `DataSource` has. Raises `ConfigurationFailed` for anything else.
+    A string is a location, or `name=location`. A mapping has `location` and other fields of
+    `DataSource`. Raises `ConfigurationFailed` for anything else.
     """
     fields = _split_text(value) if isinstance(value, str) else _read_mapping(value)
     location = fields.get("location", "")
@@ -135,9 +134,9 @@ def _read_mapping(value: object) -> Mapping[str, str]:
 
 
 def expand_sources(sources: Sequence[DataSource]) -> Sequence[DataSource]:
-    """Return one source for each file of a glob without a name; each has a name of its own.
+    """Return one source per file of a glob without a name, each with its own name.
 
-    One without files stays as it is: to read it fails.
+    A glob without matching files is returned unchanged: reading it fails.
     """
     found: list[DataSource] = []
     for source in sources:
@@ -190,7 +189,7 @@ def list_files(source: DataSource) -> Sequence[Path]:
 
 
 def fingerprint_files(source: DataSource) -> str:
-    """Return a fingerprint that changes with the name, size or time of a source's file."""
+    """Return a fingerprint that changes with the names, sizes or times of a source's files."""
     files = list_files(source)
     logs = [path.with_name(path.name + end) for path in files for end in ("-wal", ".wal")]
     stats = [(str(path), path.stat()) for path in (*files, *logs) if path.exists()]
@@ -203,7 +202,7 @@ TRACES = "traces"
 
 
 def read_source(text: str, trace_file: str) -> DataSource:
-    """Return the source of a setting. What is kept of runs is for operators alone."""
+    """Return the source of a setting. Stored runs are for operators only."""
     if text != TRACES:
         return parse_source(text)
     if not trace_file:
@@ -216,7 +215,7 @@ def read_source(text: str, trace_file: str) -> DataSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A moment of a copy."""
+    """Progress of a copy."""
 
     source: str
     """The name of the source."""
@@ -228,4 +227,4 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
-"""It is called in the event loop, some times a second while a source is copied."""
+"""Called in the event loop a few times per second while a source is copied."""

@@ -1,4 +1,4 @@
-"""The folder of the engine: files of data sets, the list of them, and a lock."""
+"""The folder of the engine: database files, their manifest, and a lock."""
 
 import contextlib
 import json
@@ -28,10 +28,10 @@ LOCK = "lock"
 VERSION = 1
 
 MOST_SAVED = 200
-"""Data sets that questions have saved, of all users together."""
+"""Maximum number of saved data sets of all users together."""
 
 MOST_OF_ONE = 20
-"""Data sets that one user has saved."""
+"""Maximum number of saved data sets per user."""
 
 
 LOSS = (
@@ -52,10 +52,10 @@ class StoredTable:
     columns: Sequence[Column]
     schema: str = "main"
     first_types: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The types that its columns had when they were first seen, by names in lower case."""
+    """The types of its columns when they were first seen, by lower-case name."""
 
     def follow(self, before: "StoredTable | None") -> "StoredTable":
-        """Return a copy with the first types of the table that it replaces."""
+        """Return a copy with the first types of the replaced table."""
         types = {column.name.lower(): column.type for column in self.columns}
         if before is not None:
             types |= {column.name.lower(): column.type for column in before.columns}
@@ -68,10 +68,10 @@ class ManifestEntry:
     """A database file with the tables of one source, or with one saved data set."""
 
     alias: str
-    """Its name in the sandbox, for good: no other file ever gets it."""
+    """Its permanent name in the sandbox, which is never reused."""
     source: str
     file: str
-    """In the folder; with `is_foreign`, a path of the operator's."""
+    """File name in the folder; with `is_foreign`, a path of the operator's."""
     fingerprint: str
     tables: Sequence[StoredTable]
     is_foreign: bool = False
@@ -83,7 +83,7 @@ class ManifestEntry:
 
     @property
     def is_saved(self) -> bool:
-        """Whether it was saved by a question."""
+        """`True` if it was saved by a question."""
         return self.owner is not None
 
     def list_datasets(self) -> Sequence[Dataset]:
@@ -120,13 +120,13 @@ class Manifest:
         return next((one for one in self.entries if (one.source, one.owner) == key), None)
 
     def add(self, entry: ManifestEntry) -> "Manifest":
-        """Return one with an entry in place of the one with its alias, or in addition."""
+        """Return a manifest with an entry added, or replacing the entry with the same alias."""
         others = [one for one in self.entries if one.alias != entry.alias]
         number = max(self.next_alias, int(entry.alias[1:]) + 1)
         return Manifest(entries=[*others, entry], next_alias=number)
 
     def require_room(self, owner: str) -> None:
-        """Raise `DatasetRefused` if an owner may save no further set."""
+        """Raise `DatasetRefused` if an owner may not save another data set."""
         owners = [one.owner for one in self.entries if one.is_saved]
         if owners.count(owner) >= MOST_OF_ONE:
             raise DatasetRefused(
@@ -142,13 +142,13 @@ class Manifest:
             )
 
     def remove(self, entry: ManifestEntry) -> "Manifest":
-        """Return one without an entry; its alias stays unused."""
+        """Return a manifest without an entry; its alias is not reused."""
         return replace(self, entries=[one for one in self.entries if one.alias != entry.alias])
 
 
 @dataclass(slots=True)
 class Store:
-    """The folder. Only the process that holds the lock writes there."""
+    """The folder. Only the process that holds the lock writes to it."""
 
     folder: Path
     _descriptor: int | None = field(default=None)
@@ -167,12 +167,12 @@ class Store:
 
     @property
     def is_writer(self) -> bool:
-        """Whether this process may write."""
+        """`True` if this process may write."""
         return self._descriptor is not None
 
     @property
     def is_lost(self) -> bool:
-        """Whether the folder of the writer was deleted or moved while it is in use."""
+        """`True` if the writer's folder was deleted or moved while in use."""
         if self._descriptor is None:
             return False
         try:
@@ -182,13 +182,13 @@ class Store:
         return not os.path.samestat(found, os.fstat(self._descriptor))
 
     def take_lock(self) -> bool:
-        """Try to become the writer, and return whether this process is."""
+        """Try to become the writer. Returns `True` if this process is the writer."""
         if self._descriptor is not None:
             return not self.is_lost
         try:
             descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
-            return False  # a folder that is read-only
+            return False  # a read-only folder
         try:
             if fcntl is not None:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -214,7 +214,7 @@ class Store:
             raise DatasetRefused(f"Data sets cannot change here now. {LOSS}")
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -238,7 +238,7 @@ class Store:
         return 0
 
     def write(self, manifest: Manifest) -> None:
-        """Replace the list, at once or not at all."""
+        """Replace the manifest atomically."""
         data = {"version": VERSION, **asdict(manifest)}
         temporary = self.folder / f"{MANIFEST}.tmp"
         with temporary.open("w", encoding="utf-8") as file:
@@ -256,11 +256,11 @@ class Store:
         return self.folder / f"{name[:60]}-{secrets.token_hex(8)}.part"
 
     def finish(self, part: Path) -> Path:
-        """Give a finished file its name."""
+        """Rename a finished file to its final name."""
         return part.rename(part.with_suffix(".duckdb"))
 
     def clean(self, keep: Iterable[ManifestEntry]) -> None:
-        """Remove the files of data sets that are in no entry, if this process may write."""
+        """Delete database files without an entry, if this process may write."""
         if not self.is_writer:
             return
         names = {entry.file for entry in keep if not entry.is_foreign}

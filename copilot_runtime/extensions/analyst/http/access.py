@@ -1,7 +1,7 @@
-"""Authorisation of the analyst's routes: the scope in which a request sees data and results.
+"""Authorise the analyst's routes: the scope in which a request sees data and results.
 
-Everything belongs to a scope: that of who asks, as `authenticate` knows them. For all others it
-does not exist.
+Every resource belongs to a scope, which is derived from the authenticated caller. For other scopes,
+it does not exist.
 """
 
 from collections.abc import Mapping
@@ -31,12 +31,12 @@ class Viewer:
 
     @property
     def analyst(self) -> Analyst:
-        """The data."""
+        """The analyst's shared state."""
         return self.agent.analyst
 
 
 class AnalystAccess:
-    """Finds the analyst that a request is about, and whose rows its sender may see."""
+    """Finds the analyst of a request and the scope of its caller."""
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
@@ -44,9 +44,9 @@ class AnalystAccess:
     async def identify(
         self, caller: Caller, name: str = "", agent_name: str | None = None
     ) -> Viewer:
-        """Return who asks: an analyst by its name, or else the first one.
+        """Return the caller with the named analyst, or with the first one.
 
-        Raises `AgentNotFound`. `agent_name` leaves only its rows.
+        Raises `AgentNotFound`. `agent_name` restricts the scope to rows of that agent.
         """
         agents = await self.find_agents(caller)
         if not agents or (name and name not in agents):
@@ -66,7 +66,7 @@ class AnalystAccess:
 
 
 PRIVATE = {"cache-control": "private, no-store", "x-content-type-options": "nosniff"}
-"""Headers of answers that are for one person."""
+"""Headers of responses that only their recipient may cache."""
 
 
 async def read_json(request: Request) -> Any:

@@ -1,4 +1,4 @@
-"""Questions to the analyst over its own routes: a run, and the events that its client gets."""
+"""Questions over the analyst's own routes: start a run, and convert its events for the client."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class Frame(NamedTuple):
-    """One event: `data` is None for an end."""
+    """A server-sent event; `data` is `None` for the end."""
 
     name: str
     data: JsonObject | None
@@ -66,7 +66,7 @@ class StreamEncoder:
         self._approval: JsonObject | None = None
 
     def feed(self, event: Event) -> Sequence[Frame]:
-        """Return the client's events for an event of the run; most have none."""
+        """Return the client's frames for an event of the run; for most events, there are none."""
         match event:
             case Custom(name=name, value=value) if name == THOUGHT:
                 self.thoughts.append(as_object(value))
@@ -95,7 +95,7 @@ class StreamEncoder:
         return []
 
     def build_response(self) -> JsonObject:
-        """Return the answer of a run that has finished."""
+        """Return the response of a finished run."""
         found = self._shown
         return {
             "success": True,
@@ -119,12 +119,12 @@ class StreamEncoder:
 
 
 def describe_error(report: ErrorReport) -> JsonObject:
-    """Return an error as its client may know it."""
+    """Return an error as JSON, with only the details that clients may see."""
     return {"error": report.message, "code": report.code}
 
 
 MOST_MESSAGE = 100_000
-"""Characters of a message that is read at all; the guard cuts it much shorter."""
+"""Maximum length of a message that is accepted, in characters; the guard cuts it much shorter."""
 
 _FIELDS = frozenset(
     {
@@ -136,7 +136,7 @@ _FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """The body of a question."""
+    """The parsed body of a question."""
 
     message: str
     history: Sequence[JsonObject] = ()
@@ -145,13 +145,13 @@ class Ask:
     agent_name: str | None = None
     session_id: str = ""
     approval: JsonObject | None = None
-    """The answer of a person: `id`, `approved`, `note`."""
+    """The user's decision about an approval: `id`, `approved`, `note`."""
     is_resumable: bool = False
-    """Whether the run continues after the client disconnects, so that it can reconnect."""
+    """`True` if the run continues after the client disconnects, so that it can reconnect."""
 
 
 def read_ask(body: Any) -> Ask:
-    """Return the question of a body. Raises `BadRequest`."""
+    """Parse the body of a question. Raises `BadRequest`."""
     if not isinstance(body, dict):
         raise BadRequest("The request body is no JSON object.")
     fields: JsonObject = body
@@ -189,7 +189,7 @@ def read_ask(body: Any) -> Ask:
 
 
 class _RequestAgent(Agent):
-    """The analyst for one request, whose span has those beside the agent's own below it."""
+    """The analyst for one request; spans of its run are children of the request's span."""
 
     def __init__(self, agent: AnalystAgent, span: Span) -> None:
         self._agent = agent
@@ -199,19 +199,19 @@ class _RequestAgent(Agent):
         self._agent.check(run)
 
     def run(self, run: RunInput) -> Events:
-        """Yield the analyst's events, and one more event for each thought."""
+        """Yield the analyst's events, with an additional event for each thought."""
         return self._agent.answer(run, request_span=self._span, has_thought_events=True)
 
 
 class Answers:
-    """Answers that go on, or may be read again by those who asked."""
+    """Running and finished answers, readable by the users who asked."""
 
     def __init__(self, runs: Conversations, telemetry: Telemetry) -> None:
         self._runs = runs
         self._telemetry = telemetry
 
     async def start(self, ask: Ask, viewer: Viewer) -> "Run":
-        """Start the run of a question. Raises what forbids it to start."""
+        """Start the run of a question. Raises the errors that prevent its start."""
         request = await self._build_run(ask, viewer)
         caller = viewer.caller
         span = start_request_span(
@@ -235,7 +235,7 @@ class Answers:
     async def follow(
         self, log_id: str, log: Log, after: int = 0
     ) -> AsyncGenerator[tuple[str, Frame], None]:
-        """Yield the frames of an answer behind a number, each with its id."""
+        """Yield the frames of an answer after a sequence number, each with its identifier."""
         encoder, number = StreamEncoder(), 0
         async with aclosing(log) as batches:
             async for _, events in batches:
@@ -256,10 +256,10 @@ class Answers:
                     for frame in encoder.feed(event):
                         if frame.name in ("response", "error"):
                             return frame, encoder
-        raise asyncio.CancelledError  # the log was dropped: there is no reader
+        raise asyncio.CancelledError  # the log was deleted: nothing can be read
 
     async def find(self, last_id: str, user: str | None) -> tuple[str, Log, int]:
-        """Return the log and the number of an id that a client got. Raises `NotFound`."""
+        """Return the log and the sequence number of a frame identifier. Raises `NotFound`."""
         log_id, _, number = last_id.rpartition(":")
         if number.isascii() and number.isdecimal() and len(number) <= 9:
             with suppress(NotFound):

@@ -1,6 +1,6 @@
-"""`copilot/…` and `analyst/…` below the URL of a runtime: the analyst without a page of CopilotKit.
+"""The routes `copilot/…` and `analyst/…` below a runtime's URL: the analyst without CopilotKit.
 
-Questions are answered as server-sent events: `thought`, `response` or `error`, and `done`.
+Answers are streamed as server-sent events: `thought`, `response` or `error`, and `done`.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -20,19 +20,19 @@ from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services, Transport, check_method, find_data_scope
 
 Frames = AsyncGenerator[tuple[str, Frame], None]
-"""Parts of an answer, each with its id."""
+"""Events of an answer, each with its identifier."""
 
 STREAMS = ("copilot/stream/oai", "copilot/stream")
 CHAT = "copilot/chat"
 
 PING = 15
-"""Seconds of silence after which a comment is written."""
+"""Seconds of silence before a comment is sent."""
 
 _SEPARATOR = "\n"
 
 
 class AnalystEndpoint(Transport):
-    """Answers questions, and serves what belongs to their answers."""
+    """Answers questions, and serves the resources of their answers."""
 
     paths = (*STREAMS, CHAT, "analyst", "analyst/{rest:path}")
     root_paths = (*STREAMS, CHAT)
@@ -42,16 +42,16 @@ class AnalystEndpoint(Transport):
         self._answers = Answers(services.runs, services.telemetry)
 
     def find_scope(self, request: Request) -> str:
-        """Return that of data; who asks a question starts a run."""
+        """Return the permission for data; the start of a run is checked by the runtime."""
         return "runs:start" if request.path in (*STREAMS, CHAT) else find_data_scope(request)
 
     async def accepts(self, request: Request) -> bool:
-        """Take requests of a runtime that has an analyst."""
+        """Return `True` if the runtime has an analyst."""
         return not request.is_websocket and self._access is not None
 
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:
-        """Return the routes as `/docs` describes them."""
-        from copilot_runtime.extensions.analyst.http.rest import rest_routes  # brings FastAPI along
+        """Return the routes for `/docs`."""
+        from copilot_runtime.extensions.analyst.http.rest import rest_routes  # imports FastAPI
 
         return rest_routes(path, router)
 
@@ -108,7 +108,7 @@ class AnalystEndpoint(Transport):
 
 
 async def check_agent_name(viewer: Viewer) -> None:
-    """Raise `BadRequest` for an `agent_name` of which the caller sees no rows."""
+    """Raise `BadRequest` for an `agent_name` of which the caller may see no rows."""
     name = viewer.scope.agent_name
     if name is None:
         return

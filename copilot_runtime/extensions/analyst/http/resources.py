@@ -1,4 +1,4 @@
-"""Data sets, charts, files and memory, for the scope that they belong to."""
+"""Serve data sets, charts, files and memory, restricted to the caller's scope."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _OTHER_PROBLEM = "Some data cannot be read at the moment; the log of the server 
 
 
 class Resources:
-    """One request for something of an analyst."""
+    """A request for a resource of an analyst."""
 
     def __init__(self, request: Request, viewer: Viewer, values: Mapping[str, str]) -> None:
         self._request = request
@@ -34,7 +34,7 @@ class Resources:
         self._values = values
 
     async def respond(self, parts: Sequence[str]) -> None:
-        """Answer the request for a path."""
+        """Respond to the request for a path."""
         request = self._request
         match [*parts]:
             case []:
@@ -178,7 +178,7 @@ class Resources:
         await self._respond({"enabled": memory.is_enabled, "memories": memories})
 
     def _check_deletion(self) -> None:
-        """Raise `BadRequest` for a query that does not say what to delete: all would go."""
+        """Raise `BadRequest` for a deletion without a criterion: it would delete everything."""
         if unknown := sorted(self._values.keys() - {"table", "agent"}):
             raise BadRequest(
                 f"There is no parameter {unknown[0][:100]!r}, so nothing was deleted. "
@@ -203,7 +203,7 @@ class Resources:
 
 
 def describe_dataset(dataset: Dataset, row_count: int | None) -> JsonObject:
-    """Return a data set as its reader may know it. The rows are those that they may see."""
+    """Return a data set as JSON; the row count covers only the rows that the caller may see."""
     return {
         "name": dataset.name,
         "description": dataset.description,
@@ -218,7 +218,7 @@ def describe_dataset(dataset: Dataset, row_count: int | None) -> JsonObject:
 
 
 def read_changes(body: Any) -> Mapping[str, Any]:
-    """Return the changes of a memory. Raises `BadRequest`."""
+    """Return the changes to a memory entry. Raises `BadRequest`."""
     if not isinstance(body, dict) or not body:
         raise BadRequest('The request body is a JSON object such as {"is_pinned": true}.')
     fields: JsonObject = body

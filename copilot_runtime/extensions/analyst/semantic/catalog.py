@@ -1,4 +1,4 @@
-"""The metrics that an operator defined: for prompts, for tools, and to know trusted SQL again."""
+"""The operator's metrics: for prompts, for tools, and to recognise trusted SQL."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,12 +28,12 @@ FILES = (
     *("metric_catalog.yaml", "metric_catalog.yml"),
     *("metric_definitions.yaml", "metric_definitions.yml"),
 )
-"""Catalogue files in the operator's folder; those that exist are joined."""
+"""Catalogue files in the operator's folder; all existing ones are merged."""
 
 MOST_CHARACTERS = 3_000
-"""Of all metrics in a prompt."""
+"""Maximum length of all metrics in a prompt, in characters."""
 MOST_DESCRIPTION = 120
-"""Characters of a description in a prompt."""
+"""Maximum length of a description in a prompt, in characters."""
 
 _MOST_BYTES = 1024 * 1024
 
@@ -57,14 +57,14 @@ class StaleMetric:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricCatalog:
-    """All metrics. Names are compared without case."""
+    """All metrics. Names are case-insensitive."""
 
     metrics: Mapping[str, Metric] = field(default_factory=dict[str, Metric])
     relations: Sequence[Relation] = ()
 
     @classmethod
     def load(cls, folder: Path) -> "MetricCatalog":
-        """Read the files of a folder; none has to be there.
+        """Read the catalogue files of a folder; all of them are optional.
 
         Raises `ConfigurationFailed` with all mistakes, each as `file:line: …`.
         """
@@ -83,7 +83,7 @@ class MetricCatalog:
 
     @classmethod
     def parse(cls, text: str, source: str = "metric_catalog.yaml") -> "MetricCatalog":
-        """Read one file."""
+        """Parse the text of a catalogue file."""
         return cls.join([(source, parse_catalog(text, source))])
 
     @classmethod
@@ -104,7 +104,7 @@ class MetricCatalog:
         return len(self.metrics)
 
     def find(self, name: str) -> Metric:
-        """Return a metric by its name; raise `UnknownName`."""
+        """Return a metric by its name. Raises `UnknownName`."""
         metric = self.metrics.get(name.casefold())
         if metric is None:
             raise UnknownName("metric", name, [one.name for one in self.metrics.values()])
@@ -130,7 +130,7 @@ class MetricCatalog:
         )
 
     def list_stale(self, tables: Mapping[str, Sequence[Column]]) -> Sequence[StaleMetric]:
-        """Return the metrics that read a table or a column which is not there any more."""
+        """Return the metrics that read a table or a column which no longer exists."""
         return [
             StaleMetric(name=metric.name, reason=reason)
             for metric in self.metrics.values()
@@ -138,7 +138,7 @@ class MetricCatalog:
         ]
 
     def list_metrics(self, columns: Sequence[Column], table: str | None = None) -> Sequence[Metric]:
-        """Return the metrics of a table: columns of their name, or SQL over its columns."""
+        """Return the metrics of a table: columns named after them, or SQL over its columns."""
         names = {column.name.casefold() for column in columns}
         return [
             metric
@@ -147,7 +147,7 @@ class MetricCatalog:
         ]
 
     def render_metrics(self, columns: Sequence[Column], table: str | None = None) -> str:
-        """Return the metrics of a table for a prompt: a line each, 3,000 characters at most."""
+        """Return the metrics of a table for a prompt: one line each, at most 3,000 characters."""
         lines: list[str] = []
         size = 0
         for metric in self.list_metrics(columns, table):
@@ -168,9 +168,9 @@ class MetricCatalog:
         return "\n\n".join("\n".join(_describe_whole(metric)) for metric in found)
 
     def match(self, tree: exp.Expr) -> Sequence[str]:
-        """Return the metrics that a query computes exactly as they are defined: then trust it.
+        """Return the metrics that a query computes exactly as defined, so that it can be trusted.
 
-        Its groups and further conditions may be any of the metric's dimensions.
+        The query may be grouped and filtered by any of the metric's dimensions.
         """
         canonical = canonicalize(tree)
         if canonical is None or not isinstance(tree, exp.Select):
@@ -303,7 +303,7 @@ def _describe_whole(metric: Metric) -> Iterator[str]:
 def _list_groupings(
     tree: exp.Select, definition: MetricDefinition
 ) -> Iterator[tuple[Sequence[str], Grain | None]]:
-    """Yield the dimensions, and the period, by which a query may be grouped."""
+    """Yield the dimensions and the period by which a query may be grouped."""
     items = [it.this if isinstance(it, exp.Alias) else it for it in tree.expressions]
     plain = [it for it in items if it.find(exp.AggFunc) is None]
     grain: Grain | None = None
@@ -332,7 +332,7 @@ def _list_extra(
     definition: MetricDefinition,
     dimensions: Sequence[str],
 ) -> Sequence[exp.Expr] | None:
-    """Return the conditions of a query beside the metric's; None if one is on no dimension."""
+    """Return a query's additional conditions; `None` if one is not on a dimension."""
     where = tree.args.get("where")
     own = compiled.args.get("where")
     if not isinstance(where, exp.Where):
@@ -360,7 +360,7 @@ def _conditions(where: exp.Where) -> Sequence[exp.Expr]:
 
 
 def _strip(tree: exp.Expr) -> str:
-    """Return an expression without tables and quotes, in lower case but for texts."""
+    """Return an expression without tables and quotes, in lower case except for texts."""
     copy = tree.copy()
     for column in [*copy.find_all(exp.Column)]:
         column.set("table", None)

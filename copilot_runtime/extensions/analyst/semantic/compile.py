@@ -39,7 +39,7 @@ class DimensionFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class CompiledMetric:
-    """A metric as a query. The guard still adds whose rows it reads."""
+    """A metric compiled to a query. The guard adds the row filters later."""
 
     name: str
     tree: exp.Select
@@ -63,10 +63,10 @@ def compile_metric(
 ) -> CompiledMetric:
     """Return the query of a metric.
 
-    Columns of other tables are joined along the relations, one row for each of ours at most, so no
-    join repeats rows.
+    Columns of other tables are joined along the relations, with at most one row for each row of the
+    metric's table, so joins never duplicate rows.
 
-    Raises `ConfigurationFailed` for what the metric does not have.
+    Raises `ConfigurationFailed` for an unknown dimension, period or operator.
     """
     if metric.table is None:
         raise ConfigurationFailed(
@@ -100,7 +100,7 @@ class _Compiler:
         self._metric = metric
         self._relations = relations
         self._columns: dict[str, list[str]] = {}
-        """Columns that are read of other tables, by these."""
+        """Columns read from other tables, by table."""
 
     def find_dimension(self, name: str) -> exp.Expr:
         """Return the expression of a dimension."""
@@ -114,7 +114,7 @@ class _Compiler:
         return self.place(parse_expression(text))
 
     def truncate_time(self, grain: Grain) -> exp.Expr:
-        """Return the period that a row is in."""
+        """Return the expression for the period of a row."""
         time = self._metric.time
         if grain not in GRAINS:
             raise ConfigurationFailed(f"{grain!r} is no period. Periods: {', '.join(GRAINS)}.")
@@ -123,7 +123,7 @@ class _Compiler:
         return exp.TimestampTrunc(this=self._own(time), unit=exp.Var(this=grain.upper()))
 
     def build_filter(self, filter: DimensionFilter) -> exp.Expr:
-        """Return a condition; its value is a literal."""
+        """Return a condition whose value is a literal."""
         is_time = self._metric.time and filter.dimension.casefold() == self._metric.time.casefold()
         own = self._own(self._metric.time or "") if is_time else None
         column = own or self.find_dimension(filter.dimension)
@@ -158,7 +158,7 @@ class _Compiler:
         )
 
     def place(self, tree: exp.Expr) -> exp.Expr:
-        """Return an expression whose columns have their tables before them."""
+        """Return an expression with all columns qualified by their tables."""
         table = self._metric.table or ""
         for column in list(tree.find_all(exp.Column)):
             if column.table and column.table.casefold() != table.casefold():
@@ -181,7 +181,7 @@ class _Compiler:
         return [*joins.values()]
 
     def _find_path(self, target: str) -> Sequence[Relation]:
-        """Return the relations that lead from the table of the metric to another."""
+        """Return the relations that connect the metric's table with another one."""
         start = (self._metric.table or "").casefold()
         paths: deque[tuple[str, list[Relation]]] = deque([(start, [])])
         visited = {start}
@@ -201,7 +201,7 @@ class _Compiler:
         )
 
     def _join(self, relation: Relation) -> exp.Join:
-        """Return a join with one row for each key, even if the relation should not be so."""
+        """Return a join with one row per key, even if the relation's target is not unique."""
         table, _, key = relation.references.partition(".")
         source, _, column = relation.column.partition(".")
         onward = [

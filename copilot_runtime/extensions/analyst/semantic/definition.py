@@ -23,7 +23,7 @@ SECTION = "metric_catalog"
 _RELATIONS = "relations"
 _DIALECT = "duckdb"
 _FORBIDDEN = (exp.Query, exp.Table, exp.DDL, exp.Command, exp.Window, exp.Star)
-"""Nodes that an expression of a metric must not contain; `COUNT(*)` is allowed."""
+"""Node types that a metric's expression must not contain; `COUNT(*)` is allowed."""
 
 
 def parse_expression(text: str) -> exp.Expr:
@@ -79,7 +79,7 @@ class _Section(BaseModel):
 
 
 class Signals(BaseModel):
-    """The storage layout of a metric's parts."""
+    """The storage layout of a metric's components."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -89,7 +89,7 @@ class Signals(BaseModel):
 
 
 class Ratio(_Section):
-    """One aggregate by another; NULL where the second is 0."""
+    """One aggregate divided by another; NULL if the divisor is 0."""
 
     numerator: Aggregate
     denominator: Aggregate
@@ -126,7 +126,7 @@ class MetricDefinition(_Section):
 
 
 class Relation(_Section):
-    """A column whose values are in a column of another table, where each is there once."""
+    """A foreign key: a column whose values refer to a unique column of another table."""
 
     column: Annotated[str, StringConstraints(pattern=r"^[^.\s]+\.[^.\s]+$")]
     """`table.column` of the many rows, such as `orders.customer_id`."""
@@ -135,7 +135,7 @@ class Relation(_Section):
 
 
 class CatalogFile(BaseModel):
-    """A file: metrics by domain and name. Other sections belong to others."""
+    """A catalogue file: metrics by domain and name. Unknown sections are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -147,7 +147,7 @@ def parse_catalog(text: str, source: str) -> CatalogFile:
     """Parse a catalogue file. Raises `ConfigurationFailed` with mistakes as `source:line: …`."""
     try:
         keys: Mapping[str, int] = list_keys(text)
-    except Exception:  # whatever is wrong with it, the next reader says so with its line
+    except Exception:  # the next parser reports its errors with their lines
         keys = {}
     is_whole = SECTION in keys or not set(keys) - {_RELATIONS} or "metric_definitions" in source
     if is_whole:
@@ -164,7 +164,7 @@ def parse_catalog(text: str, source: str) -> CatalogFile:
 
 
 def _read_range(value: Any) -> Any:
-    """Read `[0, 1]`, `{min: 0, max: 1}` and `0-1`, as people write them."""
+    """Parse a range in the notations `[0, 1]`, `{min: 0, max: 1}` and `0-1`."""
     if isinstance(value, dict):
         return [value.get("min", 0), value.get("max", 1)]
     if isinstance(value, str):
@@ -174,10 +174,10 @@ def _read_range(value: Any) -> Any:
 
 
 def canonicalize(tree: exp.Expr) -> str | None:
-    """Return a query without what does not change its values; None if it is no plain SELECT.
+    """Return a query in canonical form, or `None` if it is not a plain SELECT.
 
-    Aliases, quotes, the order of conditions and of columns, ORDER BY and LIMIT are left out.
-    Literals stay: another value is another metric.
+    Aliases, quotes, the order of conditions and columns, ORDER BY and LIMIT are normalised away.
+    Literals are kept: another value is another metric.
     """
     select = tree.copy()
     if not isinstance(select, exp.Select) or any(select.args.get(it) for it in _OTHERS):

@@ -25,9 +25,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # workers of xdist receive the options of the controller, and with them its seed
-    if config.option.order_seed is None:
+    controller: dict[str, Any] = getattr(config, "workerinput", {})
+    if "order_seed" in controller:
+        config.option.order_seed = controller["order_seed"]
+    elif config.option.order_seed is None:
         config.option.order_seed = str(random.SystemRandom().randrange(1_000_000))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give a worker of xdist the seed of its controller: all must collect in the same order."""
+    node.workerinput["order_seed"] = node.config.option.order_seed
 
 
 def pytest_report_header(config: pytest.Config) -> str:

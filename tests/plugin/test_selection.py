@@ -82,3 +82,18 @@ def test_a_seed_repeats_the_order_of_files_and_functions(tmp_path: Path) -> None
         line.partition("::")[0] for line in first[1::2]
     ]
     assert collect(tmp_path, "none") == sorted(first)
+
+
+def test_workers_collect_in_the_same_order(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").touch()
+    for file in "abcdefgh":
+        (tmp_path / f"test_{file}.py").write_text("def test_x(): pass\ndef test_y(): pass\n")
+    options = ["-p", "tests.plugin.order", "-p", "no:langsmith_plugin", "--numprocesses=2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert (done.returncode, "16 passed" in done.stdout) == (0, True), done.stdout

@@ -192,7 +192,7 @@ NIGHTLY_TESTS = {
     """,
     "extensions/mcp/client/test_sessions.py": """
         test_a_process_gets_no_variables_but_its_own
-        test_a_server_behind_pipes_is_started_asked_and_stops_its_work_when_told
+        test_a_stdio_server_is_started_and_stops_cancelled_calls
     """,
     "extensions/operations/test_deploy.py": "test_compose_fits_its_schema",
     "extensions/operations/test_health.py": """
@@ -206,7 +206,7 @@ NIGHTLY_TESTS = {
         "test_more_plans_than_are_deleted_at_once_are_stopped_and_deleted"
     ),
     "extensions/storage/test_alike.py": "test_a_bucket_does_what_memory_does",
-    "extensions/tools/catalog/grpc/test_hostile.py": "test_fifty_megabytes_are_not_taken_in",
+    "extensions/tools/catalog/grpc/test_hostile.py": "test_fifty_megabytes_are_refused",
     "extensions/tools/catalog/grpc/test_reflection.py": (
         "test_a_description_is_read_again_later_and_the_last_one_counts"
     ),

@@ -49,18 +49,18 @@ from copilot_runtime.telemetry.span import NO_SPAN, Span, work_under
 
 _ERROR = "The question could not be answered."
 _PREVIEW = 100
-"""Characters of the question that the first thought repeats."""
+"""Number of characters of the question that the first thought repeats."""
 
 
 class AnalystAgent(Agent):
     """Answers questions about the data of an `Analyst`.
 
     Args:
-        analyst: Has the data, and what may be read of it.
+        analyst: The data and its access rules.
         adapter: The model, for our own loop.
-        model: That of a framework: its name, or an object of the framework; None, as set.
+        model: The model for a framework: a name or an object; `None` uses the setting.
         description: What the agent is for.
-        load_secret: Returns the secret that all servers share; empty if they share a folder.
+        load_secret: Returns the secret shared by all servers; empty if they share a folder.
     """
 
     has_data = True
@@ -83,15 +83,15 @@ class AnalystAgent(Agent):
         self._loop: Loop = find_loop(analyst.settings)
 
     def check(self, run: RunInput) -> None:
-        """Raise the errors of the adapter that need no request."""
+        """Raise the errors of the adapter that do not depend on a request."""
         if self.analyst.settings.framework == "own":
             self.adapter.check(run)
 
     def run(self, run: RunInput) -> Events:
         """Yield thoughts, calls, tables and charts as they come, and the answer.
 
-        A question that is blocked gets a polite text. Who stops the run interrupts its queries.
-        What a person has to approve ends the run with an `Interrupt`; the answer goes on there.
+        A blocked question gets a polite text. Stopping the run interrupts its queries. A call that
+        needs an approval ends the run with an `Interrupt`; the resumed run continues the answer.
         """
         return self.answer(run)
 
@@ -100,12 +100,12 @@ class AnalystAgent(Agent):
     ) -> Events:
         """Yield the events of a run.
 
-        Spans beside the agent's own are below `request_span`, if there is one. With
-        `has_thought_events`, each thought is an event.
+        Additional spans are children of `request_span`, if there is one. With `has_thought_events`,
+        each thought is an event.
         """
         if (slot := CURRENT_RUN.get(None)) is not None:
-            slot.traces_tools = True  # all tools have spans of their own
-        # at first: an answer that is refused before any event leaves its question open
+            slot.traces_tools = True  # each tool has its own span
+        # first: an answer that is rejected before any event leaves its question open
         approvals = read_approvals(run, self.signature)
         one = _Answer(self, run, approvals, request_span, has_thought_events=has_thought_events)
         try:
@@ -146,7 +146,7 @@ class AnalystAgent(Agent):
 
 
 class _Answer:
-    """One run."""
+    """A run of the analyst."""
 
     def __init__(
         self,
@@ -345,7 +345,7 @@ class _Answer:
         return [*messages, *question.rest]
 
     def _conclude(self, prepared: PreparedRequest, session: Session) -> Sequence[Event]:
-        """Return the last events: questions to the person, or where the answer comes from."""
+        """Return the last events: questions to the user, or the provenance of the answer."""
         work, view = self.work, self.view
         if work.approvals:
             late = work.list_late_results()

@@ -1,8 +1,8 @@
-"""Questions to a person before the analyst does what writes or is large, and their answers.
+"""Approvals of tool calls that write or are expensive, and the reviewers' answers.
 
-The question is in the conversation: a call without a result. So an answer needs nothing that this
-process keeps, and one that comes after a restart counts as well. Pages send the conversation, so
-the id of a question is signed: a yes is to the tool and the arguments that were asked about.
+The question is part of the conversation: a call without a result. So an answer needs no state of
+this process, and also counts after a restart. Frontends send the conversation, so the question's
+identifier is signed: an approval applies to the tool and arguments that were shown.
 """
 
 import hmac
@@ -22,14 +22,14 @@ from copilot_runtime.extensions.analyst.results import ApprovalRequest
 from copilot_runtime.extensions.analyst.session import build_call_key
 
 PREFIX = "approve:"
-"""Before the id of the call, in the id of an interrupt."""
+"""Prefix of the call identifier in the identifier of an interrupt."""
 
 REASON = "approval"
 
 _KEY_BYTES = 32
 
 _PURPOSE = b"approvals of the analyst"
-"""Context for key derivation: the same secret is used for other purposes, too."""
+"""Context for key derivation: the same secret has other uses, too."""
 
 RESPONSE_SCHEMA: JsonObject = {
     "type": "object",
@@ -40,7 +40,7 @@ RESPONSE_SCHEMA: JsonObject = {
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A person's answer: the call that it is about, and whether it may happen."""
+    """A reviewer's answer: the call, and whether it may run."""
 
     call_id: str
     tool: str
@@ -50,7 +50,7 @@ class Approval:
 
 
 class Signature:
-    """Signs calls with a key of all servers: derived from their secret, or else in a folder."""
+    """Signs calls with a shared key: derived from the servers' secret, or stored in a folder."""
 
     def __init__(self, folder: Path, secret: str = "") -> None:
         self._file = folder / "approvals.key"
@@ -73,7 +73,7 @@ class Signature:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(secrets.token_bytes(_KEY_BYTES))
         part.replace(self._file)
-        return self._file.read_bytes()  # another server may have replaced it meanwhile
+        return self._file.read_bytes()  # another server may have replaced the key meanwhile
 
     def _find_key(self) -> bytes | None:
         try:
@@ -84,7 +84,7 @@ class Signature:
 
 
 def build_interrupt(call_id: str, request: ApprovalRequest, signature: Signature) -> Interrupt:
-    """Return the question of a call as pages get it. v1 clients send all of its value back."""
+    """Return the approval question for a call. v1 clients send all of its value back."""
     about = {"tool": request.tool, "arguments": dict(request.arguments), "rows": request.rows}
     id = f"{PREFIX}{call_id}:{signature.sign(call_id, request.tool, request.arguments)}"
     return Interrupt(
@@ -101,14 +101,14 @@ def build_interrupt(call_id: str, request: ApprovalRequest, signature: Signature
 def read_approvals(run: RunInput, signature: Signature) -> Sequence[Approval]:
     """Return the approvals and rejections with which a run was resumed.
 
-    Raises `Misuse` if an answer has no decision, belongs to no open call, or fails its signature.
+    Raises `Misuse` if an answer has no decision, refers to no open call, or has a wrong signature.
     """
     calls = find_open_calls(run.messages)
     return [_read_approval(resume, calls, signature) for resume in run.resume]
 
 
 def find_open_calls(messages: Sequence[Message]) -> dict[str, ActionExecutionMessage]:
-    """Return the calls of a conversation that have no result, by their ids."""
+    """Return the calls of a conversation without a result, by call identifier."""
     calls = {one.id: one for one in messages if isinstance(one, ActionExecutionMessage)}
     for message in messages:
         if message.type == "result":
@@ -141,7 +141,7 @@ def _read_approval(
 
 
 def _to_plain(value: Any) -> Any:
-    """Return JSON as a page may write it again: it has 1 for 1.0."""
+    """Return JSON normalised for clients that reserialize it: 1.0 becomes 1."""
     match value:
         case dict():
             fields: JsonObject = value

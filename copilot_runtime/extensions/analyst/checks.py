@@ -18,7 +18,7 @@ from copilot_runtime.extensions.analyst.sql.repair.context import (
 )
 
 FEW_ROWS = 5
-"""An average over fewer values is told."""
+"""Averages over fewer values are reported."""
 SECONDS = 2.0
 """Time limit for all checks of one result, in seconds."""
 
@@ -26,7 +26,7 @@ _MOST_QUERIES = 8
 _MOST_COLUMNS = 5
 
 Run = Callable[[exp.Expr], Awaitable[Table]]
-"""Runs a query of ours, guarded as its person's own, and returns a few rows."""
+"""Runs an auxiliary query, guarded like the user's own, and returns a few rows."""
 
 
 async def check_result(
@@ -37,13 +37,13 @@ async def check_result(
     run: Run | None = None,
     fixes: Sequence[Fix] = (),
 ) -> Sequence[str]:
-    """Return warnings about a result, a sentence each.
+    """Return warnings about a result, one sentence each.
 
     Args:
         tree: The query without row filters.
         table: Its rows.
         context: The schema.
-        run: Runs measuring queries; without it, only the rows are checked.
+        run: Runs auxiliary queries; without it, only the rows are checked.
         fixes: Repairs of the query.
     """
     found = [*_check_rows(tree, table)]
@@ -105,7 +105,7 @@ class _Key(NamedTuple):
 
 
 class _Measure:
-    """Asks the data about one query."""
+    """Checks a query with auxiliary queries on the data."""
 
     def __init__(
         self, tree: exp.Select, context: RepairContext, run: Run, repairs: set[str]
@@ -117,7 +117,7 @@ class _Measure:
         self._queries = 0
 
     async def list_findings(self) -> AsyncIterator[str]:
-        """Yield warnings that the data itself supports, the most important first."""
+        """Yield warnings that the data supports, the most important first."""
         for select in self._tree.find_all(exp.Select):
             for join in select.args.get("joins") or []:
                 async for sentence in self._check_join(select, join):
@@ -157,7 +157,7 @@ class _Measure:
                     )
 
     async def _count_most(self, key: _Key) -> int:
-        """Return how many rows have the same key, at most."""
+        """Return the maximum number of rows with the same key."""
         columns = [exp.column(_quote(name)) for name in key.columns]
         counts = exp.select(exp.alias_(exp.Count(this=exp.Star()), "n"))
         counts = counts.from_(exp.Table(this=_quote(key.table))).where(
@@ -170,7 +170,7 @@ class _Measure:
         return int(row[0] or 0) if row else 0
 
     async def _count_matches(self, key: _Key, other: _Key) -> tuple[int, int]:
-        """Return the number of rows, and of those with a match on the other side of the join."""
+        """Return the number of rows, and of rows with a match on the other side of the join."""
         names = [f"k{at}" for at in range(len(key.columns))]
         pairs = zip(other.columns, names, strict=True)
         keys = exp.select(*(exp.alias_(exp.column(_quote(it)), name) for it, name in pairs))
@@ -190,7 +190,7 @@ class _Measure:
         return (int(row[0]), int(row[1])) if row else (0, 0)
 
     async def _check_casts(self) -> AsyncIterator[str]:
-        """Yield how many values the query's own TRY_CASTs make NULL."""
+        """Yield a warning for each TRY_CAST of the query that produces NULLs."""
         for text, query in build_null_counts(exp.select("1"), self._tree):
             if text in self._repairs:
                 continue
@@ -200,7 +200,7 @@ class _Measure:
                 yield f"{int(row[0]):,} {values} not convert by {text} and count as NULL."
 
     async def _check_averages(self) -> AsyncIterator[str]:
-        """Yield how many averages are over few values."""
+        """Yield a warning if averages are over few values."""
         averages = [it for it in _list_aggregates(self._tree) if isinstance(it, _MEANS)]
         if not averages or self._tree.args.get("distinct"):
             return
@@ -223,7 +223,7 @@ class _Measure:
             )
 
     async def _check_texts(self) -> AsyncIterator[str]:
-        """Yield columns of text that are compared as such, but hold numbers."""
+        """Yield warnings for text columns that are compared as text, but contain numbers."""
         for node in _list_aggregates(self._tree):
             column = node.this
             if not isinstance(node, _ORDERS) or not isinstance(column, exp.Column):
@@ -245,7 +245,7 @@ class _Measure:
                 )
 
     async def _ask(self, query: exp.Expr) -> Sequence[Any] | None:
-        """Return the first row of a query; None if it fails, or there were too many."""
+        """Return the first row of a query, or `None` if it fails or the query budget is used up."""
         if self._queries >= _MOST_QUERIES:
             return None
         self._queries += 1
@@ -269,7 +269,7 @@ def _describe_fan_out(one: _Key, other: _Key, most: int) -> str:
 
 
 def _list_aggregates(select: exp.Select) -> Sequence[exp.AggFunc]:
-    """Return the aggregates of a SELECT itself, without those of subqueries."""
+    """Return the aggregates of a SELECT, without those of its subqueries."""
     return [
         node
         for part in select.expressions
@@ -279,7 +279,7 @@ def _list_aggregates(select: exp.Select) -> Sequence[exp.AggFunc]:
 
 
 def _aggregates_of(select: exp.Select, alias: str, context: RepairContext) -> bool:
-    """Return whether columns of one side of a join are summed, averaged or counted."""
+    """Return `True` if columns of one side of a join are summed, averaged or counted."""
     for node in _list_aggregates(select):
         if not isinstance(node, _REPEATABLE) or isinstance(node.this, exp.Distinct):
             continue
@@ -293,7 +293,7 @@ def _aggregates_of(select: exp.Select, alias: str, context: RepairContext) -> bo
 def _read_keys(
     select: exp.Select, join: exp.Join, context: RepairContext
 ) -> tuple[_Key, _Key] | None:
-    """Return the columns that a join compares, of the other table and of its own."""
+    """Return the keys of a join, of the other and the joined table; `None` if unclear."""
     sources = list_sources(select, context)
     own = join.this.alias_or_name.casefold()
     pairs = [*_list_pairs(join, own, sources, context)]
@@ -313,7 +313,7 @@ def _read_keys(
 def _list_pairs(
     join: exp.Join, own: str, sources: Mapping[str, Source], context: RepairContext
 ) -> Iterator[tuple[exp.Column, exp.Column]]:
-    """Yield the columns that are to be equal: of another table, and of the one that is joined."""
+    """Yield pairs of columns that a join equates: of another table, and of the joined one."""
     using = join.args.get("using") or []
     for name in using:
         other = next((it for it in sources if it != own), "")
@@ -334,7 +334,7 @@ def _list_pairs(
 
 
 def _name_source(node: exp.Expr, context: RepairContext) -> exp.Column | None:
-    """Return a column with the alias of its table, in lower case."""
+    """Return a column qualified by the lower-case alias of its table, or `None`."""
     found = find_source(node, context) if isinstance(node, exp.Column) else None
     return None if found is None else exp.column(node.name, table=found[0])
 

@@ -8,7 +8,7 @@ from copilot_runtime.transports.transport import Services
 
 
 class AnalystExtension(Extension):
-    """Adds the analyst of the settings, and what the analysts of the program need as well."""
+    """Adds the analyst of the settings, and the parts that the program's analysts need."""
 
     name = "analyst"
 

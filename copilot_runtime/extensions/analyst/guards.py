@@ -337,7 +337,7 @@ def is_injection(text: str) -> bool:
 
 
 def _flatten(text: str) -> str:
-    """Normalise a text to plain letters, without invisible characters and homoglyphs."""
+    """Normalise a text with NFKC, and remove invisible formatting characters."""
     text = normalize("NFKC", text)
     return "".join(char for char in text if category(char) != "Cf")
 

@@ -1,4 +1,4 @@
-"""Reads a question from a run: its text, the history, and the page's context."""
+"""Extract the question from a run: its text, the history, and the frontend's context."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,29 +16,29 @@ from copilot_runtime.extensions.analyst.prompt.prepare import HistoryEntry
 _SQL_TOOLS = ("run_sql", "plot_data", "save_as_dataset", "download_data")
 
 MOST_NAME = 200
-"""Characters of a name that a page sends."""
+"""Maximum length of a name sent by a frontend, in characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question, before anything is looked at."""
+    """A question, before it is guarded and prepared."""
 
     message: str
     """The user's last text; empty if there is none."""
     message_id: str = ""
     history: Sequence[HistoryEntry] = ()
-    """Texts before it, the oldest first."""
+    """Earlier texts, oldest first."""
     rest: Sequence[Message] = ()
-    """The messages after it: calls and results of an answer that is resumed."""
+    """The messages after the question: calls and results of a resumed answer."""
     dataset_label: str = ""
     agent_name: str | None = None
     data_context: Mapping[str, Any] = field(default_factory=dict[str, Any])
     last_sql: str | None = None
-    """SQL of the conversation so far, the newest."""
+    """The latest SQL of the conversation."""
 
 
 def read_question(run: RunInput) -> Question:
-    """Return the question of a run. The page names data set and agent in its properties."""
+    """Return the question of a run. The frontend names data set and agent in its properties."""
     messages = run.messages
     place = next(
         (at for at in range(len(messages) - 1, -1, -1) if _is_text(messages[at], "user")), None
@@ -63,7 +63,7 @@ def read_question(run: RunInput) -> Question:
 
 
 def is_safe(text: str) -> bool:
-    """Return whether the input guard lets an earlier message pass."""
+    """Return `True` if an earlier message passes the input guard."""
     try:
         guard_question(text)
     except RequestBlocked:
@@ -85,7 +85,7 @@ def _find_text(names: Sequence[str], *places: Mapping[str, Any]) -> str:
 
 
 def _find_sql(messages: Sequence[Message]) -> str | None:
-    """Return the SQL of the last call that has some."""
+    """Return the SQL of the last call that has any."""
     for message in reversed(messages):
         if isinstance(message, ActionExecutionMessage) and message.name in _SQL_TOOLS:
             sql = get_text(as_object(parse_text(message.arguments or "{}")), "sql")
@@ -103,14 +103,14 @@ than that the their there this time to today top total trend type value values w
 when where which who with worst year years yesterday
 """
 _COMMON = frozenset(_COMMON_WORDS.split())
-"""Words that tell nothing about which table is meant."""
+"""Stop words, which do not help to select a table."""
 
 
 _GENERAL_LABELS = frozenset({"evaluation", "monitoring", "human_signals", "kpi"})
-"""Those that pages of AXIS send, whatever the data is called."""
+"""Generic labels that AXIS frontends send, whatever the name of the data set."""
 
 FindSynonyms = Callable[[str], Mapping[str, str]]
-"""Returns what people call the columns of a table."""
+"""Returns the synonyms of a table's columns: synonym to column."""
 
 
 def choose_dataset(
@@ -119,10 +119,10 @@ def choose_dataset(
     message: str = "",
     find_synonyms: FindSynonyms = lambda _: {},
 ) -> Dataset | None:
-    """Return the data set of a label, or else the one that shares most words with a question.
+    """Return the data set with a label, or else the one that shares the most words with a question.
 
-    A label is a name or a part of one: `evaluation` finds `eval_data`. Without a match, return the
-    first data set, or `None` if the list is empty. Raises `NotFound` for an unknown label.
+    A label is a name or a part of one: `evaluation` matches `eval_data`. Without a match, returns
+    the first data set, or `None` if the list is empty. Raises `NotFound` for an unknown label.
     """
     if not datasets:
         return None
@@ -144,7 +144,7 @@ def choose_dataset(
 
 
 def _score(dataset: Dataset, words: set[str], synonyms: Iterable[str]) -> float:
-    """Return how many words of a question a data set has: those of its name count most."""
+    """Return how well a data set matches the words of a question; words in its name weigh most."""
     names = _find_words([dataset.name])
     columns = _find_words([*(column.name for column in dataset.columns), *synonyms])
     about = _find_words([dataset.description])

@@ -110,7 +110,7 @@ class ResultStorage:
 
 
 MOST_CHARTS = 500
-"""Charts that are kept, of all people together."""
+"""Maximum number of stored charts of all users together."""
 
 MOST_OF_ONE = 50
 """Maximum number of charts per owner."""
@@ -126,9 +126,9 @@ class _Entry:
 
 
 class ChartStore:
-    """Charts by their ids, in memory: the oldest are dropped.
+    """In-memory charts by identifier: the oldest are evicted.
 
-    In a `storage`, other processes find them as well.
+    With a `storage`, other processes find them as well.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class ChartStore:
         self._clock = clock
 
     async def add(self, chart: Chart, scope: Scope) -> None:
-        """Keep a chart for the person who asked for it."""
+        """Store a chart for the user who asked for it."""
         entry = _Entry(chart, scope.owner, self._clock() + self._seconds)
         self._entries[chart.id] = entry
         own = [id for id, one in self._entries.items() if one.owner == scope.owner]

@@ -44,17 +44,17 @@ class ScopeRules:
         return rules
 
     def find_gap(self, dataset: Dataset) -> str | None:
-        """Return why a data set is closed: its row filter is invalid. `None` if it is open.
+        """Return why a data set is closed (its row filter is invalid), or `None` if it is open.
 
-        A saved data set needs no filter: its owner could read the rows. A data set for operators
-        does not need the filter for `*`.
+        A saved data set needs no filter, because its owner could read the rows. A data set for
+        operators does not need the filter for `*`.
         """
         if dataset.is_saved or self._is_for_all_operators(dataset):
             return None
         return self._find_gap(dataset)
 
     def list_open(self) -> Sequence[str]:
-        """Return the data sets without a row filter, if there are filters for others."""
+        """Return the data sets without a row filter, if other data sets have one."""
         if not self._filters.filters:
             return []
         return [

@@ -32,17 +32,17 @@ class Services:
 
     engine: "Engine"
     build_rules: "Callable[[Scope], GuardRules]"
-    """Returns what SQL may read, for a scope, now: a data set may have been saved meanwhile."""
+    """Returns the current SQL rules of a scope: data sets may have been saved meanwhile."""
     downloads: "Downloads"
     charts: "ChartStore"
     recall_memory: "Callable[[Dataset, Scope], Awaitable[str]] | None" = None
-    """Returns all that is remembered of a data set for a scope, as text; empty for nothing."""
+    """Returns the memory of a data set for a scope as text; empty if there is none."""
     catalog: "MetricCatalog | None" = None
-    """The metrics that an operator defined: what computes one of them is verified."""
+    """The operator's metrics; SQL that computes one of them is verified."""
     describe_metrics: "Callable[[Dataset, str | None], str] | None" = None
-    """Returns the metrics of a data set, or one of them, as text; "" if there are none."""
+    """Returns the metrics of a data set, or one of them, as text; empty if there are none."""
     find_synonyms: Callable[[str], Mapping[str, str]] = lambda _: {}
-    """Returns what people call the columns of a table: the word in lower case, then the column."""
+    """Returns the synonyms of a table's columns: lower-case synonym to column."""
     kpi_table: str = "kpi_data"
     allow_save: bool = True
     approve_saves: bool = True
@@ -58,11 +58,11 @@ class ResultCache:
         self._most = most
 
     def get(self, key: str) -> ToolResult | None:
-        """Return a result, or None."""
+        """Return a result, or `None`."""
         return self._results.get(key)
 
     def put(self, key: str, result: ToolResult) -> None:
-        """Keep a result; of too many, the oldest is dropped."""
+        """Store a result; the oldest is evicted if there are too many."""
         if result.is_error or result.approval is not None:
             return
         self._results[key] = result
@@ -90,11 +90,11 @@ class Session:
     last_sql: str | None = None
     """The last SQL that ran, also in an earlier turn."""
     turn_sql: list[str] = field(default_factory=list[str])
-    """SQL of the model that ran without a failure for this question."""
+    """The model's SQL that ran successfully for this question."""
     sql_tables: dict[str, Sequence[str]] = field(default_factory=dict[str, "Sequence[str]"])
-    """The data sets that this SQL reads."""
+    """The data sets read by this SQL."""
     failed_sql: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """SQL that was refused or failed, and why."""
+    """SQL that was refused or failed, with the reason."""
     fixes: list[Fix] = field(default_factory=list[Fix])
     _decisions: dict[str, tuple[Decision, str]] = field(
         default_factory=dict[str, tuple[Decision, str]]
@@ -102,7 +102,7 @@ class Session:
 
     @property
     def sql_executed(self) -> bool:
-        """Whether SQL of the model ran for this question."""
+        """`True` if the model's SQL ran for this question."""
         return bool(self.turn_sql)
 
     @property
@@ -123,7 +123,7 @@ class Session:
         return self.services.engine.list_datasets(self.scope)
 
     def find_dataset(self, name: str | None = None) -> "Dataset":
-        """Return a data set by its name, at first that of the question. Raises `NotFound`."""
+        """Return a data set by its name; by default that of the question. Raises `NotFound`."""
         target = name or self.dataset
         datasets = self.list_datasets()
         for one in datasets:
@@ -135,11 +135,11 @@ class Session:
         )
 
     def approve(self, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Let a call happen that a person has said yes to."""
+        """Record a reviewer's approval of a call."""
         self._decisions[build_call_key(tool, arguments)] = ("approved", "")
 
     def decline(self, tool: str, arguments: Mapping[str, Any], note: str = "") -> None:
-        """Keep a call from happening that a person has said no to."""
+        """Record a reviewer's rejection of a call."""
         self._decisions[build_call_key(tool, arguments)] = ("declined", note)
 
     def forget_decision(self, tool: str, arguments: Mapping[str, Any]) -> None:
@@ -147,7 +147,7 @@ class Session:
         self._decisions.pop(build_call_key(tool, arguments), None)
 
     def is_approved(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a person has said yes to a call."""
+        """Return `True` if a reviewer has approved a call."""
         return self._decisions.get(build_call_key(tool, arguments), ("", ""))[0] == "approved"
 
     def find_decline(self, tool: str, arguments: Mapping[str, Any]) -> str | None:

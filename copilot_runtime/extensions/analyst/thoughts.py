@@ -1,4 +1,4 @@
-"""Thoughts: the analyst's progress on a question, streamed step by step to any readers."""
+"""Thoughts: the analyst's progress on a question, streamed to any number of readers."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -38,7 +38,7 @@ MOST_THOUGHTS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thought:
-    """One step."""
+    """A step of the analyst."""
 
     type: ThoughtType
     content: str
@@ -50,11 +50,11 @@ class Thought:
 
     @property
     def color(self) -> str:
-        """The colour of the type on pages: `#RRGGBB`."""
+        """The colour of the type in frontends: `#RRGGBB`."""
         return COLORS.get(self.type, UNKNOWN_COLOR)
 
     def describe(self) -> JsonObject:
-        """Return it as JSON. `tool` is another name of `tool_name`."""
+        """Return the thought as JSON. `tool` duplicates `tool_name`."""
         return drop_none(
             {
                 "id": self.id,
@@ -71,24 +71,24 @@ class Thought:
 
 
 class ThoughtStream:
-    """The thoughts of one question: any number of readers, each from the first or any later one."""
+    """The thoughts of a question, for any number of readers, each starting at any thought."""
 
     def __init__(self, on_change: Callable[[], None] | None = None) -> None:
         self.thoughts: list[Thought] = []
         self.on_change = on_change
-        """Is called after each thought, and at the end."""
+        """Called after each thought, and at the end."""
         self._is_closed = False
         self._changed = asyncio.Event()
 
     def emit(self, type: ThoughtType, content: str, **details: Any) -> None:
-        """Add a thought: `details` are the other fields of `Thought`. After `close`, nothing."""
+        """Add a thought; `details` are further fields of `Thought`. Ignored after `close`."""
         if self._is_closed or len(self.thoughts) >= MOST_THOUGHTS:
             return
         self.thoughts.append(Thought(type=type, content=content, **details))
         self._wake()
 
     def close(self) -> None:
-        """End it for all readers. A second time changes nothing."""
+        """End the stream for all readers; idempotent."""
         self._is_closed = True
         self._wake()
 
@@ -99,7 +99,7 @@ class ThoughtStream:
             self.on_change()
 
     async def subscribe(self, after: int = 0) -> AsyncGenerator[Thought]:
-        """Yield the thoughts but for the first `after`, until it is closed."""
+        """Yield the thoughts, skipping the first `after`, until the stream is closed."""
         position = after
         while True:
             changed = self._changed

@@ -13,7 +13,7 @@ from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.analyst.scope_rules import ScopeRules
 
 MIN_ROWS = 100_000
-"""Smaller data sets are counted on demand."""
+"""Minimum number of rows; smaller data sets are analysed on demand."""
 
 _MOST_DATASETS = 20
 """Maximum number of data sets counted ahead, the largest first: the engine's cache is limited."""
@@ -25,10 +25,10 @@ class Upkeep:
     """Computes statistics of large data sets ahead of time, and refreshes changed sources.
 
     Args:
-        engine: Where the data is.
-        rules: Who may read which rows.
-        contexts: The operator's files, whose SQL and metrics have to fit the data.
-        interval: Seconds from one look at the sources to the next; 0 for none.
+        engine: The engine with the data.
+        rules: Builds the rules of scopes.
+        contexts: The operator's files, whose SQL and metrics must fit the data.
+        interval: Seconds between two refreshes; 0 disables them.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Upkeep:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, once the data is loaded."""
+        """Start the background task; call it once the data is loaded."""
         self._warn_of_metrics()
         self._task = asyncio.create_task(
             self._run(), name="analyst: keep data up to date", context=Context()
@@ -54,7 +54,7 @@ class Upkeep:
         self._task.add_done_callback(retrieve_exception)
 
     async def aclose(self) -> None:
-        """Stop."""
+        """Stop the background task."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -66,7 +66,7 @@ class Upkeep:
             await asyncio.sleep(self._interval)
             try:
                 await self._refresh()
-            except Exception as error:  # the next round may find the source as it should be
+            except Exception as error:  # the next refresh may succeed
                 logger.warning("The analyst's data could not be refreshed: %s", error)
 
     async def _refresh(self) -> None:
@@ -81,7 +81,7 @@ class Upkeep:
         await self._count_rows()
 
     async def _count_rows(self) -> None:
-        """Count the data sets without row filters, one by one, so that queries can run."""
+        """Compute statistics of data sets without row filters, one after the other."""
         scope = Scope()
         tables = self._rules.build(scope).tables
         large = [
@@ -92,7 +92,7 @@ class Upkeep:
         for dataset in sorted(large, key=_get_size, reverse=True)[:_MOST_DATASETS]:
             try:
                 await self._engine.describe(dataset.name, scope)
-            except CopilotError as error:  # the next question reports it
+            except CopilotError as error:  # the next question reports the error
                 logger.debug("The data set %r could not be counted: %s", dataset.name, error)
 
     def _warn_of_metrics(self) -> None:

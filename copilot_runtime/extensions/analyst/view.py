@@ -1,4 +1,4 @@
-"""Events for pages besides the text: thoughts, tables, charts, downloads and answers."""
+"""Events for frontends besides the text: thoughts, tables, charts, downloads and answers."""
 
 import re
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ _SENTENCE = re.compile(r"[^.!?\n]*\?")
 
 _MOST_OPTIONS = 6
 _LONGEST = 1_200
-"""Characters of a text that may be a question and no answer."""
+"""Maximum length of a text that can be a clarification question, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class Clarification:
 
 
 def find_clarification(text: str) -> Clarification | None:
-    """Return the question of a text, for which no tool was called; None if it asks nothing.
+    """Return the question in a text, if no tool was called, or `None`.
 
-    A text asks if it ends with a question, or with a question and its options.
+    The text must end with a question, or with a question and its options.
     """
     lines = [line.rstrip() for line in text.strip().splitlines() if line.strip()]
     if not lines or len(text) > _LONGEST:
@@ -75,21 +75,21 @@ TABLE = "analyst-table"
 DOWNLOAD = "analyst-download"
 ANSWER = "analyst-answer"
 QUESTION = "analyst-question"
-"""The types of activities."""
+"""Activity types."""
 
 THOUGHT = "thought"
 """The name of the custom event for a thought, used by the analyst's own streams."""
 
 MOST_THOUGHTS = 50
-"""The last thoughts, which an activity and a state have."""
+"""Maximum number of latest thoughts in an activity and in the state."""
 
 _TEXT_THOUGHTS = ("reasoning", "planning")
 
 
 class View:
-    """Converts thoughts and results of one question to events, and tracks the state they make.
+    """Converts thoughts and results of a question to events, and tracks the resulting state.
 
-    With `has_thought_events`, each thought is an event of its own as well.
+    With `has_thought_events`, each thought is also an event of its own.
     """
 
     def __init__(self, run: RunInput, *, has_thought_events: bool = False) -> None:
@@ -107,9 +107,9 @@ class View:
         }
 
     def show_thoughts(self, thoughts: Sequence[Thought], *, as_text: bool = False) -> list[Event]:
-        """Return the events of further thoughts.
+        """Return the events of new thoughts.
 
-        With `as_text`, which is for before the answer, they are reasoning too.
+        With `as_text`, which is for the time before the answer, they are also reasoning.
         """
         if not thoughts:
             return []
@@ -142,12 +142,12 @@ class View:
         return events
 
     def show_question(self, question: Clarification) -> list[Event]:
-        """Return the events of a question back to the person."""
+        """Return the events of a clarification question."""
         content: JsonObject = {"question": question.question, "options": [*question.options]}
         return [_show(QUESTION, content), self.set_state(question=content)]
 
     def show_answer(self, findings: Findings) -> list[Event]:
-        """Return the events of how far an answer can be trusted, and where its numbers are from."""
+        """Return the events for the trust level and the provenance of an answer."""
         content = describe_answer(findings)
         return [] if content is None else [_show(ANSWER, content), self.set_state(answer=content)]
 
@@ -158,7 +158,7 @@ class View:
         return [self._draw_thoughts(), state] if self._count else [state]
 
     def set_state(self, *, is_running: bool = True, **changes: Any) -> AgentState:
-        """Return the state with changes."""
+        """Return the event for a change of the state."""
         self._state = {**self._state, **changes}
         run = self._run
         return AgentState(
@@ -181,7 +181,7 @@ class View:
 
 
 def describe_chart(chart: Chart) -> JsonObject:
-    """Return a chart as pages draw it."""
+    """Return a chart as JSON for frontends."""
     url = f"analyst/charts/{chart.id}.png"
     return {
         "id": chart.id,
@@ -194,7 +194,7 @@ def describe_chart(chart: Chart) -> JsonObject:
 
 
 def describe_download(download: Download) -> JsonObject:
-    """Return a download as pages link to it."""
+    """Return a download as JSON for frontends."""
     return {
         "id": download.id,
         "filename": download.filename,
@@ -208,7 +208,7 @@ def describe_download(download: Download) -> JsonObject:
 
 
 def describe_answer(findings: Findings) -> JsonObject | None:
-    """Return the trust and the lineage of an answer; None for one without data."""
+    """Return the trust level and the lineage of an answer, or `None` for one without data."""
     if findings.trust is None:
         return None
     return {"trust": findings.trust, "lineage": [*map(describe_lineage, findings.lineage)]}

@@ -37,7 +37,7 @@ KINDS: Mapping[str, ChartKind] = {
     "boxplot": "box",
     "box plot": "box",
 }
-"""Kinds of charts by the words for them."""
+"""Chart types by their synonyms."""
 
 MOST_SLICES = 10
 MOST_SERIES = 12
@@ -61,7 +61,7 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class ChartData:
-    """A chart without a language: both languages are written from it."""
+    """A chart independent of a format: both formats are generated from it."""
 
     kind: ChartKind
     title: str
@@ -69,16 +69,16 @@ class ChartData:
     y: Sequence[Column]
     series: Sequence[Series]
     split_by: str | None = None
-    """The column whose values are the series."""
+    """The column whose values define the series."""
     z: Column | None = None
-    """Of a heatmap: the column that is the colour."""
+    """The colour column of a heatmap."""
     z_values: Sequence[JsonValue] = ()
     notes: Sequence[str] = ()
     """Sentences on data that the chart omits."""
 
     @property
     def point_count(self) -> int:
-        """Points of all series."""
+        """The number of points of all series."""
         return sum(len(one.x) for one in self.series)
 
     @property
@@ -99,9 +99,9 @@ class Roles:
 def build_chart_data(
     kind: ChartKind, table: Table, roles: Roles, title: str, *, is_ordered: bool
 ) -> ChartData:
-    """Return the data of a chart. `is_ordered`: keep the order of the rows.
+    """Return the data of a chart. With `is_ordered`, keep the order of the rows.
 
-    Raises `ToolFailed` if a column does not exist or is not numeric where it has to be.
+    Raises `ToolFailed` if a column does not exist, or is not numeric where it must be.
     """
     x, ys, split = _choose_columns(kind, table, roles)
     if kind == "heatmap" and split is not None:
@@ -179,7 +179,7 @@ def _choose_columns(
         if not rest:
             raise ToolFailed("A heatmap needs three columns: x, y and a number as the colour.")
         split = next((column for column in rest if not is_numeric(column)), None)
-        if split is None:  # x and y were named, the third one is the colour
+        if split is None:  # x and y were given, so the third column is the colour
             split, ys = ys[0], rest[:1]
         elif not is_numeric(ys[0]):
             split, ys = ys[0], list_measures(rest)[:1] or rest[:1]
@@ -198,7 +198,7 @@ def _choose_x(columns: Sequence[Column], used: Sequence[Column], kind: ChartKind
 def _sort_rows(
     kind: ChartKind, table: Table, x: Column, ys: Sequence[Column], split: Column | None
 ) -> Sequence[Sequence[Any]]:
-    """Return rows in an order that reads well: along time and numbers, else by size."""
+    """Return rows in a readable order: by time or number, otherwise by size."""
     names = [column.name for column in table.columns]
     at_x, at_y = names.index(x.name), names.index(ys[0].name) if ys else 0
     rows = list(table.rows)
@@ -224,7 +224,7 @@ def find_calendar(values: Sequence[Any]) -> Sequence[str] | None:
 
 
 def order_labels(values: Sequence[JsonValue]) -> list[JsonValue]:
-    """Return different values sorted: months and weekdays as in the calendar."""
+    """Return distinct values sorted; months and weekdays in calendar order."""
     labels = list_labels(values)
     if (calendar := find_calendar(labels)) is not None:
         return sorted(labels, key=lambda label: calendar.index(str(label)[:3].lower()))
@@ -237,7 +237,7 @@ def _is_calendar(labels: Sequence[str], calendar: Sequence[str]) -> bool:
 
 
 def sort_key(value: Any) -> tuple[int, Any]:
-    """Return a key by which mixed values can be sorted: empty ones come last."""
+    """Return a key for sorting mixed values; empty ones come last."""
     if value is None:
         return 3, ""
     if isinstance(value, int | float) and value == value:
@@ -274,7 +274,7 @@ def _natural(text: str) -> list[tuple[int, int, str]]:
 
 
 def _limit_slices(data: ChartData) -> ChartData:
-    """Return a pie of at most ten slices: the smallest become one."""
+    """Return a pie of at most ten slices; the smallest are merged."""
     if data.kind != "pie":
         return data
     labels, values = data.series[0].x, data.series[0].y
@@ -318,5 +318,5 @@ def _build_heatmap(table: Table, x: Column, y: Column, z: Column, title: str) ->
 
 
 def list_labels(values: Iterable[JsonValue]) -> list[JsonValue]:
-    """Return the different values in their order."""
+    """Return the distinct values in their order."""
     return list(dict.fromkeys(values))

@@ -13,23 +13,23 @@ from copilot_runtime.extensions.analyst.charts.style import THEMES
 from copilot_runtime.extensions.analyst.results import Chart
 
 MAX_SPEC = 4_000_000
-"""Characters of the chart that is drawn."""
+"""Maximum length of a chart specification, in characters."""
 
 MAX_SIDE = 2_000
-"""Pixels of an image in each direction, before `scale`."""
+"""Maximum width and height of an image in pixels, before `scale`."""
 
 SECONDS = 60.0
-"""For one image: the first one also starts the engine, and a busy machine takes its time."""
+"""Time limit for one image, in seconds; the first one also starts the engine."""
 
 ThemeName = Literal["light", "dark"]
 
 _FONT = "Inter, Helvetica, Arial, Liberation Sans, sans-serif"
-"""vl-convert has Liberation Sans, wherever it runs."""
+"""A font that vl-convert includes on every platform."""
 
 T = TypeVar("T")
 
 _NO_URLS: list[str] = []
-"""The addresses that a chart may read from."""
+"""The base URLs that a chart may load from: none."""
 
 
 class ImageFailed(CopilotError):
@@ -40,7 +40,7 @@ class ImageFailed(CopilotError):
 
 
 class ChartRenderer:
-    """Draws charts in threads of its own: drawing takes about half a second of CPU."""
+    """Renders charts in its own threads: rendering takes about half a second of CPU time."""
 
     def __init__(self, threads: int = 1) -> None:
         self._pool = ThreadPool(threads, "chart")
@@ -75,7 +75,7 @@ class ChartRenderer:
 
 
 def prepare_image(chart: Chart, theme: ThemeName, width: int, height: int) -> str:
-    """Return Vega-Lite as text for one image: with a size, colors, and no address in it."""
+    """Return a Vega-Lite specification for an image: with size and colours, without URLs."""
     look = THEMES[theme]
     spec: JsonObject = dict(chart.vega_lite)
     spec["data"] = {"values": as_object(spec.get("data")).get("values", [])}

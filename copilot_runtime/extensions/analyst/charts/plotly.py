@@ -1,4 +1,4 @@
-"""Charts in the language of Plotly: `{"data": [...], "layout": {...}}`, checked by Plotly."""
+"""Charts as Plotly figures: `{"data": [...], "layout": {...}}`, validated by Plotly."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def build_plotly(data: ChartData) -> JsonObject:
-    """Return a chart for Plotly."""
+    """Return a chart as a Plotly figure."""
     match data.kind:
         case "pie":
             traces = [_build_pie(data)]
@@ -49,7 +49,7 @@ def build_plotly(data: ChartData) -> JsonObject:
 
 
 def validate_plotly(figure: JsonObject) -> None:
-    """Check a chart. Raises `ToolFailed` with Plotly's own words, which suggest names."""
+    """Validate a figure. Raises `ToolFailed` with Plotly's message, which suggests names."""
     from plotly.graph_objects import Figure  # pyright: ignore[reportMissingTypeStubs]
 
     try:
@@ -84,7 +84,7 @@ def _build_trace(data: ChartData, series: Series, color: str) -> JsonObject:
 
 
 def is_across(data: ChartData) -> bool:
-    """Return whether the bars of a chart lie: their labels are long."""
+    """Return `True` if the bars are horizontal because their labels are long."""
     is_nominal = not (is_time(data.x) or is_numeric(data.x))
     labels = list_labels(value for one in data.series for value in one.x)
     return data.kind == "bar" and is_nominal and has_long_labels(labels)
@@ -265,7 +265,7 @@ def merge_layout(layout: JsonObject, more: Mapping[str, Any]) -> JsonObject:
 
 
 def clean_part(value: Any, depth: int = 0) -> Any:
-    """Remove properties that could load, link or run something from the model's layout."""
+    """Remove properties that could load, link or execute something from the model's layout."""
     if depth > _MAX_DEPTH:
         return None
     if isinstance(value, str):
@@ -283,7 +283,7 @@ def clean_part(value: Any, depth: int = 0) -> Any:
 
 
 def check_trace(trace: Mapping[str, Any]) -> None:
-    """Raise `ToolFailed` for a kind of trace that is not drawn here."""
+    """Raise `ToolFailed` for an unsupported trace type."""
     kind = trace.get("type", "scatter")
     if kind not in _TRACES:
         raise ToolFailed(

@@ -11,23 +11,23 @@ PALETTE = (
     *("#2E86C8", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"),
     *("#8C8C8C", "#A6761D", "#7570B3", "#66A61E", "#B2182B", "#1B9E77"),
 )
-"""The first six are those of Okabe and Ito, which color-blind people can tell apart; the blue is
-lighter, for dark pages."""
+"""The first six colours are Okabe and Ito's, which are colour-blind-safe; the blue is lighter for
+dark frontends."""
 
 FONT = "Inter, system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif"
 
 NEUTRAL = "#768090"
-"""A gray that reads on white and on black: pages choose their background."""
+"""A grey that is readable on white and on black: the background is chosen by the frontend."""
 
 GRID = "rgba(128,128,128,0.2)"
 
 LONG_LABEL = 14
-"""Characters of a label from which bars are better drawn across."""
+"""Number of characters of a label from which bars are drawn horizontally."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Theme:
-    """Colors of an image, which has a background of its own."""
+    """Colours of an image, which has its own background."""
 
     background: str
     text: str
@@ -46,23 +46,23 @@ _MAX_TITLE = 200
 
 
 def write_title(text: str) -> str:
-    """Return a title on one line, without markup: it may have come from data."""
+    """Return a title on one line, without markup: it may contain data."""
     return " ".join(_TAGS.sub("", text).split())[:_MAX_TITLE]
 
 
 def strip_tags(text: str) -> str:
-    """Return a text of data without markup, which Plotly would read: `<5` stays."""
+    """Return a text without markup that Plotly would interpret: `<5` stays."""
     return _TAGS.sub("", text) if "<" in text else text
 
 
 def humanize(name: str) -> str:
-    """Return the name of a column as the title of an axis: `avg_score` is `Avg score`."""
+    """Return a column name as an axis title: `avg_score` becomes `Avg score`."""
     words = " ".join(re.sub(r"[_\s]+", " ", _TAGS.sub("", name)).split())
     return (words[:1].upper() + words[1:])[:80]
 
 
 def choose_number_format(values: Iterable[JsonValue], name: str = "") -> str:
-    """Return the format of d3 for numbers: short for large ones, a percentage for shares."""
+    """Return a d3 format for numbers: short for large ones, a percentage for shares."""
     numbers = [abs(value) for value in values if isinstance(value, int | float)]
     largest = max(numbers, default=0)
     if numbers and largest <= 1 and _SHARES.search(name):
@@ -75,7 +75,7 @@ def choose_number_format(values: Iterable[JsonValue], name: str = "") -> str:
 
 
 def choose_hover_format(values: Iterable[JsonValue], name: str = "") -> str:
-    """Return the format of d3 for one exact number."""
+    """Return a d3 format for one exact number."""
     numbers = [value for value in values if isinstance(value, int | float)]
     if numbers and max(map(abs, numbers)) <= 1 and _SHARES.search(name):
         return ".1%"
@@ -85,7 +85,7 @@ def choose_hover_format(values: Iterable[JsonValue], name: str = "") -> str:
 
 
 def choose_time_format(values: Sequence[JsonValue]) -> str:
-    """Return the shortest format of d3 that tells times apart."""
+    """Return the shortest d3 format that distinguishes the times."""
     times = [parse_time(value) for value in values]
     valid = [time for time in times if time is not None]
     if any(time.hour or time.minute or time.second for time in valid):
@@ -99,7 +99,7 @@ def choose_time_format(values: Sequence[JsonValue]) -> str:
 
 
 def parse_time(value: JsonValue) -> datetime | None:
-    """Return an ISO text as a time; None for anything else."""
+    """Parse an ISO text as a time, or return `None`."""
     if not isinstance(value, str):
         return None
     try:
@@ -109,7 +109,7 @@ def parse_time(value: JsonValue) -> datetime | None:
 
 
 def has_long_labels(labels: Sequence[JsonValue]) -> bool:
-    """Return whether bars should be drawn across, for their labels to be read."""
+    """Return `True` if bars should be horizontal, so that their labels are readable."""
     lengths = [len(str(label)) for label in labels]
     longest = max(lengths, default=0)
     return (longest > LONG_LABEL and len(labels) >= 4) or (longest > 8 and len(labels) > 12)

@@ -40,7 +40,7 @@ def draw_chart(chart: Chart, width: int = 80) -> str:
 
 
 def draw_sparkline(values: Sequence[JsonValue], width: int = 60) -> str:
-    """Return numbers as one line of blocks; of many, each block is the average of some."""
+    """Return numbers as one line of blocks; long series are averaged."""
     numbers = _average([_read_number(value) for value in values], width)
     valid = [number for number in numbers if number is not None]
     if not valid:
@@ -55,7 +55,7 @@ def draw_sparkline(values: Sequence[JsonValue], width: int = 60) -> str:
 
 
 def draw_bars(labels: Sequence[str], values: Sequence[Number | None], width: int) -> list[str]:
-    """Return one line for each value: label, bar and number."""
+    """Return one line per value: label, bar and number."""
     pairs = list(zip(labels, values, strict=True))[:_MOST_BARS]
     left = min(max((len(label) for label, _ in pairs), default=0), 2 * width // 5)
     texts = [format_number(value) for _, value in pairs]
@@ -72,7 +72,7 @@ def draw_bars(labels: Sequence[str], values: Sequence[Number | None], width: int
 
 
 def format_number(value: JsonValue) -> str:
-    """Return a number as people read it: 12,345 and 0.123."""
+    """Format a number for people: 12,345 and 0.123."""
     number = _read_number(value)
     if number is None:
         return "-"
@@ -82,7 +82,7 @@ def format_number(value: JsonValue) -> str:
 
 
 def clean_text(value: JsonValue) -> str:
-    """Return a text on one line without characters that a terminal would obey."""
+    """Return a text on one line without terminal control characters."""
     return " ".join(_CONTROLS.sub(" ", str(value)).split())
 
 
@@ -176,7 +176,7 @@ def _count_bins(values: Sequence[JsonValue]) -> tuple[list[str], list[Number | N
 
 
 def _choose_step(least: float) -> float:
-    """Return a round number that is not less: 1, 2, 5, 10 and so on."""
+    """Return the next round number (1, 2, 5, 10 and so on) that is not smaller."""
     power = 10 ** math.floor(math.log10(least))
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * 0.999)
 
@@ -220,7 +220,7 @@ def _shade(value: JsonValue, low: Number, scale: float) -> str:
 
 
 def _average(values: Sequence[Number | None], most: int) -> list[Number | None]:
-    """Return at most `most` numbers: the averages of neighbors."""
+    """Reduce numbers to at most `most` by averaging neighbours."""
     if len(values) <= most:
         return list(values)
     found: list[Number | None] = []

@@ -1,4 +1,4 @@
-"""Charts in the language of Vega-Lite, with their data inside and nothing from elsewhere."""
+"""Charts as Vega-Lite specifications, with inline data and without URLs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ _MOST_DOTS = 60
 
 
 def build_vega_lite(data: ChartData) -> JsonObject:
-    """Return a chart for Vega-Lite. Fields are `x`, `y`, `series` and `color`."""
+    """Return a chart as a Vega-Lite specification. Fields are `x`, `y`, `series` and `color`."""
     spec: JsonObject = {
         "$schema": SCHEMA,
         "width": "container",
@@ -61,7 +61,7 @@ def _keep(value: JsonValue) -> JsonValue:
 
 
 def _to_utc(value: JsonValue) -> JsonValue:
-    """Return a time as JavaScript reads it the same everywhere: without a zone, it is UTC."""
+    """Return a time that JavaScript parses the same everywhere: without a zone, it is UTC."""
     time = parse_time(value)
     if time is None:
         return value

@@ -1,4 +1,4 @@
-"""`copilot-runtime analyst ask`: one question, and its answer as it comes."""
+"""`copilot-runtime analyst ask`: ask a question and stream its answer."""
 
 import asyncio
 import csv
@@ -38,7 +38,7 @@ class AskOptions:
     """Options of a question and of the output of its answer."""
 
     url: str | None = None
-    """Of a server; None: a server of this process answers."""
+    """URL of a server, or `None` to start a server in this process."""
     agent: str = "analyst"
     headers: Sequence[str] = ()
     config: Path | None = None
@@ -50,15 +50,15 @@ class AskOptions:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the output is machine-readable, so that progress is not printed."""
+        """`True` if the output is machine-readable, so that progress is not printed."""
         return self.as_json or self.as_csv
 
 
 def ask_question(question: str | None, options: AskOptions) -> int:
-    """Ask, print the answer, and return the exit status.
+    """Ask a question, print the answer, and return the exit status.
 
-    Raises `ConfigurationFailed` for a question or an option that cannot be used, and
-    `NetworkError` for a server that cannot be reached.
+    Raises `ConfigurationFailed` for an invalid question or option, and `NetworkError` for a server
+    that cannot be reached.
     """
     text = sys.stdin.read() if question is None and not sys.stdin.isatty() else question or ""
     if not text.strip():
@@ -89,7 +89,7 @@ async def _ask_server(question: str, url: str, agent: str, options: AskOptions) 
 
 
 class _Session:
-    """One question to a server, with what people say to it meanwhile."""
+    """A question to a server, with the user's replies to its follow-up questions."""
 
     def __init__(self, client: AgentClient, question: str, options: AskOptions) -> None:
         self._client = client
@@ -163,7 +163,7 @@ class _Session:
             if png is None and answer.charts and find_protocol():
                 png = await try_picture(answer.charts[-1])
             self._view.finish(answer, png)
-            if options.url is None:  # its server ends with this command, and so do its links
+            if options.url is None:  # the links are only valid while this command runs
                 for download in answer.downloads:
                     content = await self._read_file(download)
                     path = _save_file(Path(get_text(download, "filename")).name, content)
@@ -175,7 +175,7 @@ class _Session:
 
 
 def _build_call(question: Interrupt) -> ActionExecutionMessage:
-    """Return the call that a question is about: with it, the conversation waits for an answer."""
+    """Return the call that an approval question is about, for the resumed conversation."""
     about = as_object(question.metadata)
     return ActionExecutionMessage(
         id=question.call_id or "",
@@ -185,7 +185,7 @@ def _build_call(question: Interrupt) -> ActionExecutionMessage:
 
 
 def _save_file(name: str, content: bytes) -> Path:
-    """Write a file into this folder, under a name that is not there yet."""
+    """Write a file into this folder under an unused name."""
     path, number = Path(name), 2
     while True:
         try:

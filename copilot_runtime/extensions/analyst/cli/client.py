@@ -1,4 +1,4 @@
-"""The analyst of a running server, by its REST routes."""
+"""A client for the analyst's REST routes on a running server."""
 
 import asyncio
 import logging
@@ -28,10 +28,10 @@ class AnalystClient:
     """Reads data sets, charts and downloads, and reads and changes memory.
 
     All methods raise `NetworkError` for a server that cannot be reached, that has no analyst, or
-    that refuses, with its reason.
+    that refuses the request, with the server's reason.
 
     Args:
-        url: The URL that `<CopilotKit runtimeUrl>` gets.
+        url: The same URL as the `runtimeUrl` of `<CopilotKit>`.
         headers: Lines such as `Name: value`, sent with each request.
     """
 
@@ -46,7 +46,7 @@ class AnalystClient:
         await self._upstream.aclose()
 
     async def list_datasets(self) -> JsonObject:
-        """Return `datasets`, and `progress` of those that are being loaded."""
+        """Return `datasets`, and `progress` of those that are still loading."""
         return await self._request_json("GET", "analyst/datasets")
 
     async def list_memories(self, table: str = "") -> Sequence[JsonObject]:
@@ -85,7 +85,7 @@ class AnalystClient:
         return text
 
     def _explain(self, status: int, text: bytes) -> NetworkError:
-        """Return the error for an unexpected response, with the reason that the server gave."""
+        """Return the error for an unexpected response, with the server's reason."""
         refusal = decode_refusal(text)
         if refusal is None or refusal.message.startswith("There is nothing at"):
             return NetworkError(
@@ -103,11 +103,11 @@ def _quote(part: str) -> str:
 
 _NAME = "analyst"
 _OF_A_QUESTION = {"threads": "memory", "console": False}
-"""Settings of such a server: it leaves no conversation behind."""
+"""Settings of a temporary server, which stores no conversations."""
 
 
 def read_local_settings(config: Path | None, data: Sequence[str], folder: Path) -> Settings:
-    """Return settings with an analyst. Data that a command names is copied into `folder`.
+    """Return settings with an analyst. Data named on the command line is copied into `folder`.
 
     Raises `ConfigurationFailed` if there is no data.
     """
@@ -128,7 +128,7 @@ def read_local_settings(config: Path | None, data: Sequence[str], folder: Path) 
 
 @asynccontextmanager
 async def serve_here(config: Path | None, data: Sequence[str]) -> AsyncGenerator[tuple[str, str]]:
-    """Yield the URL of a server of this process, and the name of its analyst."""
+    """Yield the URL of a server in this process, and the name of its analyst."""
     from copilot_runtime.cli.serve import build_runtime
     from copilot_runtime.config.loader import adapter_name
 
@@ -157,7 +157,7 @@ async def serve_here(config: Path | None, data: Sequence[str]) -> AsyncGenerator
 
 @contextmanager
 def _log_errors_only() -> Generator[None]:
-    """Log only errors: everything else is printed on the terminal already."""
+    """Log only errors: everything else is already printed on the terminal."""
     package = logging.getLogger("copilot_runtime")
     before = package.level
     package.setLevel(logging.ERROR)
@@ -168,7 +168,7 @@ def _log_errors_only() -> Generator[None]:
 
 
 class _Server(uvicorn.Server):
-    """A server that signals when it can be reached. Ctrl-C is for the command, not for it."""
+    """A server that signals its readiness. Ctrl-C is handled by the command."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

@@ -175,7 +175,7 @@ def datasets(
         looks = 0
         while not looks or found.get("is_loading") or found.get("progress"):
             if looks:
-                await asyncio.sleep(_LOOK_AGAIN)  # the server has no event for it
+                await asyncio.sleep(_LOOK_AGAIN)  # the server sends no event for it
             looks += 1
             found = await client.list_datasets()
             _draw_progress(as_objects(found.get("progress")))
@@ -345,7 +345,7 @@ def _run(
     data: Sequence[str] | None,
     config: Path | None,
 ) -> T:
-    """Do something with the analyst of a server, or with one of this process."""
+    """Run an operation on a server's analyst, or on an analyst in this process."""
 
     async def run() -> T:
         async with _open_client(url, headers or (), data or (), config) as client:
@@ -372,7 +372,7 @@ async def _open_client(
 
 
 def _draw_progress(progress: Sequence[JsonObject]) -> None:
-    """Draw a bar for each data set that is being loaded, in the place of the last ones."""
+    """Draw a bar for each loading data set, replacing the previous bars."""
     if not sys.stderr.isatty():
         return
     for one in progress:
@@ -400,9 +400,9 @@ def list_templates() -> Iterator[tuple[str, str]]:
 
 
 def write_examples(folder: Path) -> Iterator[tuple[Path, bool]]:
-    """Write each example file, and yield its path and whether it was written.
+    """Write each example file; yield its path and `True` if it was written.
 
-    What is there stays as it is. Raises `ConfigurationFailed` for a folder that cannot be written.
+    Existing files are not changed. Raises `ConfigurationFailed` for an unwritable folder.
     """
     for name, text in list_templates():
         path = folder / name

@@ -103,7 +103,7 @@ async def _evaluate(
 
 
 async def _run_reference(analyst: Analyst, question: EvaluationQuestion) -> Table:
-    """Return the rows of the reference SQL, as who asks the question may see them."""
+    """Return the rows of the reference SQL that the question's user may see."""
     caller = Caller(user=question.user or None)
     scope = await analyst.build_scope(caller, question.agent_name or None)
     query = guard_sql(question.sql, analyst.build_rules(scope), scope)

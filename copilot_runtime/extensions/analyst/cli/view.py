@@ -20,7 +20,7 @@ from copilot_runtime.cli.tables import format_table
 
 @dataclass(slots=True)
 class Answer:
-    """The answer to one question, as pages get it."""
+    """The answer to a question, as frontends get it."""
 
     text: str = ""
     thoughts: list[JsonObject] = field(default_factory=list[JsonObject])
@@ -30,7 +30,7 @@ class Answer:
     trust: str = ""
     lineage: list[JsonObject] = field(default_factory=list[JsonObject])
     question: JsonObject = field(default_factory=dict[str, object])
-    """A question back; empty without one."""
+    """The clarification question of the answer, or an empty value."""
     error: str = ""
 
     def add(self, event: Event) -> None:
@@ -64,7 +64,7 @@ class Answer:
                 pass
 
     def describe(self) -> JsonObject:
-        """Return it as JSON, for programs."""
+        """Return the answer as JSON, for programs."""
         return {
             "answer": self.text.strip(),
             "trust": self.trust or None,
@@ -80,7 +80,7 @@ class Answer:
 
 _MARKS = {"tool_use": "→", "observation": "←", "error": "!", "success": "✓", "decision": "!"}
 _ROWS = 30
-"""Rows of a table that a terminal shows."""
+"""Maximum number of table rows that a terminal shows."""
 _CELL = 40
 _BADGES = {
     "verified": "verified: computed from metrics that the operator defined",
@@ -90,10 +90,10 @@ _BADGES = {
 
 
 class AnswerView:
-    """Prints an answer as it streams: thoughts and text at once, everything else at its end.
+    """Prints an answer as it streams: thoughts and text immediately, the rest at its end.
 
-    Thoughts go to the standard error, so that what is written into a file is the answer. Without
-    `base_url`, no links to files are printed.
+    Thoughts go to stderr, so that redirected output contains only the answer. Without `base_url`,
+    no links to files are printed.
     """
 
     def __init__(self, base_url: str) -> None:
@@ -102,7 +102,7 @@ class AnswerView:
         self._thoughts: set[str] = set()
 
     def show(self, event: Event, answer: Answer) -> None:
-        """Print the content that an event adds to an answer."""
+        """Print the content of an event."""
         for thought in answer.thoughts:
             if (id := get_text(thought, "id")) not in self._thoughts:
                 self._thoughts.add(id)
@@ -111,7 +111,7 @@ class AnswerView:
             self._screen.show(event)
 
     def finish(self, answer: Answer, png: bytes | None) -> None:
-        """Print the tables, the charts and where the numbers come from."""
+        """Print the tables, the charts and the provenance of the numbers."""
         self._screen.end_line()
         for table in answer.tables:
             typer.echo(f"\n{draw_table(table)}")
@@ -178,14 +178,14 @@ def draw_text_chart(chart: JsonObject, width: int) -> str:
 
 
 async def render_picture(chart: JsonObject) -> bytes:
-    """Return a chart as PNG. Raises `CopilotError` where that needs a package."""
+    """Return a chart as PNG. Raises `CopilotError` if a required package is missing."""
     from copilot_runtime.extensions.analyst.charts.image import ChartRenderer
 
     return await ChartRenderer().render_png(read_chart(chart))
 
 
 async def try_picture(chart: JsonObject) -> bytes | None:
-    """Return a chart as PNG; None where that needs a package."""
+    """Return a chart as PNG, or `None` if a required package is missing."""
     try:
         return await render_picture(chart)
     except CopilotError:
@@ -193,7 +193,7 @@ async def try_picture(chart: JsonObject) -> bytes | None:
 
 
 def read_chart(chart: JsonObject) -> Any:
-    """Return the chart that a page got."""
+    """Return the chart in an event's content."""
     from copilot_runtime.extensions.analyst.results import Chart
 
     return Chart(
@@ -205,7 +205,7 @@ def read_chart(chart: JsonObject) -> Any:
 
 
 def list_csv_rows(answer: Answer) -> Sequence[Sequence[Any]]:
-    """Return the last table of an answer with its head; nothing without a table."""
+    """Return the last table of an answer with its head; empty without a table."""
     if not answer.tables:
         return []
     table = answer.tables[-1]
@@ -223,7 +223,7 @@ def _format_cell(cell: Any) -> str:
 
 
 _BLOCK = 4096
-"""Characters of a picture in one command of kitty's protocol, at most."""
+"""Maximum length of an image chunk in one command of kitty's protocol, in characters."""
 _ITERM = frozenset({"iTerm.app", "WezTerm", "mintty", "rio"})
 
 PictureProtocol = Literal["iterm", "kitty"]

@@ -1,8 +1,8 @@
-"""Keeps memories in a file of DuckDB, which is open only while it is read or written.
+"""Store memories in a DuckDB file, which is open only during a read or write.
 
-DuckDB locks a file for as long as a process has it open. So it is open for some milliseconds, for
-all that waits in this process, and several processes can share it. While another program keeps it
-open, changes stay in this process, and are written with the next one.
+DuckDB locks a file while a process has it open. So it is open for milliseconds only, for all
+pending operations of this process, and several processes can share it. If another program keeps it
+open, changes stay in this process and are written with the next one.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 try:
     import fcntl
-except ImportError:  # on Windows, DuckDB's own lock has to do
+except ImportError:  # on Windows, DuckDB's own lock must suffice
     fcntl = None
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 State = tuple[int, int]
-"""When a file was changed, in nanoseconds, and how many bytes it has."""
+"""Modification time of a file in nanoseconds, and its size in bytes."""
 
 _PAUSE = 0.01
 _LOCKED = ("lock", "different configuration")
@@ -50,14 +50,14 @@ _OPTIONS: dict[str, str | bool | int | float | list[str]] = {
 
 
 class FileLocked(Exception):
-    """Another program has the file open."""
+    """Another process has the file open."""
 
 
 class DatabaseFile:
-    """A file of DuckDB.
+    """A DuckDB file.
 
-    Users of it wait for each other by a lock of the system on a file beside it, and for programs
-    that know nothing of that by trying again. `patience` is for how many seconds.
+    Processes coordinate by an OS lock on a file beside it, and retry if other programs have the
+    file open. `patience` is the time limit in seconds.
     """
 
     def __init__(self, path: Path, patience: float) -> None:
@@ -65,7 +65,7 @@ class DatabaseFile:
         self._patience = patience
 
     def find_state(self) -> State | None:
-        """Return the state of the file; None without one."""
+        """Return the state of the file, or `None` if it does not exist."""
         try:
             stat = self.path.stat()
         except OSError:
@@ -74,7 +74,7 @@ class DatabaseFile:
 
     @contextmanager
     def lock(self) -> Generator[None]:
-        """Keep others out. Raises `FileLocked` if they do not leave."""
+        """Acquire the lock. Raises `FileLocked` after the time limit."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -85,9 +85,9 @@ class DatabaseFile:
 
     @contextmanager
     def open(self) -> Generator["DuckDBPyConnection"]:
-        """Connect to the file, which is made if it is not there, or cannot be read.
+        """Connect to the file. A missing file is created, and an unreadable one is replaced.
 
-        Raises `FileLocked`, and what DuckDB raises.
+        Raises `FileLocked`, and DuckDB's errors.
         """
         connection = self._retry(self._connect)
         try:
@@ -117,7 +117,7 @@ class DatabaseFile:
             except FileLocked:
                 if monotonic() > deadline:
                     raise
-            sleep(_PAUSE)  # in a thread: it waits for another process
+            sleep(_PAUSE)  # runs in a thread: waits for another process
 
     def _set_aside(self) -> None:
         aside = self.path.with_name(f"{self.path.name}.broken-{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
@@ -140,7 +140,7 @@ FILE = "memory.duckdb"
 
 _PATIENCE = 2.0
 _MOST_OWNERS = 256
-"""Owners whose values stay in this process, for as long as the file is as it was."""
+"""Maximum number of owners whose values are cached while the file is unchanged."""
 _MOST_UNWRITTEN = 1_000
 
 _CREATE = """
@@ -160,7 +160,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A change, and what waits for it."""
+    """A pending change and its future."""
 
     key: MemoryKey
     change: Change
@@ -171,18 +171,18 @@ class DuckDbMemoryStore:
     """Values in `memory.duckdb` in a folder.
 
     Args:
-        folder: Where the file is, or will be.
-        patience: Seconds to wait for another program that has it open.
+        folder: The folder of the file.
+        patience: Seconds to wait for another program that has the file open.
     """
 
     def __init__(self, folder: Path | str, *, patience: float = _PATIENCE) -> None:
         self._file = DatabaseFile(Path(folder) / FILE, patience)
         self._works: deque[_Work] = deque()
-        # from here on, only the one thread of the pool reads and writes what follows
+        # the following attributes are only used in the pool's single thread
         self._pool = ThreadPoolExecutor(1, "analyst-memory")
         self._values: OrderedDict[str | None, Mapping[MemoryKey, str]] = OrderedDict()
         self._state: State | None = None
-        """Of the file, when `_values` were read."""
+        """State of the file when `_values` were read."""
         self._unwritten: list[_Work] = []
         self._is_warned = False
 
@@ -191,14 +191,14 @@ class DuckDbMemoryStore:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, owner)
 
     async def update(self, key: MemoryKey, change: Change) -> None:
-        """Change a value: it is written together with others that wait at the same time."""
+        """Change a value; concurrent changes are written together."""
         work = _Work(key, change)
         self._works.append(work)
         self._pool.submit(self._write_all)
         await asyncio.wrap_future(work.done)
 
     async def aclose(self) -> None:
-        """Write what waits, and end the thread."""
+        """Write pending changes, and stop the thread."""
         self._pool.submit(self._write_all)
         await asyncio.to_thread(self._pool.shutdown)
 
@@ -226,7 +226,7 @@ class DuckDbMemoryStore:
 
     @contextmanager
     def _open(self) -> "Generator[DuckDBPyConnection]":
-        """Open the file. What was read before is dropped if another process has changed it."""
+        """Open the file. Cached values are dropped if another process has changed it."""
         import duckdb
 
         try:
@@ -273,7 +273,7 @@ class DuckDbMemoryStore:
         except FileLocked:
             self._warn()
             self._unwritten = [*self._unwritten, *works][-_MOST_UNWRITTEN:]
-        except Exception as error:  # all who wait are to know of it
+        except Exception as error:  # report the error to all waiters
             for work in works:
                 if not work.done.done():
                     work.done.set_exception(error)
@@ -319,7 +319,7 @@ def _apply(work: _Work, values: dict[MemoryKey, str]) -> bool:
     """Apply a change, and pass its exception to its own waiter only."""
     try:
         value = work.change(values.get(work.key))
-    except Exception as error:  # whatever a change raises
+    except Exception as error:  # a change may raise anything
         if not work.done.done():
             work.done.set_exception(error)
         return False

@@ -1,4 +1,4 @@
-"""The memory of one table, and its decay: immutable values, independent of a store."""
+"""The memory of one table, and its decay: immutable values, independent of the store."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,13 +16,13 @@ DECAY = 0.9
 """The factor by which a hit count decays after each turn that teaches something."""
 
 LEAST_HITS = 0.5
-"""An entry with fewer is forgotten."""
+"""Hit count below which an entry is forgotten."""
 
 LIMITS: Mapping[Kind, int] = {"pattern": 10, "column": 15, "fix": 5, "failure": 5}
-"""Entries of each kind that are stored, besides those that are pinned."""
+"""Maximum number of stored entries of each kind, not counting pinned ones."""
 
 MOST_HITS = 10.0
-"""To which the hits tend of what every turn uses."""
+"""Limit of the hit count of an entry that every turn uses."""
 
 MOST_PINS = 20
 VERSION = 1
@@ -30,18 +30,18 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryEntry:
-    """Something that proved useful. It has no values of cells."""
+    """An entry that proved useful. It contains no cell values."""
 
     kind: Kind
     text: str
-    """Masked SQL, the name of a column, or what repaired an error."""
+    """Masked SQL, a column name, or the repair of an error."""
     detail: str = ""
-    """The error, of a fix and of a failure."""
+    """The error of a fix or a failure."""
     hits: float = 1.0
     first_at: str = ""
     last_at: str = ""
     is_pinned: bool = False
-    """Whether its owner verified it; a pinned entry does not decay."""
+    """`True` if its owner verified it; pinned entries do not decay."""
     note: str = ""
     """The owner's comment."""
     id: str = field(default_factory=lambda: token_hex(6))
@@ -53,10 +53,10 @@ class TableMemory:
 
     entries: Sequence[MemoryEntry] = ()
     schema: Sequence[tuple[str, str]] = ()
-    """Names and types of the columns that the table had."""
+    """Names and types of the table's columns when the memory was stored."""
 
     def __len__(self) -> int:
-        """Count the entries."""
+        """Return the number of entries."""
         return len(self.entries)
 
     def select(self, kind: Kind) -> Sequence[MemoryEntry]:
@@ -64,9 +64,9 @@ class TableMemory:
         return [entry for entry in self.entries if entry.kind == kind]
 
     def count(self, uses: Iterable[MemoryEntry], now: str) -> "TableMemory":
-        """Return the memory after a turn: all hits decay, and the hits of used entries rise by one.
+        """Return the memory after a turn: hits decay, and those of used entries rise by one.
 
-        Entries are equal if kind and text are.
+        Entries with the same kind and text are equal.
         """
         entries = {
             (entry.kind, entry.text): entry if entry.is_pinned else _fade(entry)
@@ -87,15 +87,15 @@ class TableMemory:
         return replace(self, entries=_evict(entries.values()))
 
     def weigh(self, ids: Iterable[str], is_good: bool) -> "TableMemory":
-        """Return the memory after praise or blame of what entries helped to answer."""
+        """Return the memory after positive or negative feedback on these entries."""
         targets = {*ids}
         entries = [_weigh(one, is_good) if one.id in targets else one for one in self.entries]
         return replace(self, entries=_evict(entries))
 
     def put(self, entry: MemoryEntry) -> "TableMemory":
-        """Return the memory with an entry in place of the one that has its id.
+        """Return the memory with the entry that has the same id replaced.
 
-        Raises `Misuse` if too many are pinned.
+        Raises `Misuse` if too many entries are pinned.
         """
         entries = [entry if one.id == entry.id else one for one in self.entries]
         if sum(one.is_pinned for one in entries) > MOST_PINS:
@@ -111,7 +111,7 @@ class TableMemory:
 
 
 def write_memory(memory: TableMemory) -> str:
-    """Return a memory as JSON."""
+    """Serialise a memory as JSON."""
     value: JsonObject = {
         "version": VERSION,
         "schema": [[*column] for column in memory.schema],
@@ -121,9 +121,9 @@ def write_memory(memory: TableMemory) -> str:
 
 
 def read_memory(text: str | None) -> TableMemory:
-    """Return the memory that JSON describes; an empty one for None.
+    """Deserialise a memory; `None` becomes an empty one.
 
-    Raises `ValueError` for what `write_memory` did not write.
+    Raises `ValueError` for JSON that `write_memory` did not write.
     """
     if text is None:
         return TableMemory()
@@ -180,7 +180,7 @@ def _weigh(entry: MemoryEntry, is_good: bool) -> MemoryEntry:
 
 
 def _evict(entries: Iterable[MemoryEntry]) -> Sequence[MemoryEntry]:
-    """Return the entries that stay: the most used of each kind, and those that are pinned."""
+    """Return the entries to keep: the most used of each kind, and the pinned ones."""
     alive = [one for one in entries if one.is_pinned or one.hits >= LEAST_HITS]
     ranked = sorted(alive, key=lambda one: (one.hits, one.last_at), reverse=True)
     left: dict[Kind, int] = dict(LIMITS)
@@ -195,7 +195,7 @@ def _evict(entries: Iterable[MemoryEntry]) -> Sequence[MemoryEntry]:
 
 
 MOST_CHARS = 1_000
-"""Characters of what goes into each prompt."""
+"""Maximum length of the memory in each prompt, in characters."""
 
 NOTHING = "No memory recorded for this table yet."
 
@@ -225,7 +225,7 @@ def render_compact(memory: TableMemory, limit: int = MOST_CHARS) -> str:
 
 
 def render_full(memory: TableMemory, table: str = "") -> str:
-    """Return everything, with counts."""
+    """Render all entries, with hit counts."""
     if not memory.entries:
         return NOTHING
     title = f"Memory of {quote_line(table)}" if table else "Memory"

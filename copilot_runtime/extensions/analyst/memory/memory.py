@@ -26,28 +26,28 @@ from copilot_runtime.extensions.analyst.results import Column
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 
 TIME_LIMIT = 5.0
-"""Seconds within which something is recorded, or not."""
+"""Time limit of a recording, in seconds."""
 
 MOST_PENDING = 100
-"""Turns that are being recorded at once; of further ones nothing is learnt."""
+"""Maximum number of concurrent recordings; further turns are not recorded."""
 
 _GRACE = 1.0
 
 _BROKEN = ".broken"
-"""Ends the fingerprint in the key of a value that could not be read, and was set aside."""
+"""Suffix of the fingerprint in the key of an unreadable value that was set aside."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """An entry, and of which table it is."""
+    """An entry with the key of its table."""
 
     key: MemoryKey
     entry: MemoryEntry
 
     def describe(self) -> JsonObject:
-        """Return it as JSON, for its owner."""
+        """Return the entry as JSON, for its owner."""
         return {
             **describe_entry(self.entry),
             "table": self.key.table,
@@ -60,10 +60,10 @@ class AnalystMemory:
     """Memory by owner, table, schema of the table, and agent.
 
     Args:
-        store: Where it is.
-        is_enabled: Whether anything is recalled and recorded. It can be listed in any case.
-        migrates: Whether a table that got more columns, and lost none, begins with what was
-            remembered of it before; else it begins with nothing.
+        store: The store of the memory.
+        is_enabled: `True` to recall and record. The memory can be listed in any case.
+        migrates: `True` if a table that has only gained columns inherits its earlier memory;
+            otherwise a changed table starts with an empty one.
         time_limit: Seconds for one recording.
         now: Returns the time, as text.
     """
@@ -87,7 +87,7 @@ class AnalystMemory:
     async def recall(self, key: MemoryKey, columns: Sequence[Column] = ()) -> TableMemory:
         """Return the memory of a table; an empty one if the store fails.
 
-        `columns` are those that the table has now, for memories of fewer columns.
+        `columns` are the table's current columns, to find memories of fewer columns.
         """
         if not self.is_enabled:
             return TableMemory()
@@ -102,9 +102,9 @@ class AnalystMemory:
         return self._find(key, values, columns)
 
     def start_recording(self, key: MemoryKey, turn: Turn, span: Span = NO_SPAN) -> None:
-        """Record a turn without waiting for it. Nothing that goes wrong is raised.
+        """Record a turn in the background. Errors are not raised.
 
-        The span ends with it, with the status ERROR if it fails.
+        The span ends with the recording, with the status ERROR if it fails.
         """
         if not self.is_enabled or not turn.sql or len(self._tasks) >= MOST_PENDING:
             span.end()
@@ -114,7 +114,7 @@ class AnalystMemory:
         task.add_done_callback(self._tasks.discard)
 
     async def record(self, key: MemoryKey, turn: Turn, span: Span = NO_SPAN) -> bool:
-        """Record a turn, and return whether anything was. It raises nothing."""
+        """Record a turn. Returns `True` if something was recorded; never raises."""
         if not self.is_enabled or not turn.sql:
             span.end()
             return False
@@ -122,7 +122,7 @@ class AnalystMemory:
             async with asyncio.timeout(self._time_limit):
                 uses = await asyncio.to_thread(extract_entries, turn, key.table)
                 await self._count(key, turn, uses)
-        except Exception as error:  # whatever a store raises: the answer has been given
+        except Exception as error:  # the store may raise anything: the answer has already been sent
             logger.warning(
                 "The analyst's memory was not written: %s", str(error) or "it took too long."
             )
@@ -133,7 +133,7 @@ class AnalystMemory:
         return True
 
     async def list(self, owner: str | None, table: str | None = None) -> Sequence[Memory]:
-        """Return all that is remembered for an owner, the most used first."""
+        """Return all entries of an owner, the most used first."""
         values = await self._store.read(owner)
         memories = [
             Memory(key=key, entry=entry)
@@ -153,9 +153,10 @@ class AnalystMemory:
         is_pinned: bool | None = None,
         is_good: bool | None = None,
     ) -> Memory:
-        """Change an entry, and return it. What is None stays.
+        """Change an entry and return it. Arguments that are `None` change nothing.
 
-        `is_good` is praise or blame. Raises `NotFound` for what this owner does not have.
+        `is_good` is positive or negative feedback. Raises `NotFound` if this owner has no such
+        entry.
         """
         found = await self._find_entry(owner, id)
         entry = found.entry
@@ -177,9 +178,9 @@ class AnalystMemory:
     async def forget(
         self, owner: str | None, id: str | None = None, *, table: str | None = None
     ) -> int:
-        """Forget an entry, all of a table, or everything of an owner; return how many entries.
+        """Delete an entry, all entries of a table, or all of an owner; return their number.
 
-        Raises `NotFound` for an entry that this owner does not have.
+        Raises `NotFound` if this owner has no such entry.
         """
         if id is not None:
             found = await self._find_entry(owner, id)
@@ -192,7 +193,7 @@ class AnalystMemory:
         return len(memories)
 
     async def rate(self, key: MemoryKey, sql: Sequence[str], is_good: bool) -> None:
-        """Weigh the patterns of SQL more after a thumb up, and less after a thumb down."""
+        """Reweigh SQL patterns: up after positive feedback, down after negative feedback."""
         patterns = {await asyncio.to_thread(extract_pattern, one) for one in sql}
 
         def weigh(memory: TableMemory) -> TableMemory:

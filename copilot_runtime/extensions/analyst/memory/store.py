@@ -8,12 +8,13 @@ from urllib.parse import quote
 PREFIX = "copilot_memory"
 
 Change = Callable[[str | None], str | None]
-"""Returns the new value for the present one; None removes it. It may be called more than once."""
+"""Returns the new value for the current one, or `None` to delete it. May be called more than once.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryKey:
-    """The owner, agent and table of a memory. Another schema of the table is another memory."""
+    """The owner, agent and table of a memory. Each schema of a table has its own memory."""
 
     table: str
     fingerprint: str

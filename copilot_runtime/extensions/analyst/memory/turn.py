@@ -26,15 +26,15 @@ class Turn:
     sql: Sequence[str] = ()
     """Successful SQL, without row filters. If empty, nothing is extracted."""
     fixes: Sequence[Fix | tuple[str, str]] = ()
-    """Repairs that led to a result; or pairs of an error and what repaired it."""
+    """Repairs that led to a result, or pairs of an error and its repair."""
     failures: Sequence[tuple[str, str]] = ()
-    """SQL that was refused or failed, and why."""
+    """SQL that was refused or failed, with the reason."""
     columns: Sequence[Column] = ()
-    """Those of the table."""
+    """The columns of the table."""
 
 
 def extract_entries(turn: Turn, table: str) -> Sequence[MemoryEntry]:
-    """Return the memory entries of a turn for a table. They contain no literal of its SQL."""
+    """Return the memory entries of a turn for a table. They contain no literals of its SQL."""
     names = {column.name.lower(): column.name for column in turn.columns}
     entries: list[MemoryEntry] = []
     for sql in turn.sql[:MOST_STATEMENTS]:
@@ -52,7 +52,7 @@ def extract_entries(turn: Turn, table: str) -> Sequence[MemoryEntry]:
 
 
 def extract_pattern(sql: str) -> str:
-    """Return SQL with `?` in place of each literal; "" if the text is not SQL."""
+    """Return SQL with `?` for each literal, or an empty string if the text is not SQL."""
     return "" if _parse(sql) is None else strip_private(fingerprint_sql(sql))
 
 
@@ -67,7 +67,7 @@ def _parse(sql: str) -> Expr | None:
 
 
 def _find_columns(tree: Expr, table: str, names: Mapping[str, str]) -> Sequence[str]:
-    """Return the columns of a table that SQL uses, each once. `names` are in lower case."""
+    """Return the distinct columns of a table that SQL uses. `names` are in lower case."""
     aliases = {one.alias_or_name.lower(): one.name.lower() for one in tree.find_all(exp.Table)}
     found: dict[str, None] = {}
     for column in tree.find_all(exp.Column):
@@ -95,10 +95,10 @@ _WORD = re.compile(r"\w+")
 
 
 def find_lessons(session: Session) -> Sequence[tuple[Dataset, Turn]]:
-    """Return each data set that the question's SQL was about, with its turn.
+    """Return the turns of a question, one for each data set that its SQL is about.
 
-    SQL is about the question's data set if it reads it, or none that is known; else about the
-    first that it reads.
+    SQL is about the question's data set if it reads that one, or no known one; otherwise about the
+    first data set that it reads.
     """
     datasets = {one.name.lower(): one for one in session.list_datasets()}
     first = session.dataset.lower()
@@ -128,12 +128,12 @@ def find_lessons(session: Session) -> Sequence[tuple[Dataset, Turn]]:
             ),
         )
         for name in dict.fromkeys(place for place, _ in sql)
-        if name in datasets  # it may have been deleted meanwhile
+        if name in datasets  # may have been deleted meanwhile
     ]
 
 
 MOST_CHARS = 120
-"""Characters of a text that is remembered."""
+"""Maximum length of a stored text, in characters."""
 
 MASK = "?"
 
@@ -150,8 +150,8 @@ def strip_private(text: str, *, names: Collection[str] | None = ()) -> str:
     """Return one line of at most 120 characters without literals, addresses and long numbers.
 
     Args:
-        text: What is to be remembered.
-        names: What may stand in single quotes, as names do in messages; None for every name.
+        text: The text to store.
+        names: Allowed texts in single quotes, such as names in error messages; `None` allows all.
     """
 
     def mask(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""The files with which an operator teaches the analyst, read again when one changes."""
+"""The operator's files that teach the analyst; reloaded when one changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,9 +45,10 @@ class ContextFolder:
 
     Examples may also be in one file `sql_examples.yaml`.
 
-    None of them is required, nor is the folder. Skills may also lie in `skills` beside the folder's
-    parent, as in `custom/skills` for `custom/config`. A wrong skill is left out. Other mistakes are
-    an error when the server starts; later everything stays as it was, and the log names the line.
+    All of them are optional, and so is the folder. Skills may also be in `skills` next to the
+    folder's parent, as in `custom/skills` for `custom/config`. A malformed skill is skipped. Other
+    mistakes are an error when the server starts; later, the previous content is kept, and the log
+    names the line.
     """
 
     def __init__(self, path: Path | str, *, interval: float | None = None) -> None:
@@ -64,7 +65,7 @@ class ContextFolder:
         )
 
     async def load(self, check: CheckSql | None = None) -> ContextFiles:
-        """Read all files now. Raises `ConfigurationFailed` that lists all mistakes.
+        """Read all files now. Raises `ConfigurationFailed` with a list of all mistakes.
 
         `check` guards and binds the SQL of examples, and raises `CopilotError` if it cannot run.
         """
@@ -72,9 +73,9 @@ class ContextFolder:
         return await self.check(check)
 
     async def refresh(self, check: CheckSql | None = None) -> ContextFiles:
-        """Return the content of the files; read them again if one has changed.
+        """Return the content of the files; reload them if one has changed.
 
-        Without `check`, the previous one is used.
+        Without `check`, the previous check is used.
         """
         files = await self._watcher.refresh()
         if files is not None:
@@ -83,7 +84,7 @@ class ContextFolder:
         return self.files
 
     async def check(self, check: CheckSql | None = None) -> ContextFiles:
-        """Mark the examples whose SQL no longer fits the data, also after the data have changed."""
+        """Mark the examples whose SQL no longer fits the data, for example after a refresh."""
         self._check = check or self._check
         if self._check is not None and self.files.examples:
             files = self.files

@@ -1,4 +1,4 @@
-"""Renders a table as DDL with column statistics as comments, within a token budget."""
+"""Render a table as DDL with column statistics as comments, within a token budget."""
 
 import math
 import re
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 
 MOST_COLUMNS = 50
 TOKENS_PER_COLUMN = 10
-"""Of all columns together, if there are `MOST_COLUMNS`. A narrow table may use as much."""
+"""Average token budget per column of a table with `MOST_COLUMNS`. A narrow table may use the same
+total."""
 
 MOST_RANGES = 12
-"""Columns whose smallest and largest number is written."""
+"""Maximum number of columns whose range is rendered."""
 MOST_VALUES = 8
-"""Values of a column that are written, at most."""
+"""Maximum number of values that are rendered per column."""
 
 _MOST_VALUE = 40
 _MOST_CHARS = 4 * TOKENS_PER_COLUMN * MOST_COLUMNS
 _LEAST_ESTIMATE = 20
-"""Different values from which on their number is an estimate."""
+"""Number of distinct values from which it is an estimate."""
 _FREE_TEXT = 0.5
-"""The part of rows with a value of their own above which values say nothing about a column."""
+"""Ratio of distinct values to rows above which sample values are not informative."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ _DETAILS = (
     _Detail(False, False, 2, 0, 0),
     _Detail(False, False, 0, 0, 0),
 )
-"""From much to little: the first that fits is used."""
+"""Levels in descending order of detail: the first one that fits is used."""
 
 
 def render_ddl(table: "TableMetadata", *, label: str = "", hints: SchemaHints | None = None) -> str:
@@ -197,7 +198,7 @@ _RESERVED = frozenset(
 
 
 def quote_name(name: str) -> str:
-    """Return the name of a column or table as SQL: in double quotes where it needs them."""
+    """Return a column or table name as SQL, in double quotes if necessary."""
     if _PLAIN.fullmatch(name) and name.lower() not in _RESERVED:
         return name
     return '"' + name.replace('"', '""') + '"'

@@ -1,4 +1,4 @@
-"""Examples of questions and their SQL, which operators write and the model reads."""
+"""The operator's examples of questions with their SQL, for the prompt."""
 
 import logging
 import re
@@ -20,7 +20,7 @@ LIMIT = 5
 """Maximum number of examples per request."""
 
 CheckSql = Callable[[str], Awaitable[object]]
-"""Guards and binds SQL, and raises `CopilotError` for what is not to run."""
+"""Guards and binds SQL. Raises `CopilotError` if it cannot run."""
 
 _MOST_SQL = 4_000
 _DOCUMENT_START = re.compile(r"\A---[ \t]*(\r?\n|\Z)")
@@ -30,22 +30,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlExample:
-    """A question, the SQL that answers it, and the words of questions like it."""
+    """A question, its SQL, and trigger words of similar questions."""
 
     description: str
     sql: str
     triggers: Sequence[str] = ()
-    """Without any, it is an example for every question."""
+    """Trigger words; without any, it is an example for every question."""
     agent: str | None = None
-    """Only for questions about this `agent_name`."""
+    """Restricts it to questions about this `agent_name`."""
     source: str = ""
     """The file and line."""
     problem: str = ""
-    """The error of its SQL: a stale example is not sent to models."""
+    """The error of its SQL: stale examples are not sent to models."""
 
     @property
     def is_stale(self) -> bool:
-        """Whether the SQL no longer fits the data."""
+        """`True` if the SQL no longer fits the data."""
         return bool(self.problem)
 
 
@@ -77,7 +77,7 @@ class _File(BaseModel):
 def parse_examples(text: str, source: str) -> Sequence[SqlExample]:
     """Return the examples of a file: `examples`, and `agent_examples` by `agent_name`.
 
-    A file that is a list is one of `examples`. Raises `ConfigurationFailed` with the line of each
+    A file that is a list contains `examples`. Raises `ConfigurationFailed` with the line of each
     mistake.
     """
     text = _DOCUMENT_START.sub("\n", text.removeprefix("\ufeff"))
@@ -103,7 +103,7 @@ def parse_examples(text: str, source: str) -> Sequence[SqlExample]:
 
 
 async def check_examples(examples: Iterable[SqlExample], check: CheckSql) -> Sequence[SqlExample]:
-    """Return the examples, those whose SQL cannot run now as stale, each with a line in the log."""
+    """Return the examples, marking those whose SQL cannot run as stale and logging each."""
     results: list[SqlExample] = []
     for example in examples:
         problem = ""
@@ -125,7 +125,7 @@ def select_examples(
     agent_name: str | None = None,
     limit: int = MOST_EXAMPLES,
 ) -> Sequence[SqlExample]:
-    """Return the examples for a question: those of the agent first, each in the files' order."""
+    """Return the examples for a question: those of the agent first, otherwise in file order."""
     recent = [message, *[*context][-CONTEXT:]]
     fitting = [
         example
@@ -156,5 +156,5 @@ def _is_list(text: str) -> bool:
 
 
 def describe_stale(examples: Iterable[SqlExample]) -> Sequence[Mapping[str, Any]]:
-    """Return where the stale examples are and why, as JSON."""
+    """Return the positions and errors of stale examples, as JSON."""
     return [{"source": one.source, "problem": one.problem} for one in examples if one.is_stale]

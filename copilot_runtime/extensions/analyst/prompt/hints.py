@@ -10,10 +10,10 @@ from copilot_runtime.config.yaml_model import parse_yaml_model
 from copilot_runtime.extensions.analyst.prompt.untrusted import quote_line
 
 MOST_DESCRIPTION = 200
-"""Characters of a description or of a hint for queries."""
+"""Maximum length of a description or a query hint, in characters."""
 
 MOST_MEANINGS = 6
-"""Values whose meaning is described; of those that are only listed, `MOST_VALUES`."""
+"""Maximum number of described values; for values without a meaning, `MOST_VALUES` applies."""
 MOST_VALUES = 8
 
 _MOST_MEANING = 60
@@ -46,7 +46,7 @@ Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max
 
 
 class ColumnHint(BaseModel):
-    """A hint on one column."""
+    """A hint about a column."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -56,11 +56,11 @@ class ColumnHint(BaseModel):
     """The meanings of values, or the list of possible values."""
     query_hint: str = ""
     synonyms: Texts = []
-    """Other words for the column, by which a wrong name in SQL is repaired, too."""
+    """Other words for the column; they are also used to repair wrong names in SQL."""
 
 
 class MetricHint(BaseModel):
-    """A hint on a metric, whose columns are called `METRIC__SIGNAL`."""
+    """A hint about a metric whose columns are called `METRIC__SIGNAL`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -69,18 +69,18 @@ class MetricHint(BaseModel):
     signals: list[ColumnHint] = []
 
     def list_columns(self) -> Sequence[ColumnHint]:
-        """Return the hints about its columns, by their whole names."""
+        """Return the hints about its columns, by full column name."""
         return [
             hint.model_copy(update={"name": f"{self.name}__{hint.name}"}) for hint in self.signals
         ]
 
     def describe(self) -> str:
-        """Return it as a line."""
+        """Return the hint as a line."""
         return f"{self.name}: {self.description}" if self.description else self.name
 
 
 class TableHint(BaseModel):
-    """A hint on a table. The name `*` stands for every table."""
+    """A hint about a table. The name `*` applies to every table."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -102,14 +102,14 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaHints:
-    """All hints of a file. Names are compared without case."""
+    """All hints of a file. Names are case-insensitive."""
 
     tables: Sequence[TableHint] = ()
     agent_context: Mapping[str, str] = field(default_factory=dict[str, str])
     """Background on agents whose rows are queried, by agent name."""
 
     def find_columns(self, table: str) -> Mapping[str, ColumnHint]:
-        """Return the hints about the columns of a table, by their names in lower case."""
+        """Return the hints about the columns of a table, by lower-case name."""
         tables = self._list_tables(table)
         signals = [
             hint for one in tables for metric in one.metrics for hint in metric.list_columns()
@@ -118,7 +118,7 @@ class SchemaHints:
         return {hint.name.lower(): hint for hint in (*signals, *columns)}
 
     def list_synonyms(self, table: str) -> Mapping[str, Sequence[str]]:
-        """Return other words for the columns of a table, by the columns' names."""
+        """Return the synonyms of a table's columns, by column name."""
         return {
             hint.name: hint.synonyms[:_MOST_SYNONYMS]
             for hint in self.find_columns(table).values()
@@ -126,7 +126,7 @@ class SchemaHints:
         }
 
     def render(self, table: str, columns: Sequence[str]) -> str:
-        """Return the hints about a table and those of its columns that it has, a line each."""
+        """Return the hints about a table and its existing columns, one line each."""
         lines: list[str] = []
         for one in self._list_tables(table):
             about = " ".join(part for part in (one.description, one.query_hint) if part)
@@ -148,7 +148,7 @@ class SchemaHints:
         return quote_line(text, 2 * MOST_DESCRIPTION)
 
     def _list_tables(self, table: str) -> Sequence[TableHint]:
-        """Return the hints for every table, then those for this one."""
+        """Return the hints for every table, followed by those for this one."""
         general = [one for one in self.tables if one.name == "*"]
         return [*general, *(one for one in self.tables if one.name.lower() == table.lower())]
 

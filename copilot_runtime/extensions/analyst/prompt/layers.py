@@ -14,7 +14,7 @@ LayerName = Literal[
 STATIC: Collection[LayerName] = ("base", "tools", "duckdb_notes", "capabilities", "safety")
 
 MOST_STATIC_TOKENS = 2_500
-"""Tokens of the static layers together, with all tools."""
+"""Maximum number of tokens of the static layers together, with all tools."""
 
 BASE = """\
 # Role
@@ -94,10 +94,10 @@ TOOLS: Mapping[str, str] = {
         "queries, columns and repairs that worked before for this table. Useful before complex SQL."
     ),
 }
-"""When to use each tool; of those that are not active, the model reads nothing."""
+"""When to use each tool; inactive tools are omitted from the prompt."""
 
 SQL_TOOLS: Collection[str] = ("run_sql", "plot_data", "save_as_dataset", "download_data")
-"""Tools whose arguments hold SQL."""
+"""Tools whose arguments contain SQL."""
 
 DUCKDB_NOTES = """\
 # DuckDB SQL
@@ -168,9 +168,9 @@ def build_layers(
     Args:
         tools: The names of the active tools.
         schema: The block `<schema>`.
-        context: What the page says about the question, a line each.
+        context: The frontend's notes on the question, one line each.
         skills: The block `<skills>`.
-        instructions: The operator's own, which follow ours in the first layer.
+        instructions: The operator's instructions, which follow ours in the first layer.
     """
     has_sql = any(name in SQL_TOOLS for name in tools)
     house = f"\n# Instructions of the operator\n{instructions.strip()}\n" if instructions else ""
@@ -196,7 +196,7 @@ def compose_system_prompt(
     skills: str = "",
     instructions: str = "",
 ) -> str:
-    """Return the system prompt: see `build_layers`."""
+    """Return the system prompt; see `build_layers`."""
     layers = build_layers(
         tools, schema=schema, context=context, skills=skills, instructions=instructions
     )

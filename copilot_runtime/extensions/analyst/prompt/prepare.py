@@ -1,6 +1,6 @@
-"""Prepares a question for the model: classification, skills, examples and history.
+"""Prepare a question for the model: classification, skills, examples and history.
 
-Nothing here reads a clock, a file or data: equal input gives an equal request.
+The functions here are deterministic: they read no clock, files or data.
 """
 
 import logging
@@ -30,7 +30,7 @@ from copilot_runtime.extensions.analyst.prompt.untrusted import (
 HistoryUnit = Literal["entries", "turns"]
 
 HISTORY_LIMIT = 6
-"""Entries, or turns, of the conversation that are sent, by default."""
+"""Default number of entries or turns of the conversation that are sent."""
 
 MOST_CHARS = 4_000
 """Maximum characters of one earlier message."""
@@ -56,10 +56,10 @@ def trim_history(
     unit: HistoryUnit = "entries",
     is_safe: IsSafe | None = None,
 ) -> Sequence[HistoryEntry]:
-    """Return the last messages of people and of the assistant.
+    """Return the last messages of users and the assistant.
 
-    A turn is a person's message with everything up to the next one. Messages that `is_safe` refuses
-    are replaced by a sentence; long ones are cut.
+    A turn is a user message with everything up to the next one. Messages that `is_safe` rejects are
+    replaced by a notice; long messages are truncated.
     """
     entries = [entry for item in history or () if (entry := _read(item)) is not None]
     if limit <= 0:
@@ -127,16 +127,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A class, and how sure it is: from 0 to 1. It blocks nothing; that is what guards are for."""
+    """A class and its confidence, from 0 to 1. It does not block anything; the guards do."""
 
     classification: Classification
     confidence: float
 
 
 def classify(message: str, *, has_context: bool = False) -> Judgement:
-    """Return the class of a message by rules.
+    """Classify a message by rules.
 
-    `has_context` says that a conversation went before: then "plot it" is a question.
+    With `has_context`, there are earlier messages: then "plot it" is a question.
     """
     text = " ".join(message.split()).strip(_EDGES)
     if not text:
@@ -155,13 +155,13 @@ def classify(message: str, *, has_context: bool = False) -> Judgement:
 
 
 async def classify_by_model(message: str, ask: AskModel, *, has_context: bool = False) -> Judgement:
-    """Ask a model for the class if the rules are unsure; return the rules' class if it fails."""
+    """Classify with a model if the rules are unsure; fall back to the rules if the model fails."""
     judgement = classify(message, has_context=has_context)
     if judgement.confidence >= 0.9:
         return judgement
     try:
         answer = await ask(_PROMPT.format(message=quote_block(message)))
-    except Exception as error:  # whatever a client of a model raises: the rules have an answer
+    except Exception as error:  # a model client may raise anything: fall back to the rules
         logger.warning("The message was classified by rules: the model failed (%s).", error)
         return judgement
     names: Sequence[Classification] = get_args(Classification)
@@ -170,7 +170,7 @@ async def classify_by_model(message: str, ask: AskModel, *, has_context: bool = 
 
 
 def _is_all(pattern: re.Pattern[str], text: str) -> bool:
-    """Return whether every part of a text between commas and the like is a match."""
+    """Return `True` if every part of a text between commas and the like matches."""
     parts = [part.strip(_EDGES) for part in re.split(r"[,.!;?]+", text)]
     return all(pattern.fullmatch(part) for part in parts if part)
 
@@ -180,14 +180,14 @@ _MOST_NAMES = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRequest:
-    """A question with what goes to the model around it."""
+    """A question with its context for the model."""
 
     message: str
     selected_skill_names: Sequence[str] = ()
     skills_injection: str = ""
     sql_examples_injection: str = ""
     context_snippets: Sequence[str] = ()
-    """The page's description of its data, one line each: names, never rows."""
+    """The frontend's description of its data, one line each: names, never rows."""
     conversation_history: Sequence[HistoryEntry] = ()
     classification: Classification = "data_question"
     confidence: float = 1.0
@@ -213,21 +213,21 @@ def prepare_request(
     max_examples: int = MOST_EXAMPLES,
     is_safe: IsSafe | None = None,
 ) -> PreparedRequest:
-    """Return the request for a question that the input guard let pass.
+    """Return the request for a question that has passed the input guard.
 
     Args:
-        message: What the guard returned.
+        message: The guarded question.
         history: Earlier messages, oldest first, without this one.
-        skills: All there are: those that fit are selected.
-        examples: All there are.
-        agent_name: Whose rows the question is about, if the page said so.
-        dataset_label: What the page calls the data set.
-        data_context: What the page says of it: `format`, `row_count`, `metric_columns`, `columns`.
-        history_limit: How much of the history is sent.
-        history_unit: What `history_limit` counts.
-        max_skills: Skills, at most.
-        max_examples: Examples, at most.
-        is_safe: Whether an earlier message may be sent: the input guard, as a question.
+        skills: All available skills; matching ones are selected.
+        examples: All available examples.
+        agent_name: The agent whose rows the question is about, if the frontend sent it.
+        dataset_label: The frontend's name of the data set.
+        data_context: The frontend's `format`, `row_count`, `metric_columns` and `columns`.
+        history_limit: Maximum length of the history.
+        history_unit: The unit of `history_limit`.
+        max_skills: Maximum number of skills.
+        max_examples: Maximum number of examples.
+        is_safe: Returns `True` if an earlier message may be sent: the input guard as a predicate.
     """
     entries = trim_history(history, limit=history_limit, unit=history_unit, is_safe=is_safe)
     recent = [entry.content for entry in entries]
@@ -247,7 +247,7 @@ def prepare_request(
 
 
 def _list_snippets(label: str, context: Mapping[str, Any]) -> Sequence[str]:
-    """Return lines of the names that a page sends; anything else it sends is left out."""
+    """Return lines with the names that a frontend sent; all other values are dropped."""
     snippets = [f"Data set: {quote_line(label)}"] if label else []
     if isinstance(form := context.get("format"), str) and form:
         snippets.append(f"Format: {quote_line(form)}")

@@ -1,6 +1,6 @@
-"""Renders the schema for the prompt: DDL with column statistics, hints, metrics and memory.
+"""Render the schema for the prompt: DDL with column statistics, hints, metrics and memory.
 
-All of it is computed for one scope, so a prompt never has values of another user's rows.
+All of it is computed for one scope, so a prompt never contains values of another user's rows.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class _Name(Protocol):
 
 
 class TableOutline(Protocol):
-    """Name and columns of a table that is not asked about: a `Dataset` has them."""
+    """Name and columns of a table that is not the question's; a `Dataset` has them."""
 
     @property
     def name(self) -> str: ...
@@ -49,20 +49,20 @@ class SchemaExtras:
     """The data set's name for users, such as `evaluation`."""
     description: str = ""
     others: Sequence[TableOutline] = ()
-    """Other tables that the same person may read."""
+    """Other tables that the same user may read."""
     hints: SchemaHints | None = None
     metric_notes: str = ""
-    """Lines about the metrics that the table has."""
+    """Lines about the metrics of the table."""
     memory: str = ""
-    """Lines, as `AnalystMemory.recall` returns them."""
+    """Lines from `AnalystMemory.recall`."""
     monitoring_note: str = ""
     agent_name: str | None = None
     last_sql: str = ""
-    """SQL of the question before."""
+    """The SQL of the previous question."""
     examples: str = ""
-    """SQL, as `render_examples` returns it."""
+    """SQL from `render_examples`."""
     user: str | None = None
-    """The user's name; `None` if the model must not read it."""
+    """The user's name, or `None` if the model must not see it."""
     today: str = ""
 
 
@@ -72,7 +72,7 @@ _NOTHING = SchemaExtras()
 def build_schema_context(table: "TableMetadata", extras: SchemaExtras = _NOTHING) -> str:
     """Return the block `<schema>` of a prompt.
 
-    What stays the same from question to question comes first, so that a provider can cache it.
+    Parts that are stable across questions come first, so that providers can cache them.
     """
     sections = [
         render_ddl(table, label=extras.label, hints=extras.hints),
@@ -146,7 +146,7 @@ _MOST_GROUPS = 50
 
 
 def list_sample_queries(table: "TableMetadata") -> str:
-    """Return at most three: the latest rows, an average by week, and groups."""
+    """Return at most three queries: the latest rows, a weekly average, and groups."""
     columns = [column for column in table.columns if _is_safe(column.name)]
     if not columns or not _is_safe(table.name):
         return ""
@@ -175,7 +175,7 @@ def list_sample_queries(table: "TableMetadata") -> str:
 
 
 def _is_safe(name: str) -> bool:
-    """Return whether a name stands in a prompt as it is."""
+    """Return `True` if a name can be used in a prompt unchanged."""
     return quote_line(name, 100) == name
 
 

@@ -1,4 +1,4 @@
-"""Skills: instructions in `SKILL.md` files for one kind of question, chosen by its words."""
+"""Skills: instructions in `SKILL.md` files for one kind of question, selected by trigger words."""
 
 import logging
 import re
@@ -18,7 +18,7 @@ from copilot_runtime.extensions.analyst.prompt.untrusted import quote_attribute,
 from copilot_runtime.extensions.assistants.definition import split_front_matter
 
 BUILTIN = Path(__file__).parent / "builtin"
-"""The folder of the skills that come with the runtime."""
+"""The folder of the built-in skills."""
 
 MOST_SKILLS = 3
 """Default number of skills per request."""
@@ -27,7 +27,7 @@ MOST_CHARS = 12_000
 """Maximum characters of all skills of one request."""
 
 CONTEXT = 3
-"""Entries of the conversation in which triggers count, too: the last ones."""
+"""Number of latest conversation entries that are searched for triggers as well."""
 
 _MOST_BYTES = 256 * 1024
 
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skill:
-    """Instructions, and the words of questions for which they are meant."""
+    """Instructions, with trigger words of the questions that they are for."""
 
     name: str
     body: str = ""
@@ -44,7 +44,8 @@ class Skill:
     version: str = "1.0"
     priority: int = 0
     triggers: Sequence[str] = ()
-    """Without any, it counts for every question, after those with a trigger that was found."""
+    """Trigger words; without any, it applies to every question, ranked after skills with a match.
+    """
     source: str = ""
 
 
@@ -101,15 +102,15 @@ def parse_skill(text: str, source: str = "SKILL.md") -> Skill | None:
 
 
 def load_skills(custom: Iterable[Path] = (), *, builtin: Path = BUILTIN) -> Mapping[str, Skill]:
-    """Return the skills that come with the runtime, and those of files that replace them by name.
+    """Return the built-in skills, and those of files, which replace them by name.
 
-    `custom` are files, as `find_skill_files` returns them.
+    `custom` are files returned by `find_skill_files`.
     """
     return merge_skills(_read_files(find_skill_files(builtin)), _read_files(custom))
 
 
 def merge_skills(*layers: Iterable[Skill]) -> Mapping[str, Skill]:
-    """Return skills by name: those of a later layer replace those of an earlier one."""
+    """Return skills by name: a later layer replaces skills of an earlier one."""
     skills: dict[str, Skill] = {}
     for layer in layers:
         names: dict[str, Skill] = {}
@@ -125,7 +126,7 @@ def merge_skills(*layers: Iterable[Skill]) -> Mapping[str, Skill]:
 
 
 def find_skill_files(folder: Path) -> Sequence[Path]:
-    """Return `SKILL.md` of each folder in a folder, and Markdown files that lie in it."""
+    """Return `SKILL.md` of each subfolder, and the Markdown files of the folder itself."""
     if not folder.is_dir():
         return []
     return [*sorted(folder.glob("*/SKILL.md")), *sorted(folder.glob("*.md"))]
@@ -139,8 +140,8 @@ def select_skills(
 ) -> Sequence[Skill]:
     """Return the skills for a question, at most `limit`.
 
-    A trigger in the message counts two, one in the last entries of the conversation one. Equal ones
-    are ordered by their priority, then by name. Skills without triggers come after the others.
+    A trigger in the message scores two, one in the latest entries of the conversation scores one.
+    Ties are ordered by priority, then by name. Skills without triggers follow the others.
     """
     recent = [*context][-CONTEXT:]
     ranks: list[tuple[int, int, int, str, Skill]] = []
@@ -153,7 +154,7 @@ def select_skills(
 
 
 def render_skills(skills: Iterable[Skill], limit: int = MOST_CHARS) -> str:
-    """Return the block of skills for a prompt, without the ones that pass `limit` characters."""
+    """Return the block of skills for a prompt, without those that exceed `limit` characters."""
     blocks: list[str] = []
     size = len("<skills>\n</skills>")
     for skill in skills:
@@ -177,7 +178,7 @@ def _read_files(files: Iterable[Path]) -> Sequence[Skill]:
         except ConfigurationFailed as error:
             _skip(str(file), error.message)
             continue
-        except OSError as error:  # it has gone since it was found
+        except OSError as error:  # deleted since it was found
             _skip(str(file), error.strerror or str(error))
             continue
         if skill is not None:
@@ -215,18 +216,18 @@ MOST_TRIGGER_CHARS = 8_000
 """Maximum characters of a text that is searched for triggers."""
 
 _UNSPACED = ((0x0E00, 0x0EFF), (0x1000, 0x11FF), (0x3040, 0x30FF), (0x3400, 0x9FFF))
-"""Scripts in which words stand without spaces between them."""
+"""Scripts that are written without spaces between words."""
 
 
 def find_triggers(triggers: Iterable[str], texts: Sequence[str]) -> frozenset[str]:
-    """Return those triggers, without case, that stand in a text as whole words."""
+    """Return the triggers that occur in a text as whole words, case-insensitively."""
     bodies = [normalize("NFKC", text[:MOST_TRIGGER_CHARS]) for text in texts]
     names = {fold(trigger) for trigger in triggers} - {""}
     return frozenset(name for name in names if any(_compile(name).search(body) for body in bodies))
 
 
 def fold(trigger: str) -> str:
-    """Return a trigger as it is compared: without case, with single spaces."""
+    """Normalise a trigger for comparison: case-folded, with single spaces."""
     return " ".join(normalize("NFKC", trigger).casefold().split())
 
 

@@ -1,6 +1,6 @@
-"""Makes text that others wrote safe to stand in a prompt: cells, names, hints, bodies of skills.
+"""Sanitise untrusted text for a prompt: cells, names, hints, and bodies of skills.
 
-Nothing of it may end the block it stands in, begin another line of a comment, or be endless.
+Such text must not close its block, start another line of a comment, or be unlimited.
 """
 
 import re
@@ -8,12 +8,12 @@ from typing import Any
 from unicodedata import category
 
 MOST_CHARS = 60
-"""Characters of a value of a cell, by default."""
+"""Default maximum length of a cell value, in characters."""
 
 WITHHELD = "(a text that gives orders)"
 
 _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
-"""Invisible characters that Unicode does not class as formatting."""
+"""Invisible characters that Unicode does not classify as formatting."""
 _UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"
 _LESS = "<\ufe64\uff1c"
@@ -33,7 +33,7 @@ _CODE_FENCE = re.compile(r"`{3,}")
 
 
 def quote_line(value: Any, limit: int = MOST_CHARS) -> str:
-    """Return a value as one line of at most `limit` characters that opens and closes nothing.
+    """Return a value as one line of at most `limit` characters that cannot open or close a tag.
 
     Control and invisible characters become spaces, and `<` of a tag becomes `&lt;`.
     """
@@ -55,14 +55,14 @@ def quote_cell(value: Any, limit: int = MOST_CHARS) -> str:
 
 
 def is_instruction(text: str) -> bool:
-    """Return whether a text looks like a prompt injection."""
+    """Return `True` if a text looks like a prompt injection."""
     return _INSTRUCTION.search(text) is not None
 
 
 def quote_block(text: str) -> str:
-    """Return text of several lines in which no tag of a prompt is left. Line ends are `\\n`.
+    """Return a multi-line text with all prompt tags escaped. Line ends are `\n`.
 
-    It may hold SQL, so other uses of `<` stay.
+    It may contain SQL, so other uses of `<` are kept.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     allowed = "\n\t" + _JOINERS
@@ -71,18 +71,18 @@ def quote_block(text: str) -> str:
 
 
 def quote_attribute(value: Any, limit: int = 64) -> str:
-    """Return a value as what may stand between the quotes of an attribute of a tag."""
+    """Return a value escaped for a quoted attribute of a tag."""
     text = quote_line(value, limit)
     return text.replace('"', "'").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def cut_line(text: str, limit: int) -> str:
-    """Return a text of at most `limit` characters, with an ellipsis where it was cut."""
+    """Truncate a text to `limit` characters, with an ellipsis."""
     return text if len(text) <= limit else text[: max(0, limit - 1)].rstrip() + "…"
 
 
 def cut_lines(text: str, limit: int) -> str:
-    """Return as many whole lines as fit into `limit` characters."""
+    """Truncate a text to the whole lines that fit into `limit` characters."""
     if len(text) <= limit:
         return text
     end = text.rfind("\n", 0, limit + 1)

@@ -1,4 +1,4 @@
-"""The tool that aggregates: by group, over time, or the distribution of numbers."""
+"""The tool that aggregates: by group, over time, or as a distribution of numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ MOST_GROUPS = 500
 MOST_GROUP_COLUMNS = 4
 
 LOW, HIGH = 0.5, 0.8
-"""Averages of scores that are worth a sentence."""
+"""Thresholds for average scores that are reported as low or high."""
 
 _AGGREGATIONS: Mapping[str, Callable[[exp.Expr], exp.Expr]] = {
     "count": lambda value: call("count", value),
@@ -112,7 +112,7 @@ class AnalyzeArguments(Arguments):
 
 
 async def analyze_data(session: "Session", arguments: AnalyzeArguments) -> ToolResult:
-    """Aggregate by groups, or describe how numbers are distributed."""
+    """Aggregate by groups, or describe the distribution of numbers."""
     metric = find_metric(session, arguments.metric[0]) if len(arguments.metric) == 1 else None
     if metric is not None and computes_as(metric, arguments.aggregation):
         return await analyze_metric(
@@ -138,7 +138,7 @@ async def analyze_data(session: "Session", arguments: AnalyzeArguments) -> ToolR
 
 
 def parse_aggregation(name: str, *, has_metric: bool) -> str:
-    """Return the name of an aggregation. Raises `ToolFailed`."""
+    """Return the canonical name of an aggregation. Raises `ToolFailed`."""
     target = name.strip().lower() or ("avg" if has_metric else "count")
     target = _SYNONYMS.get(target, target)
     if target not in AGGREGATIONS:
@@ -149,7 +149,7 @@ def parse_aggregation(name: str, *, has_metric: bool) -> str:
 
 
 def computes_as(metric: "Metric", aggregation: str) -> bool:
-    """Return whether the aggregation equals the one in the metric's definition, if it has one."""
+    """Return `True` if the aggregation is empty or equals that of the metric's definition."""
     if not aggregation.strip():
         return True
     target = parse_aggregation(aggregation, has_metric=True)
@@ -169,7 +169,7 @@ _ROOTS: Mapping[str, type[exp.Expr]] = {
 
 
 def build_aggregates(aggregation: str, column: Column) -> Mapping[str, exp.Expr]:
-    """Return aggregates of a column by the names of their results."""
+    """Return the aggregates of a column, by result name."""
     if aggregation == "quantiles":
         return {
             f"{column.name}_{name}": call(
@@ -250,7 +250,7 @@ def build_group(column: Column, grain: Grain | None) -> exp.Expr:
 def _build_order(
     groups: Sequence[Column], aggregates: Mapping[str, exp.Expr], grain: Grain | None
 ) -> list[exp.Expr]:
-    """Return an order: along time, else the largest first, and always the same."""
+    """Return a deterministic order: by time, otherwise the largest first."""
     names = [name_column(group.name) for group in groups]
     if any(is_time(group) for group in groups) or grain:
         return [exp.Ordered(this=name, nulls_first=False) for name in names]
@@ -319,7 +319,7 @@ async def _describe(
 
 
 def list_insights(distributions: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return sentences on scores that are low or high."""
+    """Return sentences about low or high scores."""
     insights: list[str] = []
     for name, numbers in distributions.items():
         average, least, most = numbers["avg"], numbers["min"], numbers["max"]

@@ -1,4 +1,4 @@
-"""Call a tool: the cache, thoughts, limits and failures that all tools have in common."""
+"""Call a tool: caching, thoughts, limits and error handling shared by all tools."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -54,7 +54,7 @@ async def call_tool(session: Session, name: str, arguments: Mapping[str, Any]) -
 
 
 def render_output(result: ToolResult) -> str:
-    """Return the model's text of a result: JSON of at most 6,000 characters."""
+    """Return a result as text for the model: JSON of at most 6,000 characters."""
     return dumps(result.output).decode()
 
 
@@ -67,7 +67,7 @@ async def _run(
         result = await tool.run(session, checked)
     except CopilotError as error:
         return _fail(session, tool.name, error)
-    except Exception as error:  # a bug of ours must not end the answer
+    except Exception as error:  # a bug in a tool must not end the answer
         logger.exception("The tool %s failed.", tool.name)
         return _fail(session, tool.name, error)
     if result.approval is not None:
@@ -120,7 +120,7 @@ def _fail(session: Session, name: str, error: Exception) -> ToolResult:
 
 
 def describe_failure(error: Exception) -> JsonObject:
-    """Return an error as JSON for the model: a sentence, and a hint."""
+    """Return an error as JSON for the model: a sentence and a hint."""
     if isinstance(error, SqlFailed):
         return fit_output(error.output)
     if not isinstance(error, CopilotError):
@@ -152,22 +152,22 @@ def _request_approval(
 
 
 MAX_CHARACTERS = 6_000
-"""Of a result, as JSON."""
+"""Maximum length of a result as JSON, in characters."""
 
 FEWEST_ROWS = 10
-"""As long as fewer would be left, cells are shortened instead."""
+"""Number of rows below which cells are shortened instead of dropping more rows."""
 
 _CELLS = (1_000, 300, 120, 60, 30, 12)
-"""Characters of a text, tried one after the other."""
+"""Maximum lengths of texts, tried in order."""
 
 _MAX_ITEMS = 8
-"""Items of a list or of an object inside a cell that is shortened."""
+"""Maximum number of items of a list or an object inside a shortened cell."""
 
 
 def fit_output(output: JsonObject, most: int = MAX_CHARACTERS) -> JsonObject:
-    """Return an output of at most `most` characters; one that fits is returned as it is.
+    """Return an output of at most `most` characters; a smaller one is returned unchanged.
 
-    What is left out shows in `returned`, `total_rows` and `truncated`.
+    Dropped rows are reflected in `returned`, `total_rows` and `truncated`.
     """
     if count_characters(output) <= most:
         return output
@@ -191,7 +191,7 @@ def fit_output(output: JsonObject, most: int = MAX_CHARACTERS) -> JsonObject:
 
 
 def count_characters(value: JsonValue) -> int:
-    """Return how long a value is as JSON."""
+    """Return the length of a value as JSON."""
     return len(dumps(value).decode())
 
 
@@ -202,7 +202,7 @@ def _find_rows(output: JsonObject) -> str | None:
 
 
 def _write_compactly(output: JsonObject, key: str) -> JsonObject:
-    """Return an output whose rows are lists, with the names of their columns once, if they can."""
+    """Return the output with rows as lists and the column names once, if possible."""
     rows = cast("JsonList", output[key])
     names = list(cast("JsonObject", rows[0])) if isinstance(rows[0], dict) else []
     if not names or any(not isinstance(row, dict) or list(row) != names for row in rows):
@@ -233,7 +233,7 @@ def _count_rows(output: JsonObject, key: str, most: int) -> int:
 
 
 def _shorten(value: JsonValue, length: int, depth: int = 0) -> JsonValue:
-    """Return a value with texts of at most `length` characters, and short lists inside cells."""
+    """Return a value with texts of at most `length` characters and shortened lists."""
     if isinstance(value, str):
         return value if len(value) <= length else value[: length - 1] + "…"
     if isinstance(value, list):
@@ -253,7 +253,7 @@ def _shorten(value: JsonValue, length: int, depth: int = 0) -> JsonValue:
 
 
 def _drop_members(output: JsonObject, most: int) -> JsonObject:
-    """Return only the small members of an output: one very wide row may exceed the limit."""
+    """Return only the smallest members of an output, as far as they fit."""
     small: JsonObject = {
         "truncated": True,
         "note": "Too large: ask for fewer columns.",
@@ -274,7 +274,7 @@ def build_actions(
     on_result: OnResult | None = None,
     names: Collection[str] | None = None,
 ) -> list[Action]:
-    """Return the tools of a question as actions: all, or some."""
+    """Return the tools of a question as actions; all tools, or those in `names`."""
     return [
         Action(
             name=tool.name,

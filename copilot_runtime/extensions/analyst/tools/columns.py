@@ -1,4 +1,4 @@
-"""Find a column by the name that a model or a person gave it, and what kind of values it has."""
+"""Find a column by an approximate name, and classify columns by type and name."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,10 +7,10 @@ from copilot_runtime.extensions.analyst.results import Column
 from copilot_runtime.extensions.analyst.tools.tool import ToolFailed
 
 CLOSE_ENOUGH = 80.0
-"""Similarity of two names, of 100, at which they may be meant for each other."""
+"""Minimum similarity of two names, from 0 to 100."""
 
 MOST_NAMES = 60
-"""Columns that an error lists."""
+"""Maximum number of columns that an error message lists."""
 
 _NUMBERS = re.compile(
     r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|REAL|DECIMAL(\(.*\))?|BIGNUM|VARINT)", re.I
@@ -22,27 +22,27 @@ _IDS = re.compile(r"(^|_)(id|uuid|key|code|number|no)$|^id_", re.I)
 
 
 def is_numeric(column: Column) -> bool:
-    """Return whether its values are numbers."""
+    """Return `True` for a numeric column."""
     return _NUMBERS.fullmatch(column.type.strip()) is not None
 
 
 def is_time(column: Column) -> bool:
-    """Return whether its values are dates or times with a date."""
+    """Return `True` for a column of dates or timestamps."""
     return _TIMES.fullmatch(column.type.strip()) is not None
 
 
 def is_text(column: Column) -> bool:
-    """Return whether its values are texts."""
+    """Return `True` for a text column."""
     return _TEXTS.fullmatch(column.type.strip()) is not None
 
 
 def is_score(name: str) -> bool:
-    """Return whether a column is called like a score between 0 and 1."""
+    """Return `True` if a column's name suggests a score between 0 and 1."""
     return _SCORES.search(name) is not None
 
 
 def is_id(name: str) -> bool:
-    """Return whether a column is called like an identifier."""
+    """Return `True` if a column's name suggests an identifier."""
     return _IDS.search(name) is not None
 
 
@@ -55,10 +55,10 @@ def list_measures(columns: Sequence[Column]) -> list[Column]:
 def find_column(
     name: str, columns: Sequence[Column], synonyms: Mapping[str, str] | None = None
 ) -> Column:
-    """Return the column that is meant by a name.
+    """Return the column that a name refers to.
 
-    It is the one of this name, whatever the case; that of a synonym; the one whose name contains
-    it; or the most similar one. Raises `ToolFailed` that lists the columns.
+    Tries the name in any case, synonyms, the column whose name contains it, and the most similar
+    one. Raises `ToolFailed` with a list of the columns.
     """
     if found := match_column(name, columns, synonyms):
         return found
@@ -72,7 +72,7 @@ def find_column(
 def match_column(
     name: str, columns: Sequence[Column], synonyms: Mapping[str, str] | None = None
 ) -> Column | None:
-    """Return the column that best matches a name; `None` if no name is close enough."""
+    """Return the column that best matches a name, or `None` if no name is close enough."""
     name = name.strip().strip('"`[]')
     for column in columns:
         if column.name == name:
@@ -100,5 +100,5 @@ def _match_similar(target: str, by_name: Mapping[str, Column]) -> Column | None:
 
 
 def _normalize(name: str) -> str:
-    """Return a name without case, and without what separates words."""
+    """Return a name case-folded and without word separators."""
     return re.sub(r"[\W_]+", "_", name.strip().lower()).strip("_")

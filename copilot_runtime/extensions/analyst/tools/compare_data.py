@@ -1,4 +1,4 @@
-"""The tool that compares groups on numbers, and says how sure a difference is."""
+"""The tool that compares groups by numeric columns, with the confidence of each difference."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 MOST_GROUPS = 30
 MOST_METRICS = 6
 LEVEL = 0.95
-"""Of the confidence intervals."""
+"""The level of the confidence intervals."""
 
 _NAMED_VALUES = 20
 _EFFECTS = ((0.2, "negligible"), (0.5, "small"), (0.8, "medium"))
-"""Sizes of effects by Cohen's d, as Cohen names them."""
+"""Effect sizes by Cohen's d, with Cohen's names for them."""
 
 Value = str | int | float | bool
 
@@ -78,7 +78,7 @@ class CompareArguments(Arguments):
 
 
 async def compare_data(session: "Session", arguments: CompareArguments) -> ToolResult:
-    """Compare two groups, or list all."""
+    """Compare two groups, or list all groups."""
     dataset = session.find_dataset(arguments.table)
     synonyms = session.services.find_synonyms(dataset.name)
     column = find_column(arguments.group_column, dataset.columns, synonyms)
@@ -173,7 +173,7 @@ async def _compare(
 
 
 async def _list_values(session: "Session", dataset: "Dataset", column: Column) -> str:
-    """Return the existing values, for the error on an unknown one."""
+    """Return the existing values, for the error message about an unknown value."""
     tree = select([as_name(to_text(name_column(column.name)), "value")], dataset.name)
     tree = tree.group_by(exp.Literal.number(1)).order_by(
         exp.Ordered(this=exp.Count(this=exp.Star()), desc=True)
@@ -189,7 +189,7 @@ Sample = tuple[int, float | None, float | None]
 
 
 def read_sample(numbers: Mapping[str, Any], index: int) -> Sample:
-    """Return count, average and variance of a metric in one group."""
+    """Return count, mean and variance of a metric in one group."""
     average, variance = numbers[f"avg_{index}"], numbers[f"variance_{index}"]
     return numbers[f"count_{index}"], _to_float(average), _to_float(variance)
 
@@ -200,7 +200,7 @@ def _to_float(value: Any) -> float | None:
 
 
 def compare_samples(a: Sample, b: Sample) -> JsonObject:
-    """Return averages, their difference, its size as Cohen's d, and Welch's interval."""
+    """Return means, their difference, Cohen's d, and Welch's confidence interval."""
     (count_a, average_a, variance_a), (count_b, average_b, variance_b) = a, b
     result: JsonObject = {
         "a": _round(average_a),
@@ -242,16 +242,16 @@ def _describe_certainty(delta: float, a: tuple[int, float], b: tuple[int, float]
 
 
 def name_effect(effect: float | None) -> str | None:
-    """Return Cohen's word for a size."""
+    """Return Cohen's name for an effect size."""
     if effect is None:
         return None
     return next((word for limit, word in _EFFECTS if abs(effect) < limit), "large")
 
 
 def compute_t_quantile(freedom: float, level: float = LEVEL) -> float:
-    """Return how many standard errors a two-sided interval reaches, by Student's distribution.
+    """Return the half-width of a two-sided interval in standard errors, by Student's distribution.
 
-    It is exact for one and two degrees of freedom, and Cornish and Fisher's expansion above.
+    It is exact for one and two degrees of freedom, and uses the Cornish-Fisher expansion above.
     """
     probability = (1 + level) / 2
     if freedom < 1.5:

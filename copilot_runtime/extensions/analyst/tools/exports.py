@@ -1,4 +1,4 @@
-"""The tools that keep rows: `save_as_dataset`, the only one that writes, and `download_data`."""
+"""The tools that store rows: `save_as_dataset`, the only tool that writes, and `download_data`."""
 
 from typing import TYPE_CHECKING, Literal
 

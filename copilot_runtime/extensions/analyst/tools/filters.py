@@ -1,4 +1,4 @@
-"""Conditions that a model writes as JSON, as conditions of SQL."""
+"""Convert a model's JSON filters to SQL conditions."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ _OPERATORS: Mapping[str, str] = {
 
 
 def _parse_filters(value: Any) -> Any:
-    """Accept what models write: an object, its text, or a list of single conditions."""
+    """Accept the formats that models send: an object, its JSON text, or a list of conditions."""
     value = parse_text(value)
     if value in ("", []):
         return {}
@@ -105,7 +105,7 @@ def _build_column_conditions(column: Column, value: Any) -> list[exp.Expr]:
 
 
 def build_condition(column: Column, operator: str, value: Any) -> exp.Expr:
-    """Return one condition. Texts are compared without case. Raises `ToolFailed`."""
+    """Return one condition. Texts are compared case-insensitively. Raises `ToolFailed`."""
     canonical = _OPERATORS.get(operator.strip().lower())
     if canonical is None:
         raise ToolFailed(
@@ -128,7 +128,7 @@ def build_condition(column: Column, operator: str, value: Any) -> exp.Expr:
 
 
 def build_contains(column: Column, value: Any) -> exp.Expr:
-    """Return whether a column contains a text, without case."""
+    """Return a case-insensitive condition that a column contains a text."""
     subject = call("lower", to_text(name_column(column.name)))
     return call("contains", subject, call("lower", build_literal(str(value))))
 
@@ -179,7 +179,7 @@ def _build_value(column: Column, value: Any) -> exp.Expr:
 
 
 def _is_day(value: str) -> bool:
-    """Return whether a text is a day: it is compared with the day of a time."""
+    """Return `True` if a text is a date: it is compared with the date part of a time."""
     return _DAY.fullmatch(value.strip()) is not None
 
 
@@ -200,7 +200,7 @@ def _choose_time_type(column: Column, value: str) -> str:
 
 
 def _parse_number(value: str) -> int | float:
-    """Return a number; a whole one of any size keeps its digits."""
+    """Return a number; integers of any size keep all digits."""
     try:
         return int(value)
     except ValueError:

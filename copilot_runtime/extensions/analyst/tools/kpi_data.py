@@ -1,4 +1,4 @@
-"""The tools on key figures: `query_kpi_data`, and `describe_metric_signals` for the catalogue."""
+"""The KPI tools: `query_kpi_data`, and `describe_metric_signals` for the catalogue."""
 
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,7 @@ class KpiArguments(Arguments):
 
 
 async def query_kpi_data(session: "Session", arguments: KpiArguments) -> ToolResult:
-    """Return rows of the table of key figures."""
+    """Return rows of the KPI table."""
     dataset = _find_kpi_dataset(session)
     synonyms = session.services.find_synonyms(dataset.name)
     filters = dict(arguments.filters)
@@ -120,7 +120,7 @@ class SignalArguments(Arguments):
 
 
 async def describe_metric_signals(session: "Session", arguments: SignalArguments) -> ToolResult:
-    """Return the metrics of the catalogue that the data has."""
+    """Return the catalogue's metrics that exist in the data."""
     dataset = session.find_dataset(arguments.table)
     describe = session.services.describe_metrics
     text = describe(dataset, arguments.metric) if describe is not None else ""

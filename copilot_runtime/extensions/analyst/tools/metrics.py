@@ -1,4 +1,4 @@
-"""Metrics of the operator's catalogue, computed as they are defined."""
+"""Metrics of the operator's catalogue, computed as defined."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ _OPERATORS: Mapping[str, Operator] = {
 
 
 def find_metric(session: "Session", name: str) -> "Metric | None":
-    """Return a metric that this caller can compute; `None` if there is none of the name."""
+    """Return a metric that this caller can compute, or `None`."""
     catalog = session.services.catalog
     metric = catalog.metrics.get(name.strip().casefold()) if catalog is not None else None
     table = metric.definition.table if metric is not None else None
@@ -48,15 +48,15 @@ def find_metric(session: "Session", name: str) -> "Metric | None":
 
 
 def match_metrics(session: "Session", tree: exp.Expr) -> Sequence[str]:
-    """Return the metrics that SQL computes exactly as they are defined."""
+    """Return the names of the metrics that SQL computes exactly as defined."""
     catalog = session.services.catalog
     return catalog.match(tree) if catalog is not None and len(catalog) else []
 
 
 def check_metrics(session: "Session", metrics: Sequence[str], *texts: str) -> Sequence[str]:
-    """Return a sentence if the question, or one of some texts, names other metrics alone.
+    """Return a warning if the question or a text names only other metrics, or an empty list.
 
-    The texts are those that people see with the numbers: they would read them as that metric.
+    The texts are shown to users with the numbers, so users would take them for that metric.
     """
     computed = {name.casefold() for name in metrics}
     for text in (session.question, *texts) if computed else ():
@@ -68,7 +68,7 @@ def check_metrics(session: "Session", metrics: Sequence[str], *texts: str) -> Se
 
 
 def list_metrics_in(session: "Session", text: str) -> Sequence[str]:
-    """Return the metrics that a text names, the longest names first: each word counts once."""
+    """Return the metrics named in a text; longer names match first, and each word counts once."""
     catalog = session.services.catalog
     metrics = catalog.metrics.values() if catalog is not None else ()
     found: list[str] = []
@@ -89,7 +89,7 @@ async def analyze_metric(
     grain: Grain | None,
     limit: int,
 ) -> ToolResult:
-    """Return a metric by its dimensions. Raises `ConfigurationFailed` for one it does not have."""
+    """Return a metric by its dimensions. Raises `ConfigurationFailed` for an unknown one."""
     catalog = session.services.catalog
     assert catalog is not None
     time = (metric.definition.time or "").casefold()

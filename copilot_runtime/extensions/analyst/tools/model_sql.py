@@ -1,4 +1,4 @@
-"""SQL that a model wrote: guarded, run, and repaired where it fails by a mistake."""
+"""SQL written by a model: guarded, run, and repaired after mistakes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ _MOST_TRIES = 2
 
 
 class SqlFailed(ToolFailed):
-    """SQL of a model failed, and no repair helped. `output` is for the model."""
+    """A model's SQL failed and could not be repaired. `output` is for the model."""
 
     def __init__(self, output: JsonObject) -> None:
         super().__init__(str(output["error"]))
@@ -43,7 +43,7 @@ class SqlFailed(ToolFailed):
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """SQL of a model that ran."""
+    """A model's SQL that has run."""
 
     query: GuardedQuery
     table: Table
@@ -60,11 +60,11 @@ async def execute_sql(
     title: str = "",
     is_measured: bool = True,
 ) -> Execution:
-    """Run SQL of a model for the caller. Raises `SqlFailed`, `SqlRefused` or `QueryTimedOut`.
+    """Run a model's SQL for the caller. Raises `SqlFailed`, `SqlRefused` or `QueryTimedOut`.
 
-    `title`: what the model calls the result.
-    `is_measured`: queries of ours look for what may be wrong with the result, for two seconds.
-    Without, the rows are a preview of a whole that is elsewhere.
+    `title` is the model's name for the result. With `is_measured`, our own queries check the result
+    for common mistakes, for up to two seconds; without it, the rows are only a preview of a result
+    that is stored elsewhere.
     """
     if not sql.strip():
         raise ToolFailed("The SQL is empty.", hint="Write one SELECT statement.")
@@ -127,7 +127,7 @@ async def _run(session: "Session", sql: str, limit: int, tool: str) -> RepairOut
 
 
 class _LimitEngine:
-    """Runs queries with a LIMIT in their SQL, so that DuckDB sorts only the rows it returns."""
+    """Runs queries with a LIMIT in their SQL, so that DuckDB uses a top-N sort."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
@@ -153,7 +153,7 @@ class _LimitEngine:
 
 
 def build_repair_context(session: "Session") -> RepairContext:
-    """Return the names and types that SQL of the caller may use."""
+    """Return the names and types that the caller's SQL may use."""
     rules = session.rules
     return RepairContext(
         tables={name: rule.columns for name, rule in rules.tables.items()},
@@ -166,7 +166,7 @@ def build_repair_context(session: "Session") -> RepairContext:
 async def _check(
     session: "Session", outcome: RepairOutcome, table: Table, *, is_measured: bool
 ) -> Sequence[str]:
-    """Return warnings about a result, a sentence each."""
+    """Return warnings about a result, one sentence each."""
 
     async def run(tree: exp.Expr) -> Table:
         return await _measure(session, session.guard(tree))
@@ -181,7 +181,7 @@ async def _check(
 
 
 async def count_result(session: "Session", query: GuardedQuery, table: Table) -> int | None:
-    """Return how many rows a query has without a limit of ours; None if that takes too long."""
+    """Return the number of rows of a query without our limit, or `None` if counting fails."""
     if not table.is_truncated:
         return len(table.rows)
     counted = query.tree.copy()
@@ -197,6 +197,6 @@ async def count_result(session: "Session", query: GuardedQuery, table: Table) ->
 
 
 async def _measure(session: "Session", query: GuardedQuery) -> Table:
-    """Return the row of a query beside an answer: spans are for the attempts at it."""
+    """Run an auxiliary query without a span; return at most one row."""
     engine = session.services.engine
     return await engine.run(query.with_limit(1), limit=1, timeout=COUNT_SECONDS)

@@ -1,4 +1,4 @@
-"""The tool that looks for patterns: correlations, outliers and trends, computed in SQL."""
+"""The tool that searches for patterns: correlations, outliers and trends, computed in SQL."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ MOST_OUTLIERS = 5
 """Maximum number of example outliers per column."""
 
 FENCE = 1.5
-"""Times the interquartile range, beyond which a value is an outlier (Tukey)."""
+"""Multiple of the interquartile range beyond which a value is an outlier (Tukey)."""
 
 Z_LIMIT = 3.0
 
@@ -112,7 +112,7 @@ class _Pattern:
 
 
 async def analyze_patterns(session: "Session", arguments: PatternArguments) -> ToolResult:
-    """Look for one kind of patterns, or for all."""
+    """Search for one kind of pattern, or for all kinds."""
     dataset = session.find_dataset(arguments.table)
     synonyms = session.services.find_synonyms(dataset.name)
     target = arguments.analysis_type.strip().lower()
@@ -196,7 +196,7 @@ async def find_correlations(search: _Search) -> _Pattern:
 
 
 def name_strength(correlation: float | None) -> str:
-    """Return how strong a correlation is, in a word, with its direction."""
+    """Describe the strength and direction of a correlation in words."""
     size = abs(correlation or 0)
     word = next((word for limit, word in _WORDS if size < limit), "very strong")
     if word == "none" or correlation is None:
@@ -270,7 +270,7 @@ def _read_fences(values: Mapping[str, Any], index: int) -> tuple[float, float, f
         return None
     reach, spread = FENCE * (q3 - q1), Z_LIMIT * (deviation or 0)
     z_low, z_high = average - spread, average + spread
-    if not reach:  # most values are equal: all others would be outliers
+    if not reach:  # most values are equal, so all others would be outliers
         return z_low, z_high, z_low, z_high
     return q1 - reach, q3 + reach, z_low, z_high
 
@@ -290,7 +290,7 @@ def _build_beyond(value: exp.Expr, low: float, high: float) -> exp.Expr:
 async def _list_extremes(
     search: _Search, column: Column, low: float, high: float
 ) -> "tuple[list[JsonObject], GuardedQuery]":
-    """Return the rows farthest out."""
+    """Return the most extreme rows."""
     number = to_number(column)
     middle = build_literal((low + high) / 2)
     distance = exp.Abs(this=exp.Paren(this=exp.Sub(this=number.copy(), expression=middle)))
@@ -303,7 +303,7 @@ async def _list_extremes(
 
 
 async def find_trends(search: _Search) -> _Pattern:
-    """Fit a line through each column over time, and describe it per day and as a whole."""
+    """Fit a line through each column over time, and return its slope per day and in total."""
     if search.time is None:
         raise ToolFailed(
             f"{search.dataset.name} has no column with a time.",
@@ -350,7 +350,7 @@ async def find_trends(search: _Search) -> _Pattern:
 
 
 def name_direction(change: float, fit: float | None, average: float | None) -> str:
-    """Return `rising`, `falling` or `flat`; a line that explains next to nothing is flat."""
+    """Return `rising`, `falling` or `flat`; a fit that explains almost nothing is flat."""
     is_small = bool(average) and abs(change) < 0.01 * abs(average or 0)
     if (fit or 0) < 0.01 or is_small or not change:
         return "flat"
@@ -362,14 +362,14 @@ def _count_days(first: Any, last: Any) -> float:
         return 0.0
     try:
         return (last - first).total_seconds() / _SECONDS_PER_DAY
-    except (TypeError, AttributeError):  # a text that holds times
+    except (TypeError, AttributeError):  # a text column with times
         return 0.0
 
 
 async def _read_one(
     search: _Search, items: Sequence[exp.Expr]
 ) -> "tuple[Mapping[str, Any], GuardedQuery]":
-    """Return the only row of an aggregate by the names of its columns."""
+    """Return the only row of an aggregate query, by column name."""
     table, query = await run_tree(search.session, search.select(items), limit=1)
     return dict(zip((one.name for one in table.columns), table.rows[0], strict=True)), query
 

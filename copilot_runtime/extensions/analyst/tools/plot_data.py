@@ -1,4 +1,4 @@
-"""The tool that draws a chart of what SQL returns."""
+"""The tool that draws a chart of the result of SQL."""
 
 import asyncio
 import secrets
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 500
 MOST_VALUES = 5_000
-"""Rows of a chart that summarizes them: a histogram, or boxes."""
+"""Maximum number of rows of a chart that aggregates them: a histogram or a box plot."""
 
 _ID_BYTES = 32
 
 
 def split_names(value: Any) -> Any:
-    """Accept one name, several with commas, or a list."""
+    """Accept one name, comma-separated names, or a list."""
     value = parse_text(value) if isinstance(value, str) and value.startswith("[") else value
     if isinstance(value, str):
         return [name.strip() for name in value.split(",") if name.strip()]
@@ -97,7 +97,7 @@ class PlotArguments(Arguments):
 
 
 async def plot_data(session: "Session", arguments: PlotArguments) -> ToolResult:
-    """Draw the rows of a statement."""
+    """Draw the rows of a statement as a chart."""
     kind = _choose_kind(arguments)
     limit = MOST_VALUES if kind in ("histogram", "box") else MOST_POINTS
     title = write_title(arguments.title or _read_title(arguments.layout))
@@ -113,7 +113,7 @@ async def plot_data(session: "Session", arguments: PlotArguments) -> ToolResult:
     is_ordered = execution.query.tree.args.get("order") is not None
     data = build_chart_data(kind, table, _read_roles(arguments), title, is_ordered=is_ordered)
     plotly = _build_plotly(data, table, arguments)
-    # Plotly is large: the first import takes a second, in which others go on
+    # Plotly is large: the first import takes a second, so it runs in a thread
     await asyncio.to_thread(validate_plotly, plotly)
     chart = Chart(
         id=secrets.token_urlsafe(_ID_BYTES),
@@ -206,7 +206,7 @@ _ARRAYS = ("x", "y", "z", "labels", "values", "text")
 
 
 def _fill_trace(trace: Mapping[str, Any], table: Table) -> JsonObject:
-    """Return a trace with rows in the place of the names of columns."""
+    """Return a trace with column names replaced by the columns' values."""
     check_trace(trace)
     filled = cast("JsonObject", clean_part(dict(trace)))
     for key in _ARRAYS:

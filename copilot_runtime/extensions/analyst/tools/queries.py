@@ -1,4 +1,4 @@
-"""SQL of the tools themselves: trees, guarded like those of a model, and run."""
+"""Queries of the tools themselves: built as trees, guarded like a model's SQL, and run."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.analyst.session import Session
 
 MOST_ROWS = 500
-"""Rows of a result that the person gets."""
+"""Maximum number of result rows for the user."""
 
 
 def name_column(name: str) -> exp.Column:
-    """Return a column in a tree: its name is quoted, whatever is in it."""
+    """Return a column node with a quoted name."""
     return exp.column(exp.to_identifier(name, quoted=True))
 
 
 def name_table(name: str) -> exp.Table:
-    """Return a table in a tree."""
+    """Return a table node with a quoted name."""
     return exp.Table(this=exp.to_identifier(name, quoted=True))
 
 
 def build_literal(value: Any) -> exp.Expr:
-    """Return a value in a tree: a model's text can never become SQL."""
+    """Return a value as a literal node: a model's text can never become SQL."""
     if value is None:
         return exp.Null()
     if isinstance(value, bool):
@@ -58,7 +58,7 @@ def to_number(column: Column) -> exp.Expr:
     """Cast a column to a number for averages; text that is not a number becomes NULL."""
     named = name_column(column.name)
     if is_numeric(column):
-        # a NaN would make every average NaN
+        # a single NaN would make the average NaN
         double = exp.cast(named, "DOUBLE")
         if column.type.upper() in ("DOUBLE", "FLOAT", "REAL"):
             is_usable = exp.func("ISFINITE", double.copy())
@@ -68,7 +68,7 @@ def to_number(column: Column) -> exp.Expr:
 
 
 def call(name: str, *arguments: exp.Expr) -> exp.Expr:
-    """Return a call of a function of DuckDB, as it is called there."""
+    """Return a call of a DuckDB function by its name in DuckDB."""
     return exp.Anonymous(this=name, expressions=list(arguments))
 
 
@@ -88,7 +88,7 @@ def as_name(expression: exp.Expr, name: str) -> exp.Expr:
 async def run_tree(
     session: "Session", tree: exp.Expr, *, limit: int = MOST_ROWS
 ) -> tuple[Table, GuardedQuery]:
-    """Run a query of ours for the caller, through the same guard and filters as a model's."""
+    """Run our own query for the caller, through the same guard and filters as a model's."""
     query = session.guard(tree)
     return await run_query(session, query, limit=limit), query
 
@@ -96,7 +96,7 @@ async def run_tree(
 async def run_query(
     session: "Session", query: GuardedQuery, *, limit: int, timeout: float | None = None
 ) -> Table:
-    """Run a guarded query, with a span of its own."""
+    """Run a guarded query within its own span."""
     with trace_block(start_query_span(session, query)) as span:
         table = await session.services.engine.run(
             query.with_limit(limit + 1),
@@ -127,7 +127,7 @@ def start_query_span(session: "Session", query: GuardedQuery, attempt: int = 1) 
 
 
 async def count_rows(session: "Session", tables: Iterable[str]) -> int:
-    """Return how many rows of tables the caller may see; they are read for an answer."""
+    """Return the total number of rows in the tables that the caller may see."""
     engine, total = session.services.engine, 0
     for name in tables:
         total += (await engine.describe(name, session.scope)).row_count

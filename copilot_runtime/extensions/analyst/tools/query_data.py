@@ -1,4 +1,4 @@
-"""The tools that return rows: `query_data` by conditions, `run_sql` by the model's SQL."""
+"""The tools that return rows: `query_data` with filters, `run_sql` with the model's SQL."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MOST_RECORDS = 50
 MOST_ID_COLUMNS = 3
 MOST_TEXT_COLUMNS = 8
-"""Columns in which a text is searched."""
+"""Maximum number of columns that are searched for a text."""
 
 
 class QueryArguments(Arguments):
@@ -71,7 +71,7 @@ class QueryArguments(Arguments):
 
 
 async def query_data(session: "Session", arguments: QueryArguments) -> ToolResult:
-    """Return the records that match, and the one with the least or the most of something."""
+    """Return the matching records, or the one with the minimum or maximum of a column."""
     dataset = session.find_dataset(arguments.table)
     synonyms = session.services.find_synonyms(dataset.name)
     columns = dataset.columns
@@ -119,7 +119,7 @@ async def query_data(session: "Session", arguments: QueryArguments) -> ToolResul
 
 
 def list_search_columns(columns: Sequence[Column], text: str) -> list[Column]:
-    """Return the columns that a text is searched in: those called like ids, and for words texts."""
+    """Return the columns to search for a text: identifiers, and for words text columns."""
     is_number = text.strip().isdecimal()
     named = [one for one in columns if is_id(one.name) and (is_number or is_text(one))]
     texts = [one for one in columns if is_text(one) and one not in named]
@@ -137,7 +137,7 @@ def _select_extreme(
 
 
 def _to_words(value: object) -> str:
-    """Return a value as DuckDB writes it: 3.0 for a whole number finds no 3."""
+    """Return a value as DuckDB prints it: 3.0 would not match an integer 3."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
@@ -183,7 +183,7 @@ class SqlArguments(Arguments):
 
 
 async def run_sql(session: "Session", arguments: SqlArguments) -> ToolResult:
-    """Return the rows of a statement; a mistake in it is repaired, at most twice."""
+    """Return the rows of a statement; mistakes are repaired at most twice."""
     execution = await execute_sql(session, arguments.sql, limit=MOST_ROWS, tool="run_sql")
     table, fixes = execution.table, execution.fixes
     total = await count_result(session, execution.query, table)
@@ -211,7 +211,7 @@ async def run_sql(session: "Session", arguments: SqlArguments) -> ToolResult:
 
 
 def preview_sql(sql: str) -> str:
-    """Return the begin of a statement on one line."""
+    """Return the start of a statement on one line."""
     line = " ".join(sql.split())
     return line if len(line) <= MOST_PREVIEW else line[: MOST_PREVIEW - 1] + "…"
 

@@ -1,4 +1,4 @@
-"""The twelve tools by name, and the smallest of them, `recall_memory`."""
+"""The registry of the twelve tools, and the smallest of them, `recall_memory`."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ class RecallArguments(Arguments):
 
 
 async def recall_memory(session: "Session", arguments: RecallArguments) -> ToolResult:
-    """Return the memory of a data set, in full, for this caller."""
+    """Return the complete memory of a data set, within the caller's scope."""
     dataset = session.find_dataset(arguments.table)
     recall = session.services.recall_memory
     text = await recall(dataset, session.scope) if recall is not None else ""

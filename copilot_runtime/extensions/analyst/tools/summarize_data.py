@@ -19,7 +19,7 @@ MOST_STATISTICS = 8
 MOST_COLUMNS = 100
 
 _FEW_ROWS = 50
-"""Above, a text of which more than half of the values differ is no column to filter by."""
+"""Row count above which a text column with mostly distinct values is not offered as a filter."""
 
 
 class SummarizeArguments(Arguments):
@@ -105,7 +105,7 @@ def _round(value: object) -> object:
 
 
 def _build_profile(columns: "Sequence[ColumnMetadata]") -> Table:
-    """Return one row for each column, for the person."""
+    """Return one row per column, for the user."""
     kinds = ["VARCHAR", "VARCHAR", "BIGINT", "DOUBLE", "VARCHAR", "VARCHAR", "DOUBLE", "VARCHAR"]
     names = ["column", "type", "unique", "null_percent", "min", "max", "avg", "values"]
     rows = [

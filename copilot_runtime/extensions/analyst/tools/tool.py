@@ -1,4 +1,4 @@
-"""The definition of a tool: a name, arguments checked by pydantic, and a function on a session."""
+"""The definition of a tool: its name, pydantic arguments, and a function on a session."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Arguments(BaseModel):
 
 
 class ToolFailed(CopilotError):
-    """A tool call that cannot be carried out; message and hint are for the model."""
+    """A tool call that cannot be executed; message and hint are for the model."""
 
     code = "MISUSE"
     status_code = 400
@@ -40,16 +40,16 @@ class ToolFailed(CopilotError):
     ) -> None:
         super().__init__(message, hint=hint)
         self.details: JsonObject = details or {}
-        """More for the model."""
+        """Additional fields for the model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnalystTool:
-    """Something the analyst can do."""
+    """A tool of the analyst."""
 
     name: str
     description: str
-    """When to use it, and how: for models."""
+    """When and how to use it, for models."""
     arguments: type[Arguments]
     run: "Callable[[Session, Any], Awaitable[ToolResult]]"
     describe_call: Callable[[Any], str]
@@ -57,15 +57,15 @@ class AnalystTool:
     effect: Effect = "none"
     is_cached: bool = True
     is_sql_writing: bool = False
-    """Whether its arguments contain SQL of the model."""
+    """`True` if its arguments contain the model's SQL."""
 
     @cached_property
     def parameters(self) -> Mapping[str, Any]:
-        """The JSON schema of the arguments, as models take it."""
+        """The JSON schema of the arguments, for models."""
         return simplify(self.arguments.model_json_schema(by_alias=False))
 
     def parse_arguments(self, arguments: Mapping[str, Any]) -> Arguments:
-        """Return checked arguments. Null counts as left out. Raises `ToolFailed`."""
+        """Return validated arguments. Null counts as missing. Raises `ToolFailed`."""
         values = {key: value for key, value in arguments.items() if value is not None}
         try:
             return self.arguments.model_validate(values)
@@ -84,12 +84,12 @@ def _describe_problem(problem: Any) -> str:
 
 
 def alias(name: str, *others: str) -> Any:
-    """Return other names of an argument, which models know from similar tools."""
+    """Return alternative names of an argument, which models know from similar tools."""
     return AliasChoices(name, *others)
 
 
 def dump_arguments(arguments: Arguments) -> JsonObject:
-    """Return checked arguments as JSON: equal for calls that mean the same."""
+    """Return validated arguments as JSON, equal for equivalent calls."""
     return arguments.model_dump(mode="json")
 
 

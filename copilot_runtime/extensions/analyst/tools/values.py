@@ -1,4 +1,4 @@
-"""Values of DuckDB as plain JSON."""
+"""Convert DuckDB values to plain JSON."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ from copilot_runtime.base.jsonvalue import JsonObject, JsonValue
 from copilot_runtime.extensions.analyst.results import Table
 
 MAX_SAFE_INTEGER = 2**53 - 1
-"""JavaScript rounds larger ones."""
+"""Largest integer that JavaScript represents exactly."""
 
 MOST_ROWS = 500
-"""Rows of a table that a page gets."""
+"""Maximum number of table rows that a frontend gets."""
 
 _MAX_DEPTH = 20
 _MAX_BLOB = 1024
@@ -48,7 +48,7 @@ def _to_number(value: Decimal) -> JsonValue:
     if value == value.to_integral_value():
         return to_plain(int(value))
     number = float(value)
-    # an amount of money keeps its digits; what a float cannot hold stays a text
+    # amounts of money keep their digits; a value that no float represents stays a text
     return number if Decimal(repr(number)) == value else str(value)
 
 
@@ -75,20 +75,20 @@ def _to_key(value: Any) -> str:
 
 
 def list_records(table: Table, most: int | None = None) -> list[JsonObject]:
-    """Return rows as objects, for a model. Columns of one name are numbered: `a`, `a_2`."""
+    """Return rows as objects for a model. Duplicate column names are numbered: `a`, `a_2`."""
     names = number_names([column.name for column in table.columns])
     rows = table.rows if most is None else table.rows[:most]
     return [dict(zip(names, map(_to_short, row), strict=True)) for row in rows]
 
 
 def _to_short(value: Any) -> JsonValue:
-    """Return a cell for a model: 0.30000000000000004 is 0.3."""
+    """Return a cell for a model, rounded: 0.30000000000000004 becomes 0.3."""
     plain = to_plain(value)
     return float(f"{plain:.12g}") if isinstance(plain, float) else plain
 
 
 def number_names(names: Sequence[str]) -> list[str]:
-    """Return names that are all different: `a`, `a` are `a`, `a_2`."""
+    """Make names unique: `a`, `a` become `a`, `a_2`."""
     originals = set(names)
     found: list[str] = []
     for name in names:
@@ -103,7 +103,7 @@ def number_names(names: Sequence[str]) -> list[str]:
 
 
 def describe_table(title: str, table: Table, sql: str = "") -> JsonObject:
-    """Return a table as pages get it: at most 500 rows."""
+    """Return a table as JSON for frontends: at most 500 rows."""
     names = number_names([column.name for column in table.columns])
     rows = table.rows[:MOST_ROWS]
     return {

@@ -1,6 +1,6 @@
-"""Put the pieces together: from what an operator names to one ASGI application.
+"""The composition root: builds one ASGI application from an operator's parts.
 
-Read it from top to bottom to see what there is.
+Read it from top to bottom for an overview of all parts.
 """
 
 import logging

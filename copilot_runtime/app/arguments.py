@@ -40,7 +40,7 @@ def check_arguments(
     transports: object,
     authenticate: object,
 ) -> None:
-    """Raise `ConfigurationFailed` for an argument that a first request would fail of."""
+    """Raise `ConfigurationFailed` for an argument with which the first request would fail."""
     check_settings(settings)
     check_actions(actions)
     check_store(threads)

@@ -1,4 +1,4 @@
-"""What the extensions of a runtime add to it, put together."""
+"""Build all extensions and merge their contributions to a runtime."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ MakeEndpoint = Callable[[Services], Any]
 
 @dataclass(slots=True)
 class Contributions:
-    """The contributions of all extensions, each list in the order of the table."""
+    """The merged contributions of all extensions, in the order in which they were built."""
 
     resolvers: list[Callable[[Agents], Agents]] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
     stages: list[StageFunction] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
@@ -31,7 +31,7 @@ class Contributions:
     schema: list[str] = field(default_factory=list[str])
 
     def resolve_agents(self, agents: Agents) -> Agents:
-        """Return agents with those that are only known when a request comes."""
+        """Return the agents, including those that depend on a request's caller."""
         for resolve in self.resolvers:
             agents = resolve(agents)
         return agents
@@ -39,13 +39,13 @@ class Contributions:
     def list_transports(
         self, given: Sequence[TransportLike] | None, settings: CoreSettings
     ) -> Sequence[TransportLike]:
-        """Return the transports of extensions, then those given or else named in the settings."""
+        """Return the transports of extensions, followed by the given or configured ones."""
         chosen = settings.transports if given is None else given
         return [*dict.fromkeys([*self.transports, *chosen])]
 
 
 def build_contributions(extensions: Sequence[Extension], core: Core) -> Contributions:
-    """Build all extensions. Each finds the parts, agents and actions of those before it."""
+    """Build all extensions. Each one can use the parts, agents and actions of those before it."""
     found = Contributions()
     for extension in extensions:
         added = extension.build(core)

@@ -1,6 +1,6 @@
-"""The interface of an extension: what it may use of the core, and what it adds to a runtime.
+"""The interface of an extension: the core's parts that it may use, and its contribution.
 
-It stands here, and not in `api/`, because a contribution names transports and conversations.
+It is not in `api/`, because a contribution refers to transports and conversations.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -45,20 +45,21 @@ class Core:
     sources: list[ActionSource]
     """The actions of the program and of the extensions before this one."""
     options: Mapping[str, Any]
-    """The constructor arguments that extensions declare; one that was not given is absent."""
+    """The constructor arguments that extensions declare; omitted arguments are absent."""
     has_hook: bool
-    """Whether the program authenticates requests itself."""
+    """`True` if the program has an `authenticate` hook."""
     has_users: bool
-    """Whether requests are authenticated at all."""
+    """`True` if requests are authenticated, by a hook or by settings."""
     operators: Collection[str] = ()
-    """Ids of users who have the permission of operators, whatever their roles are."""
+    """Identifiers of users with the operator permission, whatever their roles."""
     streams_per_user: int = 0
-    """The most streams of thread changes that a user may have open; 0 for any number."""
+    """Maximum number of open thread-change streams per user; 0 removes the limit."""
     http_client: "httpx.AsyncClient | None"
     load_secret: Callable[[], Awaitable[str]]
-    """Returns the secret that all servers of this store share."""
+    """Returns the secret shared by all servers of this store."""
     load_shared_secret: Callable[[], Awaitable[str]]
-    """Returns that secret, or an empty text if servers without a common folder cannot have it."""
+    """Returns that secret, or an empty string if servers without a common folder cannot share it.
+    """
     parts: Parts = field(default_factory=Parts)
     policies: list[RequestPolicy] = field(default_factory=list[RequestPolicy])
     pages: dict[str, str] = field(default_factory=dict[str, str])
@@ -66,12 +67,12 @@ class Core:
 
     @property
     def telemetry(self) -> Telemetry:
-        """Where spans and metrics of this runtime go."""
+        """The telemetry of this runtime, for spans and metrics."""
         return self.parts.find(Telemetry) or NO_TELEMETRY
 
     @property
     def conversations(self) -> Conversations:
-        """The conversations of this runtime; they exist once all extensions are built."""
+        """The conversations of this runtime; available once all extensions are built."""
         return self.parts.get(Conversations)
 
 
@@ -80,33 +81,34 @@ class Contribution:
     """The values that an extension adds to a runtime; each is empty by default."""
 
     parts: Mapping[type[Any], Any] = field(default_factory=dict[type[Any], Any])
-    """Objects for other extensions, transports and the program, by the type they are found by."""
+    """Objects for other extensions, transports and the program, by the type under which they are
+    looked up."""
     sources: Sequence[ActionSource] = ()
     resolve_agents: Callable[[Agents], Agents] | None = None
-    """Adds agents that are only known when a request comes."""
+    """Returns agents that are only known once a request arrives."""
     stages: Sequence[StageFunction] = ()
     guardrails: Sequence[StageFunction] = ()
-    """Stages around all others."""
+    """Stages that wrap all other stages."""
     middleware: Sequence[Middleware] = ()
     observers: Sequence[RunObserver] = ()
     policies: Sequence[RequestPolicy] = ()
     transports: Sequence[TransportLike] = ()
-    """Protocols of chats, asked before those of the setting `transports`."""
+    """Protocols of chats, tried before those of the setting `transports`."""
     endpoints: Sequence[Callable[[Services], Any]] = ()
-    """Transports that carry no chat, such as REST routes: made of `Services`."""
+    """Transports that carry no chats, such as REST routes; factories that take `Services`."""
     info: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Fields of `/info`, which AG-UI clients read first."""
     page: str = ""
-    """URL path of its page in the console."""
+    """URL path of the extension's page in the console."""
     schema: str = ""
-    """Module with `ROOTS`, the fields that it adds to the GraphQL schema; imported when needed."""
+    """Module with `ROOTS`, the extension's fields in the GraphQL schema; imported on first use."""
 
 
 class Extension:
     """A feature of a runtime. Subclass it, and override the methods you need.
 
-    A runtime makes one object of each class, calls `build` in the order of the table and `connect`
-    once its conversations exist, and later `open` and `aclose`.
+    A runtime creates one object of each class, calls `build` in order and `connect` once its
+    conversations exist, and later `open` and `aclose`.
     """
 
     name: ClassVar[str]
@@ -117,32 +119,32 @@ class Extension:
     settings: ClassVar[type[Section] | None] = None
     """The section of a plugin in `copilot.yml`, under its name: `core.settings.section(...)`."""
     shares_ports: bool = False
-    """Whether other worker processes listen at the same addresses."""
+    """`True` if other worker processes listen at the same addresses."""
     opens: ClassVar[Literal["first", "parts", "last"]] = "parts"
     """When it opens: before the threads, before the agents, or after the transports."""
 
     def build(self, core: Core) -> Contribution:  # noqa: ARG002  # may be overridden
-        """Return what this extension adds. Opens no file and no connection."""
+        """Return the contribution of this extension. Must not open files or connections."""
         return Contribution()
 
     def connect(self, core: Core, services: Services, authenticator: Authenticator) -> None:
-        """Take what exists once the runtime is put together."""
+        """Use the parts that exist once the runtime is composed."""
 
     def place(self, path: str) -> None:
-        """Take the URL path of the runtime, before it is served."""
+        """Receive the runtime's URL path before it is served."""
 
     async def open(self) -> None:
         """Open files and connections, when the application starts."""
 
     async def aclose(self) -> None:
-        """Close what `open` opened. Errors are logged, and end nothing else."""
+        """Close the resources of `open`. Errors are logged and do not stop the shutdown."""
 
     def routes(self, prefix: str) -> Sequence[BaseRoute]:  # noqa: ARG002  # may be overridden
-        """Return routes beside the URL of the runtime, below a prefix."""
+        """Return routes outside of the runtime's URL, below a prefix."""
         return ()
 
     def pages(self, path: str) -> Sequence[BaseRoute]:  # noqa: ARG002  # may be overridden
-        """Return the pages for people, of a runtime at `path`, if the setting `console` is on."""
+        """Return the web pages of a runtime at `path`, if the setting `console` is enabled."""
         return ()
 
     def find_failing_checks(self) -> Sequence[str]:
@@ -154,7 +156,7 @@ class Extension:
         return {}
 
     async def forget_thread(self, thread: ThreadKey) -> None:
-        """Delete what belongs to a thread that is deleted."""
+        """Delete the extension's data of a deleted thread."""
 
     async def expire(self, before: float) -> None:
-        """Delete what was not used since a time, in seconds since the epoch."""
+        """Delete data that has not been used since a time, in seconds since the epoch."""

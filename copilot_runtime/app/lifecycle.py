@@ -1,4 +1,4 @@
-"""Opens all parts of a runtime in their order, and closes them in the opposite one."""
+"""Open all parts of a runtime in order, and close them in reverse order."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Lifecycle:
-    """The parts of one runtime: what opens and closes them, and how they are."""
+    """Opens and closes the parts of a runtime, and reports their health."""
 
     def __init__(
         self, core: Core, extensions: Sequence[Extension], transports: Sequence[Transport]
@@ -100,7 +100,7 @@ class Lifecycle:
             await call_quietly(part.aclose)
 
     async def find_threads_state(self) -> ThreadsState:
-        """Return whether the store of threads answers, and takes new threads."""
+        """Return the state of the thread store: reachable, read-only or unreachable."""
         return await find_threads_state(self._core.threads, self._outage)
 
     def describe_health(self) -> Mapping[str, Any]:
@@ -112,7 +112,7 @@ class Lifecycle:
         }
 
     def find_failing_checks(self) -> Sequence[str]:
-        """Return the names of the parts that fail, each once."""
+        """Return the distinct names of the failing parts."""
         core = self._core
         agents = core.agents.lasting.values()
         problems = [

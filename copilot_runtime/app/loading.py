@@ -1,4 +1,4 @@
-"""Finds the extensions of a runtime: those of this package, of plugins, and of the program."""
+"""Load the extensions of a runtime: built-in ones, plugins, and those of the program."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -14,7 +14,7 @@ from copilot_runtime.extensions import EXTENSIONS
 
 @cache
 def _load_classes() -> Mapping[str, Callable[[], Any]]:
-    """Return the class of each extension that is installed, in the order in which they build."""
+    """Return the classes of all installed extensions, in build order."""
     table = Registry("copilot_runtime.extensions", EXTENSIONS, noun="extension")
     return {name: table[name] for name in dict.fromkeys((*EXTENSIONS, *table))}
 
@@ -25,9 +25,10 @@ def list_options() -> Sequence[str]:
 
 
 def load_extensions(given: Sequence[Extension]) -> Sequence[Extension]:
-    """Return an object of each extension; one that the program gave takes the place of its class.
+    """Return one object per extension; an object of the program replaces the one of the same name.
 
-    Raises `ConfigurationFailed` for an item that is no extension, and for a missing requirement.
+    Raises `ConfigurationFailed` for an item that is not an extension, and for a missing
+    requirement.
     """
     for item in given:
         if not isinstance(item, Extension):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped programs
@@ -48,6 +49,6 @@ def load_extensions(given: Sequence[Extension]) -> Sequence[Extension]:
 
 
 async def close_quietly(extensions: Sequence[Extension]) -> None:
-    """Close extensions, the last one first. Errors are logged."""
+    """Close extensions in reverse order. Errors are logged."""
     for extension in reversed(extensions):
         await call_quietly(extension.aclose)

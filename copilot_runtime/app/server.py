@@ -1,4 +1,4 @@
-"""Serves a runtime over HTTP: its router, its health, and the applications around them."""
+"""Serve a runtime over HTTP: build its router, its health endpoints, and its applications."""
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ STATE = "copilot_runtime"
 
 
 class HasCallers(Protocol):
-    """The parts of a runtime that say who sends a request; a test may replace them."""
+    """The parts of a runtime that authenticate requests; tests may replace them."""
 
     authenticate: Authenticate | None
     properties: Mapping[str, Any]
@@ -58,7 +58,7 @@ def build_authenticator(runtime: HasCallers, core: Core) -> Authenticator:
 
 
 def build_push(conversations: Conversations, core: Core) -> ThreadPush:
-    """Return the subscriptions of pages to changes of threads."""
+    """Return the shared state of thread subscriptions."""
     return ThreadPush(
         conversations,
         OpenStreams(core.streams_per_user),
@@ -69,7 +69,7 @@ def build_push(conversations: Conversations, core: Core) -> ThreadPush:
 
 
 class AppServer:
-    """Makes applications of one runtime, all with the same transports and lifecycle."""
+    """Builds applications for a runtime, which share its transports and lifecycle."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class AppServer:
         self._has_warned = False
 
     def build_app(self, path: str | None, *, console: bool | None) -> "FastAPI":
-        """Return a FastAPI application; without a path or `console`, as the settings say."""
+        """Return a FastAPI application; path and `console` default to the settings."""
         from copilot_runtime.app import asgi
 
         settings = self._core.settings
@@ -123,7 +123,10 @@ class AppServer:
         )
 
     def mount(self, app: "FastAPI", path: str, *, dependencies: Sequence[Any]) -> None:
-        """Add the endpoint to a FastAPI application. Raises `ConfigurationFailed` for another."""
+        """Add the endpoint to a FastAPI application.
+
+        Raises `ConfigurationFailed` for any other application.
+        """
         from copilot_runtime.app import asgi
 
         if not hasattr(app, "add_api_route"):

@@ -276,7 +276,7 @@ class _LifespanApp:
                 failures.append(message)
                 return
             if message["type"] == "lifespan.shutdown.failed" and is_being_cancelled():
-                return  # a second Ctrl-C: nobody waits any more
+                return  # a second Ctrl-C: stop at once
             await send(message)
 
         async def receive_late() -> Message:

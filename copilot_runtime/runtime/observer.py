@@ -1,4 +1,4 @@
-"""The interface by which extensions take part in the life of a run."""
+"""The interface with which extensions observe and admit runs."""
 
 from collections.abc import Sequence
 
@@ -7,13 +7,13 @@ from copilot_runtime.runtime.run import Run
 
 
 class RunObserver:
-    """Takes part in the beginning and the end of every run. Override the methods you need.
+    """Observes the start and the end of every run. Override the methods you need.
 
-    Nothing here is called for an event in between: what watches those is a `Stage`.
+    Events in between are not observed here; use a `Stage` for them.
     """
 
     counts_usage: bool = False
-    """Whether `count_usage` is called, for which the log of the run is read once more."""
+    """`True` if `count_usage` is to be called, for which the run's log is read again."""
 
     async def admit(self, run: Run) -> None:
         """Raise a `CopilotError` to refuse a run before it is prepared."""

@@ -7,14 +7,14 @@ from copilot_runtime.api.bus import START, Batch, Cursor
 from copilot_runtime.threads.store import RunningRun, ThreadKey
 
 Answer = Callable[[Mapping[str, Any]], Awaitable[Any]]
-"""Answers a question of another process, with a JSON value."""
+"""Handles a request of another process and returns a JSON value."""
 
 TakeNotice = Callable[[str, Mapping[str, Any]], None]
 """Gets the address of another process and the values it sent. Must not block or raise."""
 
 
 class Peers(Protocol):
-    """Asks other processes about their runs. Implemented by the extension `cluster`."""
+    """Sends requests about runs to the other processes. Implemented by the extension `cluster`."""
 
     @property
     def address(self) -> str:
@@ -23,17 +23,17 @@ class Peers(Protocol):
 
     @property
     def is_reachable(self) -> bool:
-        """Whether the other processes can be reached, as far as is known."""
+        """`True` if the other processes are believed to be reachable."""
         ...
 
     def add_answer(self, question: str, answer: Answer) -> None:
-        """Answer a further question of other processes."""
+        """Register the handler for a kind of request from other processes."""
 
     def add_notice(self, name: str, take: TakeNotice) -> None:
-        """Take a further kind of notice from other processes."""
+        """Register the handler for a kind of notice from other processes."""
 
     async def has_others(self) -> bool:
-        """Return whether other processes use the store."""
+        """Return `True` if other processes use the store."""
         ...
 
     async def find_run(self, thread: ThreadKey) -> RunningRun | None:
@@ -47,21 +47,27 @@ class Peers(Protocol):
         ...
 
     async def ask(self, server: str, question: str, *, timeout: float = ..., **values: Any) -> Any:
-        """Ask one process. Raises `PeerLost` if it does not answer in time, or dies."""
+        """Send a request to one process.
+
+        Raises `PeerLost` if it does not answer in time, or dies.
+        """
 
     async def ask_owner(
         self, thread: ThreadKey, question: str, *, timeout: float = ..., **values: Any
     ) -> Any:
-        """Ask the process that has the run of a thread. Returns `None` if there is none."""
+        """Send a request to the process with a thread's run. Returns `None` if there is none."""
 
     async def ask_all(
         self, question: str, *, timeout: float = ..., **values: Any
     ) -> tuple[str, Any] | None:
-        """Ask all processes. Returns the first answer that is not null, with its address."""
+        """Send a request to all processes.
+
+        Returns the first non-null answer with its address, or `None`.
+        """
         ...
 
     def tell(self, server: str, name: str, **values: Any) -> None:
-        """Send a notice to another process. Whether it arrives is not known here."""
+        """Send a notice to another process, without confirmation of its delivery."""
 
     async def aclose(self) -> None:
         """Close the connections to the other processes."""

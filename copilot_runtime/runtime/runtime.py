@@ -91,9 +91,8 @@ class Runtime:
     """Drives each run in its own task. All tasks end before the runtime does.
 
     `chat` answers requests that name no agent. Times are in seconds; `max_runs` of zero removes the
-    limit of concurrent runs. `grace` is how long `aclose` waits for runs to end. The `listener` is
-    called at the start and the end of each run. The `limiter` enforces each user's limits and
-    counts usage; `audit` records who started each run.
+    limit of concurrent runs. `grace` is how long `aclose` waits for runs to end. The `observers`
+    may refuse a run, and are called at its start and its end.
     """
 
     def __init__(
@@ -392,7 +391,7 @@ class Runtime:
             raise Interrupted("The server stopped before it could answer.")
 
     async def _ask_gate(self, gate: RunObserver, run: Run) -> None:
-        """Raise what an observer refuses a run with, after reporting it to the hook."""
+        """Raise an observer's refusal of a run after reporting it to the `error` hook."""
         try:
             await gate.admit(run)
         except CopilotError as error:
@@ -400,7 +399,7 @@ class Runtime:
             raise
 
     async def _count_usage(self, run: Run, events: Sequence[Event]) -> None:
-        """Count a run's token usage against the caller's quota."""
+        """Pass the model usage of an ended run to the observers that count it."""
         usages = [event for event in events if isinstance(event, Usage)] if self._meters else ()
         for meter in self._meters:
             await meter.count_usage(run, usages)

@@ -40,11 +40,11 @@ from copilot_runtime.transports.transport import Refusal, error_body
 logger = logging.getLogger(__name__)
 
 Authenticate = Callable[[Any], str | Identity | Awaitable[str | Identity | None] | None]
-"""Gets the `HTTPConnection`, which has what a `Request` and a `WebSocket` share. Returns whose
-request this is: an id of the application's, to whom threads belong, or an `Identity` with a tenant
-and roles. None is anybody, unless the setting `access.authenticate` names ways to sign in: then
-`access.anonymous` decides. It raises `AuthenticationFailed`, or Starlette's `HTTPException`, to
-send one away."""
+"""The authentication hook. It gets the `HTTPConnection`, the common base of `Request` and
+`WebSocket`, and returns the owner of threads: a user identifier of the application, or an
+`Identity` with a tenant and roles. `None` means anonymous, unless the setting
+`access.authenticate` names schemes: then `access.anonymous` decides. To refuse a request, it
+raises `AuthenticationFailed` or Starlette's `HTTPException`."""
 
 _UNIX = "unix"
 _MOST_LOGGED = 100

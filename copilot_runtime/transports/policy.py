@@ -1,13 +1,13 @@
-"""The interface by which extensions refuse requests, or record them."""
+"""The interface with which extensions limit or record requests."""
 
 from copilot_runtime.transports.request import Request
 
 
 class RequestPolicy:
-    """Sees every request that a transport answers. Override the methods you need."""
+    """Observes every request to a transport. Override the methods you need."""
 
     async def before(self, request: Request) -> None:
-        """Called when the caller is known. Raise `LimitExceeded` to refuse one request too many."""
+        """Called once the caller is authenticated. Raise `LimitExceeded` to refuse the request."""
 
     def after(self, request: Request, error: BaseException | None) -> None:
-        """Called when a request has been answered, or refused or failed with `error`."""
+        """Called after a response, or after a refusal or failure with `error`."""

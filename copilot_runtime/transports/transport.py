@@ -33,7 +33,7 @@ class Services:
     """`True` if the plain chat is available as the agent `default`, unless an agent has that name.
     """
     parts: Parts = field(default_factory=Parts)
-    """What extensions offer, by its type."""
+    """The parts that extensions provide, by type."""
     schema: tuple[str, ...] = ()
     """Modules whose `ROOTS` are added to the GraphQL schema."""
     info: Mapping[str, Any] = field(default_factory=dict[str, Any])

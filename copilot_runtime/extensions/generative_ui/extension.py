@@ -1,4 +1,4 @@
-"""User interfaces that models write: A2UI surfaces, MCP Apps, and pages in a sandbox."""
+"""The generative UI extension: A2UI surfaces, MCP Apps, and sandboxed pages written by models."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ from copilot_runtime.transports.transport import Services
 
 
 class GenerativeUiExtension(Extension):
-    """Adds the middleware of the options that the program gave, or else of the settings."""
+    """Adds the middleware for the options of the program, or else of the settings."""
 
     name = "generative_ui"
     requires = ("mcp",)
@@ -56,14 +56,14 @@ class GenerativeUiExtension(Extension):
 
     def connect(self, core: Core, services: Services, authenticator: Authenticator) -> None:  # noqa: ARG002
         agents = core.conversations.runtime.agents
-        if not callable(agents):  # else some are only known when a request comes
+        if not callable(agents):  # otherwise some are only known once a request arrives
             check_agents(self._options, [*agents, DEFAULT_AGENT])
 
 
 def build_options(core: Core) -> GenerativeUi:
-    """Return what the program gave, and for the rest what the settings say.
+    """Return the program's options, completed by those of the settings.
 
-    Raises `ConfigurationFailed` for what cannot be used.
+    Raises `ConfigurationFailed` for invalid options.
     """
     settings, given = narrow_settings(core.settings), core.options
     a2ui, mcp_apps = given.get("a2ui"), given.get("mcp_apps")
@@ -80,7 +80,10 @@ def build_options(core: Core) -> GenerativeUi:
 
 
 def _describe_a2ui(a2ui: A2ui | None) -> dict[str, Any]:
-    """Return what a page learns of A2UI. Without it, the page's own catalog still counts."""
+    """Return the A2UI fields of `/info`.
+
+    Frontends with their own catalog can use A2UI without them.
+    """
     if a2ui is None or not a2ui.enabled:
         return {"a2uiEnabled": False}
     scope = {} if a2ui.agents is None else {"agents": list(a2ui.agents)}

@@ -101,7 +101,7 @@ class ThreadChanges(RunObserver):
         self._note_run(run.request, event)
 
     def _note_run(self, run: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
-        """Tell readers of the owner's threads that a run of this process began or ended."""
+        """Notify readers of the owner's threads that a run of this process started or ended."""
         if not self._feeds and not self._interests:
             return
         if run.persist and has_running_loop():

@@ -98,7 +98,7 @@ def _find_table(message: str) -> str | None:
 
 
 def _has_unknown_call(sql: str, context: RepairContext) -> bool:
-    """Return whether SQL calls a function that the engine lacks."""
+    """Return `True` if SQL calls a function that the engine lacks."""
     names = {name.casefold() for name in _CALL.findall(sql)}
     return bool(context.functions) and bool(names - context.functions - _KEYWORDS)
 
@@ -120,7 +120,7 @@ def _read_failure(error: CopilotError) -> QueryFailed:
 
 
 def repair_grouping(tree: exp.Expr) -> Iterator[Candidate]:
-    """Yield the tree with `GROUP BY ALL` where aggregates stand beside columns."""
+    """Yield the tree with `GROUP BY ALL` in SELECTs that mix aggregates with columns."""
     places = [select for select in tree.find_all(exp.Select) if _lacks_group(select)]
     for place in places:
         text = to_sql(place)
@@ -136,7 +136,7 @@ def repair_grouping(tree: exp.Expr) -> Iterator[Candidate]:
 
 
 def _lacks_group(select: exp.Select) -> bool:
-    """Return whether a SELECT list mixes aggregates with plain columns."""
+    """Return `True` if a SELECT has aggregates but no `GROUP BY ALL`."""
     having = select.args.get("having")
     parts = [*select.expressions, *([having] if isinstance(having, exp.Having) else [])]
     has_aggregate = any(_aggregates(part, select) for part in parts)
@@ -163,12 +163,12 @@ _PLACEHOLDER_NAMES = (
     "current_table this_table"
 )
 _PLACEHOLDERS = frozenset(_PLACEHOLDER_NAMES.split())
-"""Names for the table that a question is about, as models write them."""
+"""Placeholder names that models use for the question's table."""
 _SYSTEM = frozenset({"information_schema", "pg_catalog", "system", "temp", "duckdb"})
 
 
 def repair_table(tree: exp.Expr, name: str | None, context: RepairContext) -> Iterator[Candidate]:
-    """Yield the tree with another table for one that is not there."""
+    """Yield the tree with a missing table replaced by an existing one."""
     last = (name or "").rpartition(".")[2].strip('"')
     aliases = {cte.alias for cte in tree.find_all(exp.CTE) if cte.alias}
     for table in list(tree.find_all(exp.Table)):
@@ -201,7 +201,7 @@ def repair_table(tree: exp.Expr, name: str | None, context: RepairContext) -> It
 
 
 def _names(node: exp.Table | exp.Column, table: exp.Table) -> bool:
-    """Return whether a node is a table, or a column with its name before it."""
+    """Return `True` if a node is the table, or a column qualified by its name."""
     if isinstance(node, exp.Table):
         return node.parts == table.parts
     return not table.alias and node.table.casefold() == table.name.casefold()

@@ -1,4 +1,4 @@
-"""Repairs text that is no SQL: quotes, brackets and fences that do not belong there."""
+"""Repair malformed SQL text: quotes, brackets and Markdown fences."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ _MOST_CHARACTERS = 20_000
 
 
 def repair_syntax(sql: str, context: RepairContext) -> Iterator[Candidate]:
-    """Yield the statements that a text may be, the smallest change first."""
+    """Yield statements that the text may be meant to be, the smallest change first."""
     if len(sql) > _MOST_CHARACTERS:
         return
     yield from repair_text(sql)
@@ -28,7 +28,7 @@ def repair_syntax(sql: str, context: RepairContext) -> Iterator[Candidate]:
 
 
 def repair_text(sql: str) -> Iterator[Candidate]:
-    """Yield the statements that a text is after changes of its quotes and brackets."""
+    """Yield the statements that result from repairing quotes and brackets of a text."""
     if len(sql) > _MOST_CHARACTERS:
         return
     for text, names in _list_texts(sql):
@@ -39,7 +39,7 @@ def repair_text(sql: str) -> Iterator[Candidate]:
 
 
 def _list_texts(sql: str) -> Sequence[tuple[str, Sequence[str]]]:
-    """Return the results of each single text repair, and of all together, with their names."""
+    """Return the results of each text repair and of all of them together, with names."""
     texts: dict[str, Sequence[str]] = {}
     total, names = sql, list[str]()
     for name, change in _CHANGES:
@@ -52,7 +52,7 @@ def _list_texts(sql: str) -> Sequence[tuple[str, Sequence[str]]]:
 
 
 def strip_fence(sql: str) -> str:
-    """Return SQL without the fence of Markdown around it."""
+    """Return SQL without a surrounding Markdown fence."""
     text = sql.strip()
     if not (text.startswith("```") and text.endswith("```") and len(text) > 6):
         return sql
@@ -78,14 +78,14 @@ def _replace_brackets(sql: str) -> str:
 
 
 def _close_text(sql: str) -> str:
-    """Return SQL with the quote that its last text lacks, if that is a single word."""
+    """Return SQL with the missing quote of its last text, if that text is a single word."""
     text, quote, word = _strip_end(sql).rpartition("'")
     is_open = sql.count("'") % 2 == 1 and bool(re.fullmatch(r"[\w.-]+", word))
     return f"{text}{quote}{word}'" if is_open else sql
 
 
 def _balance(sql: str) -> str:
-    """Return SQL with the brackets that are missing at its end, or without those too many."""
+    """Return SQL with missing closing brackets added at its end, or surplus ones removed."""
     outside = _TEXT.sub("", sql)
     missing = outside.count("(") - outside.count(")")
     text = _strip_end(sql)
@@ -97,7 +97,7 @@ def _balance(sql: str) -> str:
 
 
 def _close_call(sql: str) -> str:
-    """Return SQL with the brackets that a call lacks before FROM, or without those too many."""
+    """Return SQL with the closing brackets of a call before FROM balanced."""
     match = re.match(r"\s*SELECT\s(.*?)\s(FROM\s.*)$", sql, re.IGNORECASE | re.DOTALL)
     if match is None:
         return sql

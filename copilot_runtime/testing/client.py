@@ -61,27 +61,27 @@ class Reply:
 
 
 class Client:
-    """One conversation with an application.
+    """A conversation with an application.
 
     >>> async with Client(runtime) as client:
     ...     chat = await client.say("Hi")
     ...     assert chat.text == "Hello."
 
     Args:
-        target: A `CopilotRuntime` or an ASGI application, which is called in this process and whose
-            lifespan is entered; or the URL of a runtime, as `<CopilotKit runtimeUrl>` gets it.
-        protocol: `agui` speaks as CopilotKit 1.50 and later, `graphql` as 1.10.
+        target: A `CopilotRuntime` or an ASGI application, which is called in this process with its
+            lifespan; or the URL of a runtime, the same as the `runtimeUrl` of `<CopilotKit>`.
+        protocol: `agui` for CopilotKit 1.50 and later, `graphql` for 1.10.
         path: The path of the runtime in an application. Default: that of the settings of a
             `CopilotRuntime`, else `/graphql`.
-        agent: The name of the agent. Default: the one that answers when none is named.
-        tools: What the page offers: functions, which are called here as a page calls its own, and
+        agent: The name of the agent. Default: the agent for requests that name none.
+        tools: The frontend's tools: functions, which are called here like a frontend's own, and
             `Action` values without `run`, whose calls wait for `answer`.
-        context: What the page shows to the model.
-        state: The state that the page shares with the agent.
-        headers: Headers of each request, such as those of a login.
-        properties: The properties that the page sends with each message.
-        thread_id: The id of the conversation. Default: a new one.
-        timeout: Seconds that one request may take.
+        context: The context that the frontend sends to the model.
+        state: The state shared by frontend and agent.
+        headers: Headers of each request, such as credentials.
+        properties: The properties that the frontend sends with each message.
+        thread_id: The identifier of the conversation. Default: a new one.
+        timeout: Timeout of a request, in seconds.
     """
 
     def __init__(

@@ -30,10 +30,10 @@ class ScriptedAgent(Agent):
     >>> agent = ScriptedAgent(ask("Book it?"), say("It is booked."))
 
     Args:
-        turns: The turns: events, an exception that is raised where it stands, or a function that
-            gets the `RunInput` and returns them.
+        turns: The turns: events, an exception that is raised at its position, or a function that
+            takes the `RunInput` and returns them.
         description: What the agent is for.
-        gate: Each event waits until the test releases it here; None: no event waits.
+        gate: If set, each event waits until the test releases it here.
     """
 
     def __init__(self, *turns: AgentTurn, description: str = "", gate: Gate | None = None) -> None:

@@ -56,7 +56,7 @@ class Engine:
         options: Limits, and the folder of the copies.
         sources: The data sources to copy.
         relate: Applies row filters to the statistics of `describe`.
-        is_closed: Whether a data set is closed to all users because its row filters are invalid.
+        is_closed: Returns `True` if a data set is closed because its row filters are invalid.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ Case = Mapping[str, Any]
 
 
 def in_one_test(
-    names: str | Sequence[str], values: Iterable[Any], *, ids: Iterable[str] | None = None
+    names: str | Sequence[str], values: Iterable[Any], *, ids: object = None
 ) -> Callable[[Test], Test]:
     """Run a test with each of the values, as one item. Errors show the values in place of `ids`."""
     columns = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]

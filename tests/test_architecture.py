@@ -9,6 +9,7 @@ import pytest
 from copilot_runtime import __version__
 from copilot_runtime.api.events import Event
 from tests.documents import ARCHITECTURE, README, ROOT, between
+from tests.in_one_test import in_one_test
 from tests.test_layers import LAYERS
 
 DOCUMENTS = [
@@ -89,7 +90,7 @@ def test_the_words_are_the_events_of_the_code() -> None:
     assert sorted(re.findall(r"`(\w+)`", table)) == sorted(events)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@in_one_test("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_leads_somewhere(document: Path) -> None:
     text = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
     local = [link for link in _LINK.findall(text) if not re.match(r"\w+:", link)]

@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
+from tests.in_one_test import in_one_test
 from tests.wire_agui.server import serving
 
 DOCKERFILE = (Path(__file__).parent.parent / "Dockerfile").read_text()
@@ -40,7 +41,7 @@ def build_mounted_app() -> FastAPI:
     return app
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("app", "is_well"),
     [
         (CopilotRuntime(DemoAdapter(), settings=Settings(threads="memory")).app(), True),

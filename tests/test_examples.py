@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from copilot_runtime.extensions.knowledge import Knowledge
+from tests.in_one_test import in_one_test
 from tests.wire_agui.http import Browser, run_input, text_of, user
 from tests.wire_agui.server import serving
 
@@ -95,7 +96,7 @@ def ask(
     return body["data"]["generateCopilotResponse"]["messages"]
 
 
-@pytest.mark.parametrize("example", ["hello", "actions", "mounted", "threads"])
+@in_one_test("example", ["hello", "actions", "mounted", "threads"])
 def test_an_example_without_a_key_says_that_the_demo_model_answers(
     example: str, capsys: pytest.CaptureFixture[str]
 ):

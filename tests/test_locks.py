@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
+
+from tests.in_one_test import in_one_test
 
 ROOT = Path(__file__).parent.parent
 SERVING, ALL = "requirements.lock", "requirements-dev.lock"
@@ -70,12 +71,12 @@ def list_missing(lock: str, requirements: Iterable[Requirement]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("lock", [SERVING, ALL])
+@in_one_test("lock", [SERVING, ALL])
 def test_what_is_declared_is_in_the_lock(lock: str) -> None:
     assert list_missing(lock, declared_for(lock)) == []
 
 
-@pytest.mark.parametrize("lock", [SERVING, ALL])
+@in_one_test("lock", [SERVING, ALL])
 def test_what_a_locked_package_needs_is_in_the_lock(lock: str) -> None:
     wanted = {canonicalize_name(it.name): it.extras for it in declared_for(lock)}
     missing: dict[str, list[str]] = {}

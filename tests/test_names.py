@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
+from tests.in_one_test import in_one_test
 
 ROOT = Path(__file__).parent.parent / "copilot_runtime"
 
@@ -142,7 +142,7 @@ def test_no_family_of_files_wants_to_be_a_folder() -> None:
     assert {str(folder): family for folder in folders if (family := families(folder))} == {}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("code", "is_one"),
     [
         ("def told(): ...", True),

@@ -4,8 +4,10 @@ import socket
 
 import pytest
 
+from tests.in_one_test import in_one_test
 
-@pytest.mark.parametrize("address", ["192.0.2.1", "8.8.8.8"])
+
+@in_one_test("address", ["192.0.2.1", "8.8.8.8"])
 def test_another_machine_cannot_be_reached(address: str) -> None:
     with socket.socket() as sock, pytest.raises(AssertionError, match="only loopback"):
         sock.connect((address, 80))

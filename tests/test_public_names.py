@@ -7,6 +7,7 @@ from importlib import import_module
 import pytest
 
 import copilot_runtime
+from tests.in_one_test import in_one_test
 
 
 def test_there_are_at_most_twenty_names_in_order() -> None:
@@ -16,7 +17,7 @@ def test_there_are_at_most_twenty_names_in_order() -> None:
     assert names == sorted(set(names))
 
 
-@pytest.mark.parametrize("name", copilot_runtime.__all__)
+@in_one_test("name", copilot_runtime.__all__)
 def test_a_public_name_can_be_imported_alone(name: str) -> None:
     code = f"from copilot_runtime import {name}; assert {name} is not None"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -28,7 +29,7 @@ def test_the_table_of_names_has_no_stranger() -> None:
     assert set(copilot_runtime._WHERE) <= set(copilot_runtime.__all__)  # pyright: ignore[reportPrivateUsage]  # the table under test
 
 
-@pytest.mark.parametrize("name", copilot_runtime.__all__)
+@in_one_test("name", copilot_runtime.__all__)
 def test_a_name_is_the_one_of_its_module(name: str) -> None:
     where = copilot_runtime._WHERE.get(name, "api")  # pyright: ignore[reportPrivateUsage]  # the table under test
 

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-import pytest
 from graphql import OperationType, build_schema
 from graphql.utilities import find_breaking_changes
 
 from copilot_runtime.transports.graphql.schema import sdl
+from tests.in_one_test import in_one_test
 
 ROOT = Path(__file__).parent.parent
 
@@ -31,7 +31,7 @@ def test_the_schema_file_of_a_runtime_with_knowledge_is_up_to_date() -> None:
     )
 
 
-@pytest.mark.parametrize("part", ["knowledge", "traces", "plans", "tools"])
+@in_one_test("part", ["knowledge", "traces", "plans", "tools"])
 def test_a_part_only_adds_to_the_schema(part: str) -> None:
     without, with_part = build_schema(sdl()), build_schema(sdl(**{part: True}))
 

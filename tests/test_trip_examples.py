@@ -9,6 +9,7 @@ import pytest
 from tests.agents.pages import answered, questions
 from tests.extensions.frameworks.langgraph.asking import shown, state_of
 from tests.extensions.frameworks.langgraph.dev import graphs_of
+from tests.in_one_test import in_one_test
 from tests.test_examples import EXAMPLES, loaded
 from tests.wire_agui.http import Browser, Event, text_of, user
 from tests.wire_agui.server import serving
@@ -59,7 +60,7 @@ async def test_the_plan_is_shared_and_the_person_may_change_it(browser: Browser)
     assert text_of(again) == "Your plan has 2 stops now."
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("approved", "bookings", "said"),
     [(True, ["a room"], "I have booked a room."), (False, [], "")],
     ids=["approved", "declined"],

@@ -23,6 +23,7 @@ from tests.adapters.provider import (
     serving,
     whole,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -76,7 +77,7 @@ async def test_bytes_are_handed_on_as_they_come(provider: Provider, upstream: Up
     assert seen == [b"one", b"two"]
 
 
-@pytest.mark.parametrize("first", [BUSY, [RESET], [CLOSE]], ids=["503", "reset", "closed"])
+@in_one_test("first", [BUSY, [RESET], [CLOSE]], ids=["503", "reset", "closed"])
 async def test_what_may_pass_is_tried_again(
     provider: Provider, upstream: Upstream, first: Sequence[Step]
 ):
@@ -85,14 +86,14 @@ async def test_what_may_pass_is_tried_again(
     assert len(provider.requests) == 2
 
 
-@pytest.mark.parametrize("status", ["408 T", "409 C", "429 R", "500 E", "529 O"])
+@in_one_test("status", ["408 T", "409 C", "429 R", "500 E", "529 O"])
 async def test_two_retries_are_enough(provider: Provider, upstream: Upstream, status: str):
     provider.answer([whole(b"no", status=status, retry_after_ms="1")])
     assert await blocks_of(upstream, provider.url) == [b"no"]
     assert len(provider.requests) == 3
 
 
-@pytest.mark.parametrize("status", ["400 B", "401 U", "404 N", "501 X"])
+@in_one_test("status", ["400 B", "401 U", "404 N", "501 X"])
 async def test_the_server_may_say_that_trying_again_is_useless(
     provider: Provider, upstream: Upstream, status: str
 ):
@@ -250,7 +251,7 @@ async def test_an_answer_has_a_limit(provider: Provider, upstream: Upstream):
             await reply.text(10)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("headers", "seconds"),
     [
         ({}, None),

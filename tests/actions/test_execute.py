@@ -23,6 +23,7 @@ from copilot_runtime.actions import action
 from copilot_runtime.actions.execute import Outcome, execute
 from copilot_runtime.api import Action, ActionContext
 from copilot_runtime.base.errors import CopilotError, LimitExceeded
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +73,7 @@ async def test_a_text_is_the_result_as_it_is() -> None:
     assert await outcome_of(get_time, '{"city":"Paris"}') == ("12:00 in Paris", None)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("value", "text"),
     [
         ("Zoë", "Zoë"),
@@ -96,7 +97,7 @@ async def test_any_other_value_is_json_text(value: Any, text: str) -> None:
     assert await outcome_of(returning(value)) == (text, None)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("value", "words"),
     [
         (object(), "object"),
@@ -125,7 +126,7 @@ async def test_a_result_that_is_too_large_is_refused_with_its_size() -> None:
     assert isinstance(outcome.error, LimitExceeded)
 
 
-@pytest.mark.parametrize("text", ["{", "nope", '{"city":', "NaN", '"\ud800"', "[" * 5000])
+@in_one_test("text", ["{", "nope", '{"city":', "NaN", '"\ud800"', "[" * 5000])
 async def test_unreadable_arguments_give_the_bytes_of_the_node_runtime(text: str) -> None:
     assert (await outcome_of(get_time, text)).result == (
         '{"error":{"code":"INVALID_ARGUMENTS","message":"Failed to parse action arguments"},'
@@ -133,7 +134,7 @@ async def test_unreadable_arguments_give_the_bytes_of_the_node_runtime(text: str
     )
 
 
-@pytest.mark.parametrize("text", ["", " \n", "null", "{}", '{"dummy":1}'])
+@in_one_test("text", ["", " \n", "null", "{}", '{"dummy":1}'])
 async def test_no_arguments_are_fine_for_an_action_without_parameters(text: str) -> None:
     assert await outcome_of(ping, text) == ("pong", None)
 
@@ -156,7 +157,7 @@ async def test_wrong_arguments_name_every_field_so_that_the_model_can_correct_it
     }
 
 
-@pytest.mark.parametrize("text", ["[]", "3", '"city"', "true"])
+@in_one_test("text", ["[]", "3", '"city"', "true"])
 async def test_arguments_that_are_no_object_are_refused(text: str) -> None:
     assert "expected an object" in message_of(await outcome_of(get_time, text))
 
@@ -204,10 +205,10 @@ async def test_a_long_message_is_cut() -> None:
     assert len(message_of(await outcome_of(explode))) == 1000
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "error", [SystemExit(3), KeyboardInterrupt(), StopIteration(1), asyncio.CancelledError()]
 )
-@pytest.mark.parametrize("in_thread", [True, False])
+@in_one_test("in_thread", [True, False])
 async def test_no_exception_ends_the_server(error: BaseException, in_thread: bool) -> None:
     def sync() -> None:
         raise error

@@ -15,6 +15,7 @@ from copilot_runtime.actions.sources import (
 )
 from copilot_runtime.api import Action, RunInput
 from copilot_runtime.base.errors import ConfigurationFailed
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +41,7 @@ def test_the_servers_actions_come_first_and_the_first_of_a_name_wins() -> None:
     assert select_actions(server, browser, for_agent=False) == [*server, browser[0]]
 
 
-@pytest.mark.parametrize(("for_agent", "expected"), [(False, ["on"]), (True, ["on", "far"])])
+@in_one_test(("for_agent", "expected"), [(False, ["on"]), (True, ["on", "far"])])
 def test_a_remote_action_is_for_agents_and_a_disabled_one_for_nobody(
     for_agent: bool, expected: list[str]
 ) -> None:
@@ -74,7 +75,7 @@ def test_the_schema_of_the_browser_is_passed_on_as_it_is() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", "true", "[" * 5000, "\ud800"])
+@in_one_test("text", ["", "{", "[]", "3", "null", "true", "[" * 5000, "\ud800"])
 def test_an_unreadable_schema_is_an_empty_one(text: str) -> None:
     assert parse_frontend_action("paint", "", text).parameters == EMPTY
 
@@ -136,7 +137,7 @@ def gives_nothing(_run: RunInput) -> Any:
     return None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("source", "error"),
     [
         (breaks, OSError),

@@ -18,6 +18,7 @@ from copilot_runtime.actions import action
 from copilot_runtime.actions.functions import as_actions
 from copilot_runtime.api import Action, ActionContext
 from copilot_runtime.base.errors import ConfigurationFailed
+from tests.in_one_test import in_one_test
 
 
 class Colour(Enum):
@@ -186,7 +187,7 @@ TIGHT_GOOGLE = "Say it.\nReturns:\n  no\nArgs:\n  what: The words to say.\n  lou
 TIGHT_REST = "Say it.\n:param what: The words to say.\n:param loud: How."
 
 
-@pytest.mark.parametrize("doc", [GOOGLE, NUMPY, REST, TIGHT_GOOGLE, TIGHT_REST])
+@in_one_test("doc", [GOOGLE, NUMPY, REST, TIGHT_GOOGLE, TIGHT_REST])
 def test_a_docstring_describes_the_action_and_its_parameters(doc: str) -> None:
     def say(what: str, loud: bool) -> None: ...
 
@@ -229,7 +230,7 @@ class Clock:
         return city
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("function", "name"),
     [(Clock().now, "now"), (Clock(), "Clock"), (partial(get_time), "get_time")],
     ids=["a bound method", "a callable object", "a partial"],
@@ -257,7 +258,7 @@ def _yields() -> Iterator[int]:
     yield 1
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("function", "words"),
     [
         (_any, "'items' takes any number of values"),
@@ -290,7 +291,7 @@ def test_an_annotation_nobody_knows_is_refused_with_its_name() -> None:
         action(find)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("schema", "words"),
     [
         ({"type": "string"}, "must be the JSON schema of an object"),
@@ -305,7 +306,7 @@ def test_a_schema_that_does_not_fit_the_function_is_refused(
         action(parameters=schema)(get_time)
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+@in_one_test("timeout", [0, -1, float("nan")])
 def test_a_timeout_that_never_waits_is_refused(timeout: float) -> None:
     with pytest.raises(ConfigurationFailed, match="must be more than 0 s"):
         action(timeout=timeout)(get_time)

@@ -41,10 +41,18 @@ class Provider:
     connections: int = 0
     """How many were ever made."""
     open: int = 0
+    _first: list[Sequence[Step]] | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def answer(self, *scripts: Sequence[Step]) -> None:
         self.scripts = list(scripts)
+
+    def forget(self) -> None:
+        """Be as before the first case of a test, for the next one."""
+        if self._first is None:
+            self._first = self.scripts
+        self.scripts, self.connections = list(self._first), 0
+        self.requests.clear()
 
     async def until_open(self, count: int) -> None:
         """Return once that many connections are open."""

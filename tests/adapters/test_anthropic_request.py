@@ -24,6 +24,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 from tests.adapters.asking import HELLO, RED, SEVEN, answer_to
 from tests.adapters.contract.anthropic_fake import AnthropicFake
 from tests.adapters.contract.fakes import Say, Stop
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -116,7 +117,7 @@ async def test_calls_of_one_answer_share_a_turn_and_their_results_the_next(
     ]
 
 
-@pytest.mark.parametrize("parents", [("a1", "a2"), (None, None)])
+@in_one_test("parents", [("a1", "a2"), (None, None)])
 async def test_calls_one_after_the_other_have_turns_of_their_own(
     fake: AnthropicFake, parents: Sequence[str | None]
 ) -> None:
@@ -250,7 +251,7 @@ async def test_thoughts_between_calls_of_one_answer_keep_their_place(fake: Anthr
     assert body["messages"][1]["content"] == [use("c1"), SHOWN, use("c2")]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "messages",
     [
         [HELLO, replace(THOUGHT, signature=None), said("assistant", "Red.")],
@@ -319,7 +320,7 @@ THINKING: list[tuple[str, Any, Any, Json]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "thinking", "effort", "sent"), THINKING)
+@in_one_test(("model", "thinking", "effort", "sent"), THINKING)
 async def test_each_model_is_asked_to_think_its_way(
     fake: AnthropicFake, model: str, thinking: Any, effort: Any, sent: Json
 ) -> None:
@@ -369,7 +370,7 @@ CHOICES: list[tuple[Parameters, Json | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("wishes", "choice"), CHOICES)
+@in_one_test(("wishes", "choice"), CHOICES)
 async def test_a_choice_of_tools_is_written_in_claude_s_words(
     fake: AnthropicFake, wishes: Parameters, choice: Json | None
 ) -> None:
@@ -378,7 +379,7 @@ async def test_a_choice_of_tools_is_written_in_claude_s_words(
     assert body.get("tool_choice") == choice
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("model", "eager", "sent"),
     [
         ("claude-opus-5-5", True, True),
@@ -420,7 +421,7 @@ WISHES: list[tuple[str, Json, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "wishes", "codes"), WISHES)
+@in_one_test(("model", "wishes", "codes"), WISHES)
 async def test_a_wish_that_a_model_would_refuse_is_left_out_with_a_warning(
     fake: AnthropicFake, model: str, wishes: Json, codes: list[str]
 ) -> None:
@@ -432,7 +433,7 @@ async def test_a_wish_that_a_model_would_refuse_is_left_out_with_a_warning(
     assert not {*codes} & {*fake.asked[0].body}
 
 
-@pytest.mark.parametrize(("model", "wishes", "codes"), WISHES)
+@in_one_test(("model", "wishes", "codes"), WISHES)
 async def test_such_a_wish_can_be_refused_instead(
     fake: AnthropicFake, model: str, wishes: Json, codes: list[str]
 ) -> None:
@@ -452,7 +453,7 @@ VERSIONS = [
 ]
 
 
-@pytest.mark.parametrize(("model", "wishes", "version"), VERSIONS)
+@in_one_test(("model", "wishes", "version"), VERSIONS)
 async def test_the_version_of_the_api_is_the_newest_that_takes_what_is_asked(
     fake: AnthropicFake, model: str, wishes: Parameters, version: str
 ) -> None:
@@ -506,7 +507,7 @@ LONGEST = [
 ]
 
 
-@pytest.mark.parametrize(("model", "usual", "asked", "sent"), LONGEST)
+@in_one_test(("model", "usual", "asked", "sent"), LONGEST)
 async def test_an_answer_is_as_long_as_asked_and_the_model_can(
     fake: AnthropicFake, model: str, usual: int | None, asked: int | None, sent: int
 ) -> None:
@@ -589,7 +590,7 @@ ATTACHMENTS: dict[str, tuple[Message, Json]] = {
 }
 
 
-@pytest.mark.parametrize(("message", "block"), ATTACHMENTS.values(), ids=ATTACHMENTS)
+@in_one_test(("message", "block"), ATTACHMENTS.values(), ids=ATTACHMENTS)
 async def test_attachments_are_sent_as_blocks(
     fake: AnthropicFake, message: Message, block: Json
 ) -> None:
@@ -606,7 +607,7 @@ async def test_files_of_theirs_need_a_beta(fake: AnthropicFake) -> None:
     assert fake.asked[0].headers["anthropic-beta"] == "my-beta,files-api-2025-04-14"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("kind", "mime_type", "why"),
     [
         ("audio", "audio/mp3", "takes no audio"),

@@ -27,6 +27,7 @@ from tests.adapters.contract.fakes import (
     Think,
     Tokens,
 )
+from tests.in_one_test import in_one_test
 
 anthropic = pytest.importorskip("anthropic")
 pytestmark = pytest.mark.anyio
@@ -73,7 +74,7 @@ ANSWERS: dict[str, Sequence[Step]] = {
 }
 
 
-@pytest.mark.parametrize("steps", ANSWERS.values(), ids=ANSWERS)
+@in_one_test("steps", ANSWERS.values(), ids=ANSWERS)
 async def test_the_sdk_and_we_read_the_same(steps: Sequence[Step]) -> None:
     async with AnthropicFake() as fake:
         fake.plays(*steps)

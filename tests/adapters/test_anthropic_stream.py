@@ -27,6 +27,7 @@ from copilot_runtime.base.errors import (
 from tests.adapters.asking import RED, answer_to, called, failure_of, said
 from tests.adapters.contract.fakes import KEY, data
 from tests.adapters.provider import Provider, Step, streamed, whole
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -236,7 +237,7 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
 }
 
 
-@pytest.mark.parametrize(("script", "events"), ANSWERS.values(), ids=ANSWERS)
+@in_one_test(("script", "events"), ANSWERS.values(), ids=ANSWERS)
 async def test_events_become_ours(
     provider: Provider,
     adapter: AnthropicAdapter,
@@ -284,7 +285,7 @@ REFUSALS: list[tuple[str, str, str, type[CopilotError]]] = [
 ]
 
 
-@pytest.mark.parametrize(("status", "type", "message", "kind"), REFUSALS)
+@in_one_test(("status", "type", "message", "kind"), REFUSALS)
 async def test_a_refused_request_says_why_and_its_id_is_in_the_hint(
     provider: Provider,
     adapter: AnthropicAdapter,
@@ -303,7 +304,7 @@ async def test_a_refused_request_says_why_and_its_id_is_in_the_hint(
     assert error.hint == "Model: 'claude-opus-5-5'. Request id: req_9."
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "script",
     [
         streamed(b"data: {]\n\n"),

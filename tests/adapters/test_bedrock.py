@@ -31,6 +31,7 @@ from copilot_runtime.base.errors import (
 from tests.adapters.asking import answer_to, failure_of
 from tests.adapters.contract.bedrock_fake import event, exception, message
 from tests.adapters.provider import HEAD, Provider, Step, streamed, whole
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -190,7 +191,7 @@ async def test_a_malformed_call_is_the_models_fault(bedrock: BedrockAdapter, pro
     assert error.message == "Bedrock API error: The model stopped with malformed_tool_use."
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "kind", "status"),
     [
         ("throttlingException", RateLimited, 429),
@@ -215,7 +216,7 @@ async def test_an_exception_in_the_stream_is_raised_after_what_came(
     assert (error.status_code, error.message) == (status, "Bedrock API error: No.")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("status", "body", "kind"),
     [
         ("403 Forbidden", {"Message": "You are not authorized."}, AuthenticationFailed),
@@ -252,7 +253,7 @@ async def test_an_answer_cut_in_an_event_is_no_answer(bedrock: BedrockAdapter, p
     assert error.message == "Bedrock API error: Premature close"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "nonsense",
     [event("contentBlockDelta", {"delta": 7}), event("messageStop", {})],
 )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from copilot_runtime.adapters.bedrock.event_stream import Frames
 from copilot_runtime.base.errors import NetworkError
 from tests.adapters.contract.bedrock_fake import event, exception, framed, message
+from tests.in_one_test import in_one_test
 
 EVENTS = [
     ("contentBlockDelta", {"delta": {"text": "Hé 🙂"}}),
@@ -101,7 +102,7 @@ def test_a_message_beyond_the_limit_is_not_waited_for():
         frames.feed(message({}, b"x" * 2_000)[:100])
 
 
-@pytest.mark.parametrize("headers", [b"\x05ab", b"\x02\xff\xfe\x07\x00\x00"])
+@in_one_test("headers", [b"\x05ab", b"\x02\xff\xfe\x07\x00\x00"])
 def test_headers_cut_short_are_an_error(headers: bytes):
     with pytest.raises(NetworkError, match="unreadable headers"):
         read([framed(headers, b"{}")])

@@ -28,6 +28,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage, Mis
 from tests.adapters.asking import HELLO, answer_to
 from tests.adapters.provider import Provider
 from tests.adapters.test_bedrock import COUNTS, STOP, answered, delta
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -77,7 +78,7 @@ def test_calls_made_at_once_stay_together_and_their_results_follow():
     ]
 
 
-@pytest.mark.parametrize("without", [{"actions": []}, {"tool_choice": "none"}])
+@in_one_test("without", [{"actions": []}, {"tool_choice": "none"}])
 def test_calls_are_texts_where_the_model_has_no_tools(without: dict[str, Any]):
     body = asked(HELLO, call("a"), result("a"), **without)
     assert "toolConfig" not in body
@@ -125,7 +126,7 @@ def test_an_empty_result_has_a_word():
     assert body["messages"][2]["content"][0]["toolResult"]["content"] == [{"text": "(empty)"}]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("signature", "content"),
     [
         ("bedrock:c2ln", {"reasoningText": {"text": "Hm.", "signature": "c2ln"}}),
@@ -143,7 +144,7 @@ def test_a_thought_of_another_provider_stays_away():
     assert kinds(asked(HELLO, thought, HELLO)) == [("user", ["text", "text"])]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("model", "effort", "fields"),
     [
         (OPUS_4_6, "low", {"thinking": {"type": "adaptive", "display": "summarized"}}),
@@ -176,7 +177,7 @@ def test_a_claude_does_not_begin_to_think_in_the_middle_of_its_calls():
     assert "additionalModelRequestFields" not in body
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("model", "wishes", "why"),
     [
         ("deepseek.r1-v1:0", {"reasoning_effort": "low"}, "no setting for this model's thoughts"),
@@ -203,7 +204,7 @@ def attached(*parts: tuple[Any, Any, str, str | None], filename: str | None = No
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("part", "block"),
     [
         (
@@ -236,7 +237,7 @@ def test_documents_have_names_of_their_own_and_words_beside_them():
     assert content[2:] == [{"text": "See the attached document."}]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "part",
     [("image", "url", "https://example.com/a.png", None), ("video", "data", "QUJD", "video/avi")],
 )
@@ -403,7 +404,7 @@ async def test_a_profile_that_nobody_made_is_told(
     assert "AWS_ACCESS_KEY_ID" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("region", "host"),
     [
         ("eu-west-1", "https://bedrock-runtime.eu-west-1.amazonaws.com/"),

@@ -22,6 +22,7 @@ from tests.adapters.contract.asking import answer_of, calls_in, text_in, thought
 from tests.adapters.contract.bedrock_fake import event
 from tests.adapters.provider import Provider
 from tests.adapters.test_bedrock import COUNTS, MODEL, STOP, answered, delta, start, stop, thought
+from tests.in_one_test import in_one_test
 
 boto3: Any = pytest.importorskip("boto3")
 
@@ -85,7 +86,7 @@ async def asked_by_boto3(provider: Provider, **request: Any) -> list[Any]:
 HELLO: Any = [{"role": "user", "content": [{"text": "Hello"}]}]
 
 
-@pytest.mark.parametrize("events", ANSWERS.values(), ids=ANSWERS)
+@in_one_test("events", ANSWERS.values(), ids=ANSWERS)
 async def test_both_read_the_same(bedrock: BedrockAdapter, provider: Provider, events: list[bytes]):
     provider.answer(answered(*events))
     theirs = await asked_by_boto3(provider, messages=HELLO)

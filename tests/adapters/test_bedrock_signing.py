@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.adapters.bedrock.auth import sign_request
+from tests.in_one_test import in_one_test
 
 HOST = "https://bedrock-runtime.eu-west-1.amazonaws.com"
 credentials: Any = pytest.importorskip("botocore.credentials")
@@ -58,8 +59,8 @@ def check(url: str, body: bytes, headers: Mapping[str, str], who: Any) -> None:
     assert authorization.endswith(f"Signature={expected}")
 
 
-@pytest.mark.parametrize("who", [PLAIN, TEMPORARY])
-@pytest.mark.parametrize(
+@in_one_test("who", [PLAIN, TEMPORARY])
+@in_one_test(
     "path",
     [
         "/model/amazon.nova-lite-v1%3A0/converse-stream",

@@ -20,6 +20,7 @@ from copilot_runtime.base.errors import (
     RateLimited,
 )
 from tests.adapters.asking import HELLO, answer_to
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -113,7 +114,7 @@ async def test_a_model_without_a_price_is_said_to_cost_nothing(caplog: pytest.Lo
     ]
 
 
-@pytest.mark.parametrize("turn", [say("x" * 300), call("f", "x" * 300)], ids=["text", "call"])
+@in_one_test("turn", [say("x" * 300), call("f", "x" * 300)], ids=["text", "call"])
 async def test_who_hangs_up_before_the_count_pays_by_estimate(turn: list[Event]):
     adapter = BudgetedAdapter(endless(turn), tokens=100)
     async with aclosing(adapter.stream(by("ada"))) as events:

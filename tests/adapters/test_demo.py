@@ -3,7 +3,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.adapters.demo import DemoAdapter
@@ -30,6 +30,7 @@ from copilot_runtime.api.messages import (
 )
 from copilot_runtime.base.errors import AuthenticationFailed, Misuse, NetworkError
 from copilot_runtime.extensions.generative_ui.a2ui.validation import validate_components
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -112,7 +113,7 @@ async def test_a_text_comes_word_by_word_between_its_start_and_its_end():
     assert all(len(event.content.split()) == 1 for event in events[1:-2])  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("sentence", "calls"),
     [
         ("What time is it in New York?", [("get_time", {"city": "New York"})]),
@@ -178,7 +179,7 @@ async def test_something_is_called_when_the_client_requires_it():
     assert calls_of(events) == [("get_time", {"city": "Berlin"})]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "tool", "surface"),
     [
         ("Draw a form for a booking", "render_a2ui", "booking"),
@@ -203,7 +204,7 @@ async def test_tools_to_draw_with_are_not_called_for_other_sentences():
     assert calls_of(await answer(said("draw a form"), actions=DRAWING, parameters=forbidden)) == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("tool", "result", "words"),
     [
         ("render_a2ui", '{"status":"rendered"}', "There it is."),
@@ -324,7 +325,7 @@ async def test_a_shared_state_is_set_when_asked():
     assert calls_of(events) == [("AGUISendStateSnapshot", {"snapshot": {"counter": 7}})]
 
 
-@pytest.mark.parametrize("text", ["send me the state", "hello", 'state {"a":', 'note {"a": 1}'])
+@in_one_test("text", ["send me the state", "hello", 'state {"a":', 'note {"a": 1}'])
 async def test_nobody_is_told_to_send_a_state(text: str):
     events = await answer(said(text), actions=STATE)
     assert calls_of(events) == []
@@ -355,7 +356,6 @@ JSON = st.recursive(
 ODD = st.sampled_from(["object", "array", "string", "integer", "number", "boolean", "null", "#/x"])
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.dictionaries(KEYS, JSON | ODD, max_size=5), st.text(max_size=30))
 def test_no_schema_is_too_odd_to_fill(schema: dict[str, Any], text: str):
     json.dumps(fill_arguments(schema, text))
@@ -477,7 +477,7 @@ async def test_what_is_said_below_the_title_that_was_asked_for_comes_first():
     assert (await quote("What is a muster station?", words, station)).startswith("The place")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("line", "quoted"),
     [
         ("text: Dogs travel on a lead, and not on seats.", "Dogs travel on a lead,"),

@@ -9,6 +9,7 @@ from copilot_runtime.adapters.demo.schema import read_schema
 from copilot_runtime.api import Action
 from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage
 from tests.adapters.test_demo import answer, calls_of, said, text_of
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +69,7 @@ def test_a_chart_by_month() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("question", "sql"),
     [
         (
@@ -112,7 +113,7 @@ def test_two_values_are_compared() -> None:
     )
 
 
-@pytest.mark.parametrize("question", ["Hello!", "Tell me a long story", "", "Show me an error"])
+@in_one_test("question", ["Hello!", "Tell me a long story", "", "Show me an error"])
 def test_what_is_no_question_about_data_is_answered_as_ever(question: str) -> None:
     assert plan(question) is None
 

@@ -10,6 +10,7 @@ import pytest
 from copilot_runtime.adapters import pricing as _facts
 from copilot_runtime.adapters.pricing import UNKNOWN, find_model_facts
 from copilot_runtime.api.events import Usage
+from tests.in_one_test import in_one_test
 
 SPELLINGS = [
     ("openai", "gpt-4o", 128_000),
@@ -34,12 +35,12 @@ SPELLINGS = [
 ]
 
 
-@pytest.mark.parametrize(("provider", "model", "window"), SPELLINGS)
+@in_one_test(("provider", "model", "window"), SPELLINGS)
 def test_a_model_is_known_by_every_name_it_is_called(provider: str, model: str, window: int):
     assert find_model_facts(provider, model).context_tokens == window
 
 
-@pytest.mark.parametrize("model", ["prod-chat", "my-gpt-4o-deployment", "", "x" * 10_000])
+@in_one_test("model", ["prod-chat", "my-gpt-4o-deployment", "", "x" * 10_000])
 def test_a_name_that_says_nothing_is_unknown(model: str):
     assert find_model_facts("azure", model) == UNKNOWN
 

@@ -34,6 +34,7 @@ from copilot_runtime.base.errors import (
     RunStalled,
 )
 from tests.adapters.asking import HELLO, answer_to, failure_of
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +55,7 @@ def passing_errors() -> list[CopilotError]:
     return [OVERLOADED, RateLimited("Slowly.", retry_after=5), RunStalled("Silence.")]
 
 
-@pytest.mark.parametrize("error", passing_errors(), ids=lambda e: type(e).__name__)
+@in_one_test("error", passing_errors(), ids=lambda e: type(e).__name__)
 async def test_the_next_adapter_answers_when_one_fails_before_its_first_word(error: CopilotError):
     first, second = ScriptedAdapter(error), ScriptedAdapter(say("Hello"))
 
@@ -62,7 +63,7 @@ async def test_the_next_adapter_answers_when_one_fails_before_its_first_word(err
     assert first.requests == second.requests == [REQUEST]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "error",
     [Refused("Filtered."), ConfigurationFailed("No such thing."), AuthenticationFailed("No.")],
     ids=lambda e: type(e).__name__,
@@ -88,7 +89,7 @@ THOUGHT = [ReasoningStart(message_id="r"), ReasoningContent(message_id="r", cont
 SPOKEN = [say("Hel")[:2], call("get_time")[:1], THOUGHT]
 
 
-@pytest.mark.parametrize("spoken", SPOKEN, ids=["text", "call", "thought"])
+@in_one_test("spoken", SPOKEN, ids=["text", "call", "thought"])
 async def test_a_failure_after_the_first_word_is_the_persons_to_see(spoken: Sequence[Event]):
     second = ScriptedAdapter(say("Hello"))
 
@@ -117,7 +118,7 @@ NO_WORDS: dict[str, Sequence[Event]] = {
 }
 
 
-@pytest.mark.parametrize("case", NO_WORDS)
+@in_one_test("case", NO_WORDS)
 async def test_nothing_is_seen_of_an_adapter_that_never_said_a_word(case: str):
     first = ScriptedAdapter([*NO_WORDS[case], OVERLOADED])
 
@@ -168,7 +169,7 @@ async def test_weights_leave_nobody_out_when_one_fails():
     assert await answer_to(both, REQUEST) == say("Hello")
 
 
-@pytest.mark.parametrize("weights", [[1], [1, 0], [1, -1], [1, float("nan")]])
+@in_one_test("weights", [[1], [1, 0], [1, -1], [1, float("nan")]])
 def test_weights_that_make_no_sense_are_refused(weights: list[float]):
     with pytest.raises(ConfigurationFailed):
         FallbackAdapter(ScriptedAdapter(), ScriptedAdapter(), weights=weights)

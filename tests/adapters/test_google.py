@@ -35,6 +35,7 @@ from copilot_runtime.base.errors import (
 from tests.adapters.asking import REQUEST, answer_to, failure_of
 from tests.adapters.contract.fakes import data
 from tests.adapters.provider import DONE, END, HEAD, Provider, piece, streamed, whole
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -156,7 +157,7 @@ async def test_a_stop_after_calls_is_for_the_calls(google: GoogleAdapter, provid
     assert usage.stop_reason == "tool_calls"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("reason", "stop"),
     [("MAX_TOKENS", "length"), ("CONTINUATION", "pause"), ("SOMETHING_NEW", "SOMETHING_NEW")],
 )
@@ -169,7 +170,7 @@ async def test_why_the_model_stopped_is_told(
     assert usage.stop_reason == stop
 
 
-@pytest.mark.parametrize("reason", ["SAFETY", "RECITATION", "PROHIBITED_CONTENT", "IMAGE_SAFETY"])
+@in_one_test("reason", ["SAFETY", "RECITATION", "PROHIBITED_CONTENT", "IMAGE_SAFETY"])
 async def test_a_filtered_answer_is_refused(google: GoogleAdapter, provider: Provider, reason: str):
     provider.answer(streamed(data(chunk({"text": "Well"})), data(chunk(finishReason=reason))))
     seen, error = await failure_of(google)
@@ -248,7 +249,7 @@ async def test_a_stream_without_a_reason_to_stop_is_no_answer(
     assert error.message == "Google API error: Premature close"
 
 
-@pytest.mark.parametrize("payload", [b"data: 7\n\n", b'data: {"candidates":[{"content":7}]}\n\n'])
+@in_one_test("payload", [b"data: 7\n\n", b'data: {"candidates":[{"content":7}]}\n\n'])
 async def test_nonsense_is_an_error_that_says_so(
     google: GoogleAdapter, provider: Provider, payload: bytes
 ):

@@ -32,6 +32,7 @@ from tests.adapters.asking import HELLO, answer_to
 from tests.adapters.contract.fakes import data
 from tests.adapters.provider import Provider, streamed
 from tests.adapters.test_google import PNG, STOP, chunk
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -103,7 +104,7 @@ def test_a_thought_goes_back_with_its_signature():
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("came", "response"),
     [
         (result("a", "sunny"), {"output": "sunny"}),
@@ -135,7 +136,7 @@ def test_an_action_without_parameters_is_declared_without():
     assert body["tools"] == [{"functionDeclarations": [{"name": "stop", "description": "Stops."}]}]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("model", "thinking"),
     [
         ("gemini-3-pro", {"thinkingLevel": "MEDIUM"}),
@@ -171,7 +172,7 @@ def attached(kind: Any, source: Any, value: str, mime_type: str | None = None) -
     return TextMessage(id="u", role="user", content="", parts=[TextPart(text="This:"), part])
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("message", "part"),
     [
         (
@@ -302,7 +303,7 @@ async def test_without_a_key_nothing_is_asked(provider: Provider, monkeypatch: p
     assert provider.requests == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("options", "host"),
     [
         ({}, "https://generativelanguage.googleapis.com/v1beta/"),

@@ -21,6 +21,7 @@ from tests.adapters.contract.asking import answer_of, calls_in, text_in, thought
 from tests.adapters.contract.fakes import data
 from tests.adapters.provider import Provider, streamed
 from tests.adapters.test_google import PNG, STOP, call, chunk
+from tests.in_one_test import in_one_test
 
 genai: Any = pytest.importorskip("google.genai")
 
@@ -76,7 +77,7 @@ def camel(value: Any) -> Any:
     return {re.sub("_(.)", lambda m: m[1].upper(), key): camel(one) for key, one in value.items()}
 
 
-@pytest.mark.parametrize("chunks", ANSWERS.values(), ids=ANSWERS)
+@in_one_test("chunks", ANSWERS.values(), ids=ANSWERS)
 async def test_both_read_the_same(
     google: GoogleAdapter, sdk: Any, provider: Provider, chunks: list[Any]
 ):

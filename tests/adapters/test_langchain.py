@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.in_one_test import in_one_test
+
 pytest.importorskip("langchain_core")
 
 from langchain_core.language_models import GenericFakeChatModel
@@ -170,7 +172,7 @@ THOUGHTS: dict[str, Sequence[AIMessageChunk]] = {
 }
 
 
-@pytest.mark.parametrize("chunks", THOUGHTS.values(), ids=THOUGHTS)
+@in_one_test("chunks", THOUGHTS.values(), ids=THOUGHTS)
 async def test_thoughts_are_found_wherever_they_are(chunks: Sequence[AIMessageChunk]) -> None:
     events = await answer_to(LangChainAdapter(saying(*chunks)), PLAIN)
 
@@ -283,7 +285,7 @@ class ClientError(Exception):
 BOTO = {"ResponseMetadata": {"HTTPStatusCode": 429}, "Error": {"Code": "ThrottlingException"}}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "error",
     [ClientError(status_code=429), ClientError(code=429), ClientError(response=BOTO)],
     ids=["OpenAI", "Google", "AWS"],

@@ -3,7 +3,6 @@
 from typing import Any
 
 import orjson
-import pytest
 
 from copilot_runtime.adapters.message_content import (
     render_answer,
@@ -23,6 +22,7 @@ from copilot_runtime.api.messages import (
     TextPart,
 )
 from copilot_runtime.telemetry.content import MAX_CHARACTERS, render_text, render_tools
+from tests.in_one_test import in_one_test
 
 
 def user(text: str, **more: Any) -> TextMessage:
@@ -57,7 +57,7 @@ def test_a_conversation_keeps_its_order_and_an_assistants_words_and_calls_are_on
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("part", "rendered"),
     [
         (TextPart(text="See:"), {"type": "text", "content": "See:"}),
@@ -110,7 +110,7 @@ def test_a_long_conversation_is_bounded_and_all_of_it_is_json() -> None:
     assert {message["role"] for message in messages} == {"system", "user"}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("stop_reason", "told"),
     [
         ("stop", "stop"),
@@ -131,7 +131,7 @@ def test_an_answer_says_why_it_ended(stop_reason: str | None, told: str) -> None
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "value"),
     [
         ('{"a": [1]}', {"a": [1]}),

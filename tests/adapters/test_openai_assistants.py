@@ -28,6 +28,7 @@ from tests.adapters.contract.fakes import (
 )
 from tests.adapters.contract.openai_assistants_fake import RUN, THREAD, OpenAIAssistantsFake
 from tests.adapters.provider import whole
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -152,7 +153,7 @@ async def test_a_client_may_remember_the_thread(fake: OpenAIAssistantsFake):
     assert lines(fake)[1] == f"POST /v1/threads/{THREAD}/runs"
 
 
-@pytest.mark.parametrize("status", ["in_progress", "no such thing"])
+@in_one_test("status", ["in_progress", "no such thing"])
 async def test_a_run_that_cannot_go_on_is_left_behind(fake: OpenAIAssistantsFake, status: str):
     fake.plays(*DONE)
     fake.provider.scripts.insert(0, [_json({"status": status})])
@@ -166,9 +167,7 @@ async def test_a_run_that_cannot_go_on_is_left_behind(fake: OpenAIAssistantsFake
     )
 
 
-@pytest.mark.parametrize(
-    ("thread", "run"), [("..", "run_1"), ("thread_1", ".."), ("a/b", ""), ("a?b", "")]
-)
+@in_one_test(("thread", "run"), [("..", "run_1"), ("thread_1", ".."), ("a/b", ""), ("a?b", "")])
 async def test_a_client_cannot_name_another_path(fake: OpenAIAssistantsFake, thread: str, run: str):
     fake.plays(*DONE)
     place = {"openaiAssistantAPI": {"threadId": thread, "runId": run}}

@@ -11,6 +11,7 @@ from tests.adapters.contract.fakes import CallArgs, CallEnd, CallStart, Say, Sto
 from tests.adapters.contract.openai_assistants_fake import RUN, THREAD, OpenAIAssistantsFake
 from tests.adapters.doors import messages_in, sent_back
 from tests.adapters.provider import whole
+from tests.in_one_test import in_one_test
 from tests.wire.client import Answer, client_of
 from tests.wire.documents import CHAT, PLAIN, WHEN, acting, chat, user
 from tests.wire.merge import merge
@@ -129,7 +130,7 @@ async def test_a_result_goes_to_the_run_that_waits_for_it(fake: OpenAIAssistants
     assert last.body["tool_outputs"] == [{"tool_call_id": "call_1", "output": "done"}]
 
 
-@pytest.mark.parametrize("extensions", [None, {}, {"openaiAssistantAPI": None}])
+@in_one_test("extensions", [None, {}, {"openaiAssistantAPI": None}])
 async def test_a_client_that_remembers_nothing_begins_a_thread(
     fake: OpenAIAssistantsFake, extensions: Any
 ):

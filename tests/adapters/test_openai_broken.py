@@ -25,6 +25,7 @@ from tests.adapters.provider import (
     tools,
     whole,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -144,7 +145,7 @@ FAILURES: dict[str, tuple[Sequence[Step], Sequence[Event], type[CopilotError], s
 }
 
 
-@pytest.mark.parametrize("case", FAILURES)
+@in_one_test("case", FAILURES)
 async def test_what_came_before_an_error_is_kept(
     provider: Provider, adapter: OpenAIAdapter, case: str
 ):

@@ -33,6 +33,7 @@ from tests.adapters.provider import (
     text,
     whole,
 )
+from tests.in_one_test import in_one_test
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -155,7 +156,7 @@ async def test_an_answer_cut_short_is_the_same_error_as_without_it(
 SILENCES: dict[str, list[Step]] = {"before": [HANG], "within": [HEAD, piece(text("Hi")), HANG]}
 
 
-@pytest.mark.parametrize("case", SILENCES)
+@in_one_test("case", SILENCES)
 async def test_its_time_limit_ends_a_silence(provider: Provider, client: "AsyncOpenAI", case: str):
     provider.answer(SILENCES[case])
     error = await error_of(OpenAIAdapter(client=client.with_options(timeout=0.05)))

@@ -35,6 +35,7 @@ from tests.adapters.provider import (
     text,
     whole,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -115,7 +116,7 @@ STATUSES: dict[str, tuple[type[CopilotError], str, int, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("status", STATUSES)
+@in_one_test("status", STATUSES)
 async def test_a_status_becomes_the_error_the_node_runtime_makes_of_it(
     provider: Provider, adapter: OpenAIAdapter, status: str
 ):
@@ -149,7 +150,7 @@ BODIES: dict[str, tuple[bytes | dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BODIES)
+@in_one_test("case", BODIES)
 async def test_the_reason_is_found_in_any_body(
     provider: Provider, adapter: OpenAIAdapter, case: str
 ):
@@ -234,13 +235,13 @@ async def test_elsewhere_no_key_is_needed(provider: Provider, monkeypatch: pytes
     assert "authorization" not in provider.requests[0].headers
 
 
-@pytest.mark.parametrize("key", ["sk-ü", "sk-a\r\nx-evil: 1"])
+@in_one_test("key", ["sk-ü", "sk-a\r\nx-evil: 1"])
 async def test_a_key_that_cannot_be_one_is_refused_without_repeating_it(key: str):
     error = await error_of(OpenAIAdapter(api_key=key))
     assert error.message == "The API key for OpenAI holds characters no key has."
 
 
-@pytest.mark.parametrize("address", ["api.openai.com/v1", "ftp://x/v1", "https://", "nonsense"])
+@in_one_test("address", ["api.openai.com/v1", "ftp://x/v1", "https://", "nonsense"])
 def test_a_base_url_that_is_none_is_refused_at_once(address: str):
     with pytest.raises(ConfigurationFailed, match="is not an address"):
         OpenAIAdapter(base_url=address)
@@ -278,7 +279,7 @@ SILENCES: dict[str, list[Step]] = {
 }
 
 
-@pytest.mark.parametrize("case", SILENCES)
+@in_one_test("case", SILENCES)
 async def test_a_silence_ends_in_an_error(provider: Provider, case: str):
     provider.answer(SILENCES[case])
     # connecting takes no time, and the limit for it is a part of that for the first byte

@@ -20,6 +20,7 @@ from copilot_runtime.api.messages import (
 from copilot_runtime.base.errors import Misuse
 from tests.adapters.asking import answer_to
 from tests.adapters.provider import Provider, saying, text
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +47,7 @@ async def ask(provider: Provider, adapter: OpenAIAdapter) -> AsyncGenerator[Ask,
     yield ask
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("part", "content"),
     [
         (
@@ -128,7 +129,7 @@ async def test_a_part_is_shown_or_refused(ask: Ask, part: Part, content: Any):
     assert await ask(shown(LOOK, part)) == [{"role": "user", "content": [look, content]}]
 
 
-@pytest.mark.parametrize("mime_type", ["text/csv", "application/json", "application/octet-stream"])
+@in_one_test("mime_type", ["text/csv", "application/json", "application/octet-stream"])
 async def test_a_text_file_is_read_out(ask: Ask, mime_type: str):
     value = b64encode("\ufeffa,b\n1,ü".encode()).decode()
     part = MediaPart(
@@ -175,7 +176,7 @@ async def test_an_attachment_is_still_new_when_an_action_has_run(ask: Ask):
         await ask(shown(LOOK, VIDEO), call, result)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("url", "shown_as"),
     [
         ("http://[x/a.png", "http://[x/a.png"),

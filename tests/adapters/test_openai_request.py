@@ -18,6 +18,7 @@ from copilot_runtime.api.messages import (
 )
 from copilot_runtime.base.errors import Misuse
 from tests.adapters.provider import Provider, saying, text
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -140,7 +141,7 @@ async def test_zero_is_a_wish(ask: Ask):
     assert "stop" not in body
 
 
-@pytest.mark.parametrize("choice", ["auto", "none", "required"])
+@in_one_test("choice", ["auto", "none", "required"])
 async def test_a_choice_of_tools_is_passed_on(ask: Ask, choice: str):
     body = await ask(actions=[Action(name="a")], parameters=Parameters(tool_choice=choice))
     assert body["tool_choice"] == choice
@@ -170,7 +171,7 @@ async def test_settings_of_the_adapter_reach_the_model(ask: Ask):
     assert body["stream_options"] == {"include_usage": True}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("options", "role"),
     [
         ({}, "developer"),
@@ -198,7 +199,7 @@ async def test_only_what_the_model_may_call_is_offered_once(ask: Ask):
     assert body["tools"] == [tool_of("a"), tool_of("d")]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("format", "data", "url"),
     [
         ("png", "iVBO", "data:image/png;base64,iVBO"),

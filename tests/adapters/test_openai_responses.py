@@ -19,6 +19,7 @@ from copilot_runtime.base.errors import (
 )
 from tests.adapters.asking import HELLO, RED, answer_to, called, failure_of, said
 from tests.adapters.provider import END, HEAD, Provider, Step, piece, whole
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -166,7 +167,7 @@ CALL = {"type": "function_call", "call_id": "call_1", "name": "setColor"}
 HI = {"type": "message", "content": [{"type": "output_text", "text": "Hi"}]}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("items", "events"),
     [
         ([HI], said("Hi", id="resp_1")),
@@ -174,7 +175,7 @@ HI = {"type": "message", "content": [{"type": "output_text", "text": "Hi"}]}
         ([{**CALL, "arguments": ""}], called("setColor", parent="resp_1")),
     ],
 )
-@pytest.mark.parametrize("told", ["done", "added and done", "completed"])
+@in_one_test("told", ["done", "added and done", "completed"])
 async def test_an_item_without_deltas_is_taken_once(
     provider: Provider, adapter: OpenAIAdapter, told: str, items: list[Any], events: list[Event]
 ):
@@ -196,7 +197,7 @@ async def test_an_image_the_model_made_is_an_activity(provider: Provider, adapte
     assert activity.content == {"mimeType": "image/webp", "data": "UklG"}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("code", "kind"),
     [("invalid_prompt", ConfigurationFailed), ("image_content_policy_violation", Refused)],
 )

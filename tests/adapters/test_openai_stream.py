@@ -41,6 +41,7 @@ from tests.adapters.provider import (
     tools,
     whole,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -348,8 +349,12 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
 }
 
 
-@pytest.mark.parametrize("case", ANSWERS)
-async def test_an_answer_becomes_events(provider: Provider, adapter: OpenAIAdapter, case: str):
+@in_one_test("case", ANSWERS)
+async def test_an_answer_becomes_events(
+    provider: Provider, adapter: OpenAIAdapter, case: str, monkeypatch: pytest.MonkeyPatch
+):
+    numbers = count(1)  # each case begins with the first
+    monkeypatch.setattr(_assemble, "new_id", lambda: f"ck-{next(numbers)}")
     script, events = ANSWERS[case]
     provider.answer(script)
 
@@ -390,7 +395,7 @@ async def test_blanks_before_an_answer_that_is_no_stream_are_signs_of_life(
     assert await asking == said("Hi")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("url", "content"),
     [
         ("data:image/webp;base64,UklG", {"mimeType": "image/webp", "data": "UklG"}),

@@ -41,6 +41,7 @@ from tests.adapters.provider import (
     tool,
     tools,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -76,14 +77,14 @@ def sent(provider: Provider) -> Request:
     return provider.requests[-1]
 
 
-@pytest.mark.parametrize("name", [name for name in PRESETS if name != "openai"])
+@in_one_test("name", [name for name in PRESETS if name != "openai"])
 def test_every_preset_is_an_adapter_by_its_name(name: str):
     make = Registry("copilot_runtime.adapters", ADAPTERS)[name]
     adapter = make("m", base_url="http://localhost:1/v1")
     assert (type(adapter), adapter.options.preset) == (OpenAIAdapter, PRESETS[name])
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("options", "line"),
     [
         ({}, "POST /openai/v1/chat/completions HTTP/1.1"),
@@ -170,7 +171,7 @@ async def test_mistral_gets_ids_as_it_likes_them(provider: Provider, ask: Ask):
     assert [m["tool_call_id"] for m in messages if m["role"] == "tool"] == [made, kept]
 
 
-@pytest.mark.parametrize("api", ["chat", "responses"])
+@in_one_test("api", ["chat", "responses"])
 async def test_openai_takes_no_ids_longer_than_its_own(provider: Provider, ask: Ask, api: str):
     call = ActionExecutionMessage(id="x" * 90, name="set", arguments="{}")
     result = ResultMessage(id="r", call_id=call.id, name="set", result="done")
@@ -233,7 +234,7 @@ async def test_a_model_that_may_not_call_does_not_hear_of_tools_where_the_word_i
     assert {"tools", "tool_choice"} & set(sent(provider).body) == set()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("model", "wishes", "dropped"),
     [
         ("o3-mini", Parameters(temperature=0.3, stop=["x"], seed=7), ["temperature", "stop"]),
@@ -255,7 +256,7 @@ async def test_what_a_model_does_not_take_is_left_out(
 STRICT = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("schema", "strict"),
     [
         (STRICT, True),
@@ -296,7 +297,7 @@ async def test_mistral_is_asked_by_the_user_at_last(provider: Provider, ask: Ask
     assert sent(provider).body["messages"][-1] == {"role": "user", "content": "Please go on."}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "path"),
     [
         *(("ollama", "/v1"), ("groq", "/openai/v1"), ("unify", "/v0"), ("openai", "")),

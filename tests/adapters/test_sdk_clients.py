@@ -52,6 +52,7 @@ from tests.adapters.contract.fakes import (
 )
 from tests.adapters.provider import serving, streamed
 from tests.adapters.test_google import STOP, chunk
+from tests.in_one_test import in_one_test
 
 pytestmark = [
     pytest.mark.anyio,
@@ -186,7 +187,7 @@ async def test_the_request_is_the_same(pair: Pair):
     assert theirs.line.replace("/v1beta/", "/v1/") == ours.line.replace("/v1beta/", "/v1/")
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 503])
+@in_one_test("status", [400, 401, 403, 404, 429, 500, 503])
 async def test_an_error_response_is_the_same_error(pair: Pair, status: int):
     pair.fake.plays(Fails(status))
 
@@ -196,7 +197,7 @@ async def test_an_error_response_is_the_same_error(pair: Pair, status: int):
     assert (type(theirs), theirs.message, theirs.kind) == (type(ours), ours.message, ours.kind)
 
 
-@pytest.mark.parametrize("kind", ["overloaded", "rate_limit", "server_error"])
+@in_one_test("kind", ["overloaded", "rate_limit", "server_error"])
 async def test_an_error_within_the_response_is_the_same_error(pair: Pair, kind: Any):
     pair.fake.plays(Say("Hel"), ErrorInStream(kind))
 
@@ -216,7 +217,7 @@ async def test_a_response_that_breaks_off_is_an_error(pair: Pair):
     assert error.message.endswith("API error: Premature close")
 
 
-@pytest.mark.parametrize("steps", [[Silence()], [Say("Hel"), Silence()]], ids=["before", "within"])
+@in_one_test("steps", [[Silence()], [Say("Hel"), Silence()]], ids=["before", "within"])
 async def test_the_timeout_of_the_client_ends_a_silence(pair: Pair, steps: Sequence[Step]):
     pair.fake.plays(*steps)
     assert isinstance((await read_failure(pair.by_client(timeout=1.0)))[1], RunStalled)

@@ -19,6 +19,7 @@ from copilot_runtime.base.errors import (
     RunStalled,
 )
 from tests.adapters.provider import CLOSE, HANG, Provider, Request, Step, whole
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -85,7 +86,7 @@ async def test_the_recording_is_sent_as_a_form(provider: Provider):
     assert request.headers["x-tenant"] == "a"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("filename", "mime_type", "sent"),
     [
         ("recording.webm", "audio/wav", "recording.wav"),
@@ -112,7 +113,7 @@ def refused(status: str, message: str) -> bytes:
     return whole({"error": {"message": message}}, status=status)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("answer", "reason"),
     [
         (refused("413 Payload Too Large", "Maximum content size limit exceeded"), "audio_too_long"),
@@ -132,7 +133,7 @@ async def test_a_recording_that_nobody_understands_is_refused(
     assert error.value.reason == reason
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("answer", "kind"),
     [
         (refused("401 Unauthorized", "Bad key"), AuthenticationFailed),
@@ -146,7 +147,7 @@ async def test_a_provider_may_refuse_us(
         await heard(provider, answer)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("answer", "message"),
     [
         (

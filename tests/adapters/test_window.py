@@ -7,6 +7,7 @@ from copilot_runtime.adapters.pricing import find_model_facts
 from copilot_runtime.api import ChatRequest, Parameters
 from copilot_runtime.api.events import Usage
 from copilot_runtime.api.messages import ImageMessage, TextMessage
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +57,7 @@ async def test_light_languages_have_more():
     assert await window.tokens_for("m", SHORT) == 1_200
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("request_", "tokens"),
     [
         (SHORT, 499),

@@ -37,6 +37,7 @@ from copilot_runtime.api.messages import (
 )
 from tests.adapters.provider import Provider
 from tests.agents.remote import FINISHED, STARTED, asked, cut_short, heard, text, whole_run
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -307,7 +308,7 @@ async def test_an_activity_is_always_whole(provider: Provider, agent: AguiAgent)
     ]
 
 
-@pytest.mark.parametrize("patch", [[{"op": "remove", "path": "/no"}], []])
+@in_one_test("patch", [[{"op": "remove", "path": "/no"}], []])
 async def test_a_change_of_an_activity_nobody_has_is_left_out(
     provider: Provider, agent: AguiAgent, caplog: pytest.LogCaptureFixture, patch: list[Any]
 ):

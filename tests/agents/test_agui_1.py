@@ -30,6 +30,7 @@ from tests.agents.remote import (
     whole_run,
 )
 from tests.agents.test_agui import said
+from tests.in_one_test import in_one_test
 from tests.wire_agui.http import connect_input
 from tests.wire_agui.server import browsing
 
@@ -147,7 +148,7 @@ async def test_a_run_that_was_stopped_over_there_is_kept_and_shown_as_stopped(pr
     assert (stops, errors) == (["r"], [])
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("content", "parts", "text"),
     [
         (PARTS, OUR_PARTS, dumps(PARTS).decode()),

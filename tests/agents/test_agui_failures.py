@@ -34,6 +34,7 @@ from tests.agents.remote import (
     text,
     whole_run,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +62,7 @@ async def test_an_agent_may_say_itself_that_it_failed(provider: Provider, agent:
     assert told(error) == ("E_AGENT", "agent says no")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("failure", "said"),
     [
         ({"message": "no", "code": None}, ("UNKNOWN", "no")),
@@ -98,7 +99,7 @@ async def test_a_call_without_an_end_is_incomplete(provider: Provider, agent: Ag
     assert told(error) == ("INCOMPLETE_STREAM", "Run ended without emitting a terminal event")
 
 
-@pytest.mark.parametrize("end", [RESET, CLOSE])
+@in_one_test("end", [RESET, CLOSE])
 async def test_a_connection_that_breaks_is_incomplete(
     provider: Provider, agent: AguiAgent, end: Any
 ):
@@ -117,7 +118,7 @@ async def test_a_connection_may_break_after_the_end(provider: Provider, agent: A
     assert len(await heard(agent)) == 3
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("status", "told_to_the_page"),
     [
         ("307 There", ("CONFIGURATION_ERROR", "refused the request (HTTP 307).")),
@@ -147,7 +148,7 @@ async def test_a_refusal_names_the_agent_and_has_the_code_of_its_status(
     assert len(provider.requests) == 1
 
 
-@pytest.mark.parametrize("status", ["307 Temporary Redirect", "308 Permanent Redirect"])
+@in_one_test("status", ["307 Temporary Redirect", "308 Permanent Redirect"])
 async def test_an_agent_below_a_path_is_found_by_its_url_without_the_last_slash(
     provider: Provider, agent: AguiAgent, status: str
 ):
@@ -159,7 +160,7 @@ async def test_an_agent_below_a_path_is_found_by_its_url_without_the_last_slash(
     assert first.body == second.body
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "place", ["http://127.0.0.1:9/agent/", "http://x@127.0.0.1:9/", "//evil.test/", "http://[", ""]
 )
 async def test_an_agent_cannot_send_a_conversation_to_another_server(
@@ -182,7 +183,7 @@ async def test_redirects_in_a_circle_end(provider: Provider, agent: AguiAgent):
     assert len(provider.requests) == 4
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("body", "logged"),
     [
         (b"Traceback: db.connect('postgres://admin:hunter2@db')", "hunter2@db') Are its URL"),
@@ -219,7 +220,7 @@ async def test_a_refused_connection_names_the_agent_and_no_address():
     assert error.hint is not None and str(port) in error.hint
 
 
-@pytest.mark.parametrize("begun", [[], [HEAD, piece(frame(STARTED))]])
+@in_one_test("begun", [[], [HEAD, piece(frame(STARTED))]])
 async def test_a_silent_agent_is_given_up(provider: Provider, begun: list[Step]):
     provider.answer([*begun, HANG])
     agent = agent_of(provider, connect_timeout=2, idle_timeout=0.05)
@@ -231,7 +232,7 @@ async def test_a_silent_agent_is_given_up(provider: Provider, begun: list[Step])
     assert error.message == "The agent 'default' is silent. No answer for 0.05 seconds."
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("said", "message"),
     [
         (
@@ -297,7 +298,7 @@ async def test_an_event_that_is_no_json_ends_the_run(provider: Provider, agent: 
     assert isinstance(error, IncompleteStream) and error.hint == "It sent '{oops'."
 
 
-@pytest.mark.parametrize("body", [b"<html>Hello</html>", b'{"ok":true}', b""])
+@in_one_test("body", [b"<html>Hello</html>", b'{"ok":true}', b""])
 async def test_an_answer_that_is_no_stream_is_told_as_such(
     provider: Provider, agent: AguiAgent, body: bytes
 ):
@@ -380,7 +381,7 @@ async def test_headers_are_forwarded_and_what_the_server_sets_wins(provider: Pro
     assert sent["host"].startswith("127.0.0.1")
 
 
-@pytest.mark.parametrize("url", ["", "weather", "ftp://host/x", "http:///x"])
+@in_one_test("url", ["", "weather", "ftp://host/x", "http:///x"])
 def test_a_wrong_address_is_told_at_once(url: str):
     with pytest.raises(ConfigurationFailed, match="is not an address"):
         AguiAgent(url)

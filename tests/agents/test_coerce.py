@@ -21,6 +21,7 @@ from copilot_runtime.agents.coerce import coerce_agent
 from copilot_runtime.agents.function import FunctionAgent
 from copilot_runtime.api import Caller
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
+from tests.in_one_test import in_one_test
 from tests.wire_agui.http import text_of
 from tests.wire_agui.server import browsing
 
@@ -65,7 +66,7 @@ def sdk_agent() -> Any:
     return SdkAgent(name="Desk")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("make", "kind"),
     [
         (lambda: echo, "FunctionAgent"),
@@ -92,7 +93,7 @@ async def test_a_function_of_the_caller_may_return_them_as_well() -> None:
         assert text_of((await browser.run(agent="it")).events()) == "Thread t"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("thing", "message"),
     [
         (generator, "The function 'generator' cannot be an agent"),
@@ -112,7 +113,7 @@ def test_what_cannot_answer_is_found_out_at_the_start(thing: Any, message: str) 
     assert caught.value.message.startswith(message)
 
 
-@pytest.mark.parametrize("name", ["", " ", ".", "..", 7])
+@in_one_test("name", ["", " ", ".", "..", 7])
 def test_a_name_that_no_client_can_write_into_a_url_is_found_out_at_the_start(name: Any) -> None:
     with pytest.raises(ConfigurationFailed) as caught:
         CopilotRuntime(agents={name: echo}, settings=Settings(threads="memory"))
@@ -122,7 +123,7 @@ def test_a_name_that_no_client_can_write_into_a_url_is_found_out_at_the_start(na
     assert "not empty" in caught.value.hint
 
 
-@pytest.mark.parametrize("agents", [[echo], "echo", echo])
+@in_one_test("agents", [[echo], "echo", echo])
 def test_agents_without_names_are_found_out_at_the_start(agents: Any) -> None:
     with pytest.raises(ConfigurationFailed) as caught:
         CopilotRuntime(agents=agents, settings=Settings(threads="memory"))
@@ -139,7 +140,7 @@ async def test_a_graph_that_is_to_be_served_answers_here() -> None:
     assert getattr(coerce_agent("it", served), "description", "") == "Says hi."
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("make", "module", "extra"),
     [
         (graph, "langgraph.types", "langgraph-inprocess"),

@@ -19,6 +19,7 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage
 from copilot_runtime.base.errors import LimitExceeded
+from tests.in_one_test import in_one_test
 from tests.runs import forever, run_input
 
 pytestmark = pytest.mark.anyio
@@ -220,7 +221,7 @@ async def test_an_answer_of_thousands_of_calls_is_ended_and_its_actions_are_canc
     await ended.wait()
 
 
-@pytest.mark.parametrize("arguments", ['{"name":', "[]", '{"name":1}', "{}", "\x00"])
+@in_one_test("arguments", ['{"name":', "[]", '{"name":1}', "{}", "\x00"])
 async def test_malformed_arguments_are_an_answer_to_the_model(arguments: str) -> None:
     events = await said(ScriptedAdapter(call("greet", arguments), say("Sorry.")), greet)
 

@@ -20,6 +20,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.messages import ResultMessage, TextMessage
 from copilot_runtime.base.errors import Refused
 from tests.agents.pages import asked_v1, failure, page_v1, results, texts_v1
+from tests.in_one_test import in_one_test
 from tests.wire_agui.http import text_of
 from tests.wire_agui.server import browsing
 
@@ -68,7 +69,7 @@ class Answering:
         return f"Thread {run.thread_id}"
 
 
-@pytest.mark.parametrize("function", [returning, returning_slowly, Answering()])
+@in_one_test("function", [returning, returning_slowly, Answering()])
 async def test_what_a_function_returns_is_its_answer(function: Any) -> None:
     async with browsing(agents={"it": function}) as browser:
         assert text_of((await browser.run(agent="it")).events()) == "Thread t"
@@ -139,7 +140,7 @@ async def test_a_stopped_function_is_closed() -> None:
         await closed.wait()
 
 
-@pytest.mark.parametrize("end", [RunFinished(result={"done": True}), {"type": "RUN_FINISHED"}])
+@in_one_test("end", [RunFinished(result={"done": True}), {"type": "RUN_FINISHED"}])
 async def test_what_comes_after_the_end_is_not_asked_for(end: Any) -> None:
     went_on = False
     left = asyncio.Event()
@@ -182,7 +183,7 @@ async def misspelling(run: RunInput) -> Pieces:
     yield {"type": "TEXT_MESSAGE_CONTENT", "delta": "no id"}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("function", "message"),
     [
         (failing, "The run failed. The server's log says why."),

@@ -22,6 +22,7 @@ from copilot_runtime.api import (
 from copilot_runtime.api.events import Activity, Event
 from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage, TextMessage
 from copilot_runtime.base.errors import NetworkError
+from tests.in_one_test import in_one_test
 from tests.runs import run_input
 
 pytestmark = pytest.mark.anyio
@@ -160,7 +161,7 @@ async def test_a_search_that_hangs_does_not_hold_the_answer_up(
     assert "nothing was retrieved within 0.01 s" in caplog.text
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "more",
     [
         {"request_type": "Suggestion"},

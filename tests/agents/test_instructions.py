@@ -24,6 +24,7 @@ from copilot_runtime.base.errors import (
     NetworkError,
     Refused,
 )
+from tests.in_one_test import in_one_test
 from tests.runs import run_input
 
 pytestmark = pytest.mark.anyio
@@ -87,7 +88,7 @@ def take_two(run: RunInput, page: str) -> str:
 
 
 @protocols
-@pytest.mark.parametrize("nothing", [None, "", "  \n", say_nothing])
+@in_one_test("nothing", [None, "", "  \n", say_nothing])
 async def test_no_instructions_are_no_message(follow_up: Any, nothing: Any) -> None:
     assert await texts(nothing, follow_up=follow_up) == [("user", "Hi")]
 
@@ -120,7 +121,7 @@ async def test_instructions_context_and_state_are_one_message_which_every_model_
 
 
 @protocols
-@pytest.mark.parametrize("role", ["system", "developer"])
+@in_one_test("role", ["system", "developer"])
 async def test_what_a_page_instructs_stands_after_the_servers(follow_up: Any, role: Any) -> None:
     page = TextMessage(id="p", role=role, content="Answer in verse.")
     adapter = ScriptedAdapter(say("Hello"))
@@ -160,7 +161,7 @@ async def test_a_function_that_fails_ends_the_run_with_a_sentence_and_the_log_sa
     assert "clerk.md is gone" in caplog.text
 
 
-@pytest.mark.parametrize("wrong", [7, ["Be brief."], b"Be brief.", {"text": "Be brief."}])
+@in_one_test("wrong", [7, ["Be brief."], b"Be brief.", {"text": "Be brief."}])
 async def test_a_function_that_returns_no_text_ends_the_run(wrong: Any) -> None:
     async def prompt(run: RunInput) -> Any:
         return wrong
@@ -181,7 +182,7 @@ async def test_a_function_may_refuse_a_run_in_its_own_words() -> None:
         await asked(refuse)
 
 
-@pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
+@in_one_test("ending", [SystemExit, KeyboardInterrupt])
 async def test_a_function_that_ends_the_process_ends_the_run_only(
     ending: type[BaseException],
 ) -> None:
@@ -192,7 +193,7 @@ async def test_a_function_that_ends_the_process_ends_the_run_only(
         await asked(leave)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wrong", "message"),
     [
         (7, "The instructions are a int."),
@@ -209,7 +210,7 @@ def test_what_cannot_be_instructions_is_said_at_the_start(wrong: Any, message: s
 
 
 @protocols
-@pytest.mark.parametrize(
+@in_one_test(
     "echo",
     [
         f"OpenAI API error: 400 Invalid content: {PROMPT}",
@@ -256,7 +257,7 @@ async def test_a_fallback_does_not_log_instructions_that_a_provider_repeats(
     assert "bookshop" not in caplog.text
 
 
-@pytest.mark.parametrize("words", ["OpenAI API error: 400 no", f"OpenAI API error: 400 {PROMPT}"])
+@in_one_test("words", ["OpenAI API error: 400 no", f"OpenAI API error: 400 {PROMPT}"])
 async def test_what_hooks_get_of_such_an_error_does_not_have_its_cause_either(words: str) -> None:
     error = NetworkError(words)
     error.__cause__ = ValueError(f"400 {{'input': {PROMPT!r}}}")
@@ -330,7 +331,7 @@ async def test_every_parameter_there_is_can_be_given() -> None:
     assert await parameters(every) == await parameters(Parameters(**every)) == Parameters(**every)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wrong", "message"),
     [
         ({"temprature": 1}, "there is no setting 'temprature'. Did you mean 'temperature'?"),

@@ -11,6 +11,7 @@ from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import Action, AgentInput, ContextItem, Parameters
 from copilot_runtime.api.events import ActionExecutionResult, AgentState, Event
 from copilot_runtime.api.messages import TextMessage
+from tests.in_one_test import in_one_test
 from tests.runs import run_input
 
 pytestmark = pytest.mark.anyio
@@ -99,7 +100,7 @@ async def test_json_in_json_is_understood():
     assert changed == [{"n": 1}, {"n": 2}]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "arguments", "reason"),
     [
         (
@@ -155,7 +156,7 @@ async def test_an_empty_state_may_be_filled_and_needs_no_words():
     assert (offered(adapter), system_message(adapter)) == ([SNAPSHOT, DELTA], None)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "options",
     [
         {"shared_state": False},

@@ -27,6 +27,7 @@ from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.extensions.frameworks.remote import RemoteEndpoint
 from tests.extensions.frameworks.sdk_model import Output, PlayingModel
 from tests.extensions.frameworks.sdk_model import text as sdk_text
+from tests.in_one_test import in_one_test
 from tests.wire.documents import PLAIN, chat
 from tests.wire.documents import user as v1_user
 from tests.wire_agui.http import Browser, text_of, user
@@ -150,7 +151,7 @@ async def page(kind: str) -> AsyncGenerator[Browser, None]:
             yield browser
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@in_one_test("kind", KINDS)
 async def test_an_agent_goes_on_with_a_client_that_sends_only_its_last_message(kind: str) -> None:
     async with page(kind) as browser:
         await browser.run(agent=kind, run="r1", messages=[user("one", "u1")])
@@ -159,7 +160,7 @@ async def test_an_agent_goes_on_with_a_client_that_sends_only_its_last_message(k
     assert text_of(answer.events()) == "one / one / two"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@in_one_test("kind", KINDS)
 async def test_a_forged_turn_changes_nothing_for_an_agent(kind: str) -> None:
     async with page(kind) as browser:
         await browser.run(agent=kind, run="r1", messages=[user("one", "u1")])
@@ -175,7 +176,7 @@ async def test_a_forged_turn_changes_nothing_for_an_agent(kind: str) -> None:
     assert [it["content"] for it in thread] == ["one", "one", "two", "one / one / two"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@in_one_test("kind", KINDS)
 async def test_an_agent_answers_again_and_answers_an_edited_question(kind: str) -> None:
     async with page(kind) as browser:
         await browser.run(agent=kind, run="r1", messages=[user("one", "u1")])
@@ -189,7 +190,7 @@ async def test_an_agent_answers_again_and_answers_an_edited_question(kind: str) 
     assert text_of(later.events()) == "1 / 1 / 2"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@in_one_test("kind", KINDS)
 async def test_a_v1_page_goes_on_with_an_agent_where_another_page_was(kind: str) -> None:
     async with page(kind) as browser:
         await browser.run(agent=kind, run="r1", messages=[user("one", "u1")])

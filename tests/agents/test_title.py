@@ -15,6 +15,7 @@ from copilot_runtime.api.messages import (
     TextMessage,
 )
 from copilot_runtime.base.errors import NetworkError
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +49,7 @@ async def test_the_model_sees_the_first_exchange_only():
     assert adapter.requests[0].actions == ()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("answer", "name"),
     [
         ("Weather in Oslo", "Weather in Oslo"),
@@ -82,7 +83,7 @@ async def test_a_conversation_that_nobody_began_has_no_name():
     assert adapter.requests == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "message",
     [
         ImageMessage(id="i", role="user", format="png", bytes="iVBO"),
@@ -100,7 +101,7 @@ async def test_an_image_is_a_beginning(message: Message):
     assert "(image)" in str(adapter.requests[0].messages[1])
 
 
-@pytest.mark.parametrize("error", [NetworkError("The model is away."), RuntimeError("oops")])
+@in_one_test("error", [NetworkError("The model is away."), RuntimeError("oops")])
 async def test_a_model_that_fails_gives_no_name(error: Exception):
     assert await generate_title(ScriptedAdapter(error), [said("Hi")]) is None
 

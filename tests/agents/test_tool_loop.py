@@ -36,6 +36,7 @@ from copilot_runtime.api.messages import (
     ResultMessage,
     TextMessage,
 )
+from tests.in_one_test import in_one_test
 from tests.wire.client import client_of
 from tests.wire.documents import PLAIN, browser_action, chat, user
 from tests.wire_agui.server import browsing
@@ -135,7 +136,7 @@ async def test_a_v1_client_gets_the_call_its_result_and_what_the_agent_makes_of_
     ]
 
 
-@pytest.mark.parametrize("kind", ["event", "snapshot"])
+@in_one_test("kind", ["event", "snapshot"])
 async def test_a_call_that_an_agent_takes_for_one_of_the_page_is_run(kind: str):
     placeholder = "Forwarded to client"  # as an agent of Strands says of all tools of a request
     result: Event = ActionExecutionResult(call_id="c1", name="weigh", result=placeholder)
@@ -196,7 +197,7 @@ async def test_a_call_that_only_stands_in_the_repeated_conversation_is_run_too()
     assert [message.id for message in shop.asked[1].messages] == ["u1", "c1", "result-c1"]
 
 
-@pytest.mark.parametrize("streamed", [APPLE, []])
+@in_one_test("streamed", [APPLE, []])
 async def test_a_result_that_only_stands_in_the_repeated_conversation_is_the_agents_own(
     streamed: list[Event],
 ):
@@ -210,7 +211,7 @@ async def test_a_result_that_only_stands_in_the_repeated_conversation_is_the_age
     assert len(shop.asked) == 1
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "also",
     [
         calls("paint", id="c2"),
@@ -317,7 +318,7 @@ async def test_an_agent_hands_over_to_another():
     assert [one.name for one in shop.asked[0].actions] == ["weigh", "farm"]
 
 
-@pytest.mark.parametrize("state", [[], [AgentState(agent="shop", state={"open": True})]])
+@in_one_test("state", [[], [AgentState(agent="shop", state={"open": True})]])
 async def test_who_took_over_and_asks_a_person_gets_the_answer(state: list[Event]):
     asks = Interrupt(interrupt_id="i", value="Whole milk?")
     shop, farm = Shopkeeper([*state, *calls("farm")]), Shopkeeper([asks], says("Here", id="m2"))
@@ -359,9 +360,7 @@ async def test_of_an_action_and_an_agent_of_one_name_the_action_counts():
     assert [(one.name, one.agent) for one in offered_by(adapter)] == [("weigh", None)]
 
 
-@pytest.mark.parametrize(
-    ("hand_over", "offered"), [("v1", []), ("always", ["shop"]), ("never", [])]
-)
+@in_one_test(("hand_over", "offered"), [("v1", []), ("always", ["shop"]), ("never", [])])
 async def test_agents_take_over_from_ag_ui_chats_on_request_only(
     hand_over: str, offered: list[str]
 ):

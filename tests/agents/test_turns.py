@@ -11,6 +11,7 @@ from copilot_runtime.api import Agent
 from copilot_runtime.http.client import Exchange
 from tests.agents.offline import Reply, graph_agent, remote_agent
 from tests.agents.remote import FINISHED, STARTED, asked, frame, text
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +37,7 @@ AGENTS: dict[str, Callable[[], Agent]] = {
 }
 
 
-@pytest.mark.parametrize("name", BLOCKS)
+@in_one_test("name", BLOCKS)
 async def test_others_have_their_turn_within_a_block_of_thousands_of_events(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

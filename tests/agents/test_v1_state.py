@@ -25,6 +25,7 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage, TextMessage
 from copilot_runtime.base.errors import IncompleteStream
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -146,7 +147,7 @@ async def test_a_snapshot_of_the_messages_is_part_of_the_states_after_it():
     }
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("said", "running"),
     [
         (call("paint", "{}"), True),
@@ -170,7 +171,7 @@ async def test_an_agent_runs_on_while_the_browser_or_a_person_has_to_act(
     assert states(events)[-1][2] is running
 
 
-@pytest.mark.parametrize("error", [IncompleteStream("It broke off"), ValueError("It broke off")])
+@in_one_test("error", [IncompleteStream("It broke off"), ValueError("It broke off")])
 async def test_an_agent_that_fails_no_longer_runs(error: Exception):
     events = await told(a_run(), state({"a": 1}), error)
 
@@ -178,7 +179,7 @@ async def test_an_agent_that_fails_no_longer_runs(error: Exception):
     assert events[-1] == Custom(name="raised", value="It broke off")
 
 
-@pytest.mark.parametrize("said", [[Interrupt(interrupt_id="i", value="Go on?")], call("paint")])
+@in_one_test("said", [[Interrupt(interrupt_id="i", value="Go on?")], call("paint")])
 async def test_who_was_handed_over_to_and_waits_says_who_it_is_even_without_a_state(
     said: list[Event],
 ):
@@ -206,7 +207,7 @@ async def test_an_announced_argument_is_shown_in_the_state_while_it_is_written()
     ]
 
 
-@pytest.mark.parametrize("rules", [None, 7, [3], [{"tool": "write"}], [{"state_key": 1}]])
+@in_one_test("rules", [None, 7, [3], [{"tool": "write"}], [{"state_key": 1}]])
 async def test_a_rule_that_cannot_be_read_predicts_nothing(rules: Any):
     said = [Custom(name="PredictState", value=rules), *call("write", '{"text": "Bo', '"}')]
 
@@ -266,7 +267,7 @@ async def test_a_question_may_come_with_messages_and_a_call():
     ]
 
 
-@pytest.mark.parametrize("options", [{"agent": None}, {"follow_up": "server"}])
+@in_one_test("options", [{"agent": None}, {"follow_up": "server"}])
 async def test_all_other_runs_stay_as_they_are(options: dict[str, Any]):
     said = [StepStarted(name="boil"), state({"a": 1}), Custom(name="on_interrupt", value=1)]
 

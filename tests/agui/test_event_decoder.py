@@ -4,7 +4,6 @@ import json
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from copilot_runtime.api import RunInput
 from copilot_runtime.api.events import Event, TextMessageContent
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.http.sse import SSEDecoder
+from tests.in_one_test import in_one_test
 
 EVENTS: list[dict[str, Any]] = [
     {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
@@ -75,7 +75,7 @@ def test_any_cut_and_any_framing_gives_the_same_events(stream: bytes, cuts: list
     assert read([stream[start:end] for start, end in pairwise(places)]) == EXPECTED
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@in_one_test("newline", ["\n", "\r\n", "\r"])
 def test_every_byte_may_come_alone(newline: str):
     stream = written(newline)
     assert read([bytes([byte]) for byte in stream]) == EXPECTED

@@ -19,6 +19,7 @@ from copilot_runtime.api.messages import (
     TextPart,
 )
 from copilot_runtime.base.errors import Misuse
+from tests.in_one_test import in_one_test
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
@@ -129,7 +130,7 @@ def test_one_message_of_an_assistant_is_a_text_and_its_calls():
     ]
 
 
-@pytest.mark.parametrize("content", [{}, {"content": None}])
+@in_one_test("content", [{}, {"content": None}])
 def test_calls_without_a_text_make_no_text(content: dict[str, None]):
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     assert decode_messages([{"id": "a", "role": "assistant", "toolCalls": [call], **content}]) == [
@@ -137,8 +138,8 @@ def test_calls_without_a_text_make_no_text(content: dict[str, None]):
     ]
 
 
-@pytest.mark.parametrize("role", ["user", "assistant", "system", "developer"])
-@pytest.mark.parametrize("fields", [{}, {"content": None, "name": None, "metadata": None}])
+@in_one_test("role", ["user", "assistant", "system", "developer"])
+@in_one_test("fields", [{}, {"content": None, "name": None, "metadata": None}])
 def test_a_message_without_content_is_empty(role: Any, fields: dict[str, None]):
     assert decode_messages([{"id": "a", "role": role, **fields}]) == [
         TextMessage(id="a", role=role, content="")
@@ -267,11 +268,11 @@ def test_parts_of_old_are_sent_to_1_0_as_it_knows_them():
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "strange",
     [{"type": "smell"}, {"type": "image", "source": {"type": "satellite", "value": "x"}}],
 )
-@pytest.mark.parametrize("role", ["user", "assistant", "tool"])
+@in_one_test("role", ["user", "assistant", "tool"])
 def test_a_part_that_nobody_knows_is_left_out(strange: dict[str, Any], role: str):
     content = [strange, {"type": "text", "text": "Hi"}]
     [message] = decode_messages([{"id": "m", "role": role, "toolCallId": "c", "content": content}])
@@ -331,7 +332,7 @@ def user(**fields: Any) -> dict[str, Any]:
     return {"id": "u", "role": "user", **fields}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("message", "complaint"),
     [
         ("Hi", "messages[1] must be an object"),

@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from copilot_runtime.base.jsonpatch.patch import apply_patch, make_patch
+from tests.in_one_test import in_one_test
 
 KEYS = st.sampled_from(["a", "b", "~", "/", "~1", "", "0", "-", "ü"])
 LEAVES = st.none() | st.booleans() | st.integers(0, 1) | st.just(1.0) | st.text("ab", max_size=2)
@@ -57,7 +58,7 @@ def test_a_patch_makes_the_new_state_out_of_the_old(old: Any, new: Any):
 POINTS = [{"x": at, "label": f"a point with a long name, number {at}"} for at in range(100_000)]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "changed",
     [
         [{**point, "x": -1} for point in POINTS[:3_000]] + POINTS[3_000:],
@@ -109,7 +110,7 @@ def outcome(apply: Any) -> bytes | None:
 LONG = "x" * 100
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("old", "new", "patch"),
     [
         ({"n": LONG}, {"n": LONG}, []),
@@ -201,7 +202,7 @@ def test_what_a_patch_does_not_touch_is_shared():
     assert old["n"] == 1
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("operation", "complaint"),
     [
         (
@@ -244,7 +245,7 @@ def test_what_does_not_apply_is_said(operation: Any, complaint: str):
     assert complaint in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "operation",
     [
         {"op": "move", "from": "/items/0", "path": "/items/-"},
@@ -258,7 +259,7 @@ def test_a_patch_has_a_limited_number_of_operations(operation: Any):
         apply_patch({"n": 1, "items": [1]}, [operation] * 2_001)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "patch",
     [
         [{"op": "add", "path": "/0", "value": 1}],
@@ -287,7 +288,7 @@ def exploded(patches: list[list[dict[str, Any]]]) -> str:
     return ""
 
 
-@pytest.mark.parametrize("patches", [[BOMB] * 40, [BOMB * 40]], ids=["many patches", "one patch"])
+@in_one_test("patches", [[BOMB] * 40, [BOMB * 40]], ids=["many patches", "one patch"])
 def test_copies_of_copies_end_before_they_cannot_be_written(patches: list[list[dict[str, Any]]]):
     assert exploded(patches) == "copy /a/-: the copies are too large"
 

@@ -4,11 +4,11 @@ import copy
 from typing import Any
 
 import orjson
-import pytest
 from hypothesis import given
 
 from copilot_runtime.base.jsonpatch.sharing import count_repetition, share_structure
 from tests.agui.test_patch import STATES, as_json
+from tests.in_one_test import in_one_test
 
 
 @given(STATES, STATES)
@@ -31,7 +31,7 @@ def test_what_is_the_same_is_kept_once():
     assert value == new
 
 
-@pytest.mark.parametrize("value", [1, "text", [], {}, [1, [2]], {"a": {"b": "c"}}])
+@in_one_test("value", [1, "text", [], {}, [1, [2]], {"a": {"b": "c"}}])
 def test_a_value_without_copies_repeats_nothing(value: Any):
     assert count_repetition(value) == 0
 

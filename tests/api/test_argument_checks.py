@@ -21,6 +21,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.testing import Client, ScriptedAdapter, say
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.run_log import MemoryBus
+from tests.in_one_test import in_one_test
 
 
 @action
@@ -113,7 +114,7 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "cause", "way_out"), CASES)
+@in_one_test(("arguments", "cause", "way_out"), CASES)
 def test_a_wrong_argument_is_answered_with_cause_and_way_out(
     arguments: dict[str, Any], cause: str, way_out: str
 ) -> None:
@@ -126,7 +127,7 @@ def test_a_wrong_argument_is_answered_with_cause_and_way_out(
     assert way_out in said
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("arguments", "way_out"),
     [
         ({"serviceAdapter": DemoAdapter()}, "Did you mean 'adapter'?"),

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from copilot_runtime.api.events import Event, dump_event, load_event
 from copilot_runtime.api.messages import ActivityMessage, Message, Part
+from tests.in_one_test import in_one_test
 
 EVENTS = get_args(Event)
 TEXT = st.text(max_size=8)
@@ -51,7 +52,7 @@ def test_each_event_has_a_type_of_its_own() -> None:
     assert len(types) == len(EVENTS) == 24
 
 
-@pytest.mark.parametrize("kind", EVENTS)
+@in_one_test("kind", EVENTS)
 @given(draw=st.data())
 @settings(max_examples=15, deadline=None, database=None)
 def test_an_event_survives_being_written_and_read(kind: type[Any], draw: st.DataObject) -> None:
@@ -60,7 +61,7 @@ def test_an_event_survives_being_written_and_read(kind: type[Any], draw: st.Data
     assert load_event(dump_event(event)) == event
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "data",
     [
         b"",

@@ -14,6 +14,7 @@ from copilot_runtime.base.errors import (
     UnknownName,
 )
 from copilot_runtime.threads.url import build_store
+from tests.in_one_test import in_one_test
 
 BUILT_IN = {
     "mine": "copilot_runtime.base.errors:AgentNotFound",
@@ -89,7 +90,7 @@ def test_installed_packages_add_names_but_do_not_take_ours() -> None:
 
 
 @pytest.mark.usefixtures("acme")
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "reason"),
     [("bad", "no licence"), ("gone", "acme_gone"), ("empty", "Nothing")],
 )
@@ -127,7 +128,7 @@ def test_of_two_plugins_with_one_name_the_first_package_is_used(
     assert "so does 'acme'" in caplog.text
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("origin", "command"),
     [
         (None, "pip install 'copilot-runtime[mcp]'"),
@@ -167,7 +168,7 @@ def test_an_extra_comes_from_where_the_package_came(
     assert install_command("mcp") == command
 
 
-@pytest.mark.parametrize("address", ["acme:/tmp/x", "acme:///tmp/x"])
+@in_one_test("address", ["acme:/tmp/x", "acme:///tmp/x"])
 def test_a_store_that_is_chosen_by_its_name_gets_the_address_behind_it(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

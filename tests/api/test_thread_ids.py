@@ -19,6 +19,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.sqlite import SqliteThreads
+from tests.in_one_test import in_one_test
 from tests.threads.logs import run_of, told
 
 pytestmark = pytest.mark.anyio
@@ -80,9 +81,9 @@ def server(
     return ask
 
 
-@pytest.mark.parametrize("path", ["run", "state"])
-@pytest.mark.parametrize("kept", ["memory", "sqlite"])
-@pytest.mark.parametrize("spelling", [str, str.upper, "{{{}}}".format, "urn:uuid:{}".format])
+@in_one_test("path", ["run", "state"])
+@in_one_test("kept", ["memory", "sqlite"])
+@in_one_test("spelling", [str, str.upper, "{{{}}}".format, "urn:uuid:{}".format])
 def test_nobody_can_name_the_thread_of_a_user_at_an_agent(
     tmp_path: Path, kept: str, path: str, spelling: Callable[[str], str]
 ) -> None:
@@ -95,8 +96,8 @@ def test_nobody_can_name_the_thread_of_a_user_at_an_agent(
         assert UUID(named) not in (UUID(of_ann), UUID(known))
 
 
-@pytest.mark.parametrize("path", ["run", "state"])
-@pytest.mark.parametrize("kept", ["memory", "sqlite"])
+@in_one_test("path", ["run", "state"])
+@in_one_test("kept", ["memory", "sqlite"])
 def test_who_knows_a_user_and_a_thread_cannot_compute_its_id(
     tmp_path: Path, kept: str, path: str
 ) -> None:
@@ -143,7 +144,7 @@ async def test_threads_that_agents_know_already_are_called_as_before(tmp_path: P
     assert ask(computed("ann", "t")) not in ("t", computed("ann", "t"))
 
 
-@pytest.mark.parametrize("secret", ["", "a key of many letters"])
+@in_one_test("secret", ["", "a key of many letters"])
 def test_where_nobody_signs_in_a_thread_keeps_its_id(secret: str) -> None:
     assert server("memory", None, secret=secret)("t") == "t"
     assert server("memory", None, secret=secret)(computed("ann", "t")) == computed("ann", "t")

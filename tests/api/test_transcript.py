@@ -2,7 +2,6 @@
 
 import random
 
-import pytest
 from hypothesis import given, settings
 
 from copilot_runtime.adapters.scripted import call, say
@@ -26,6 +25,7 @@ from copilot_runtime.api.messages import (
 )
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import RUN_FAILED
+from tests.in_one_test import in_one_test
 from tests.transports.graphql.generated import Log, logs
 
 
@@ -82,7 +82,7 @@ def test_an_id_used_again_begins_another_message() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "stray",
     [
         TextMessageContent(message_id="nobody", content="lost"),

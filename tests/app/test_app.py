@@ -25,6 +25,7 @@ from copilot_runtime.testing import ScriptedAgent
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.run_log import MemoryBus
 from copilot_runtime.threads.store import Thread, ThreadKey
+from tests.in_one_test import in_one_test
 from tests.runs import Says, forever
 from tests.wire.client import Client
 from tests.wire.documents import chat
@@ -60,7 +61,7 @@ def runtime(**settings: object) -> CopilotRuntime:
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("path", "url"),
     [
         (None, "/graphql"),
@@ -85,7 +86,7 @@ def test_the_path_may_come_from_the_settings() -> None:
     assert client.post("/graphql", json=HELLO).status_code == 404
 
 
-@pytest.mark.parametrize("url", ["/health", "/graphql/health"])
+@in_one_test("url", ["/health", "/graphql/health"])
 def test_its_health_can_be_asked(url: str) -> None:
     answer = TestClient(runtime().app()).get(url)
 
@@ -106,7 +107,7 @@ class Unreachable(MemoryThreads):
 READY = {"status": "ready", "threads": "reachable"}
 
 
-@pytest.mark.parametrize("url", ["/health/ready", "/graphql/health/ready"])
+@in_one_test("url", ["/health/ready", "/graphql/health/ready"])
 def test_a_server_that_reaches_its_threads_is_ready(url: str) -> None:
     client = TestClient(runtime().app())
 
@@ -114,7 +115,7 @@ def test_a_server_that_reaches_its_threads_is_ready(url: str) -> None:
     assert client.head(url).status_code == 200
 
 
-@pytest.mark.parametrize("hangs", [False, True])
+@in_one_test("hangs", [False, True])
 def test_a_server_whose_threads_cannot_be_reached_is_not_ready(
     hangs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +140,7 @@ async def test_a_server_that_takes_no_more_questions_is_not_healthy() -> None:
     assert statuses == [503, 503]
 
 
-@pytest.mark.parametrize(("path", "url"), [(None, "/graphql"), ("/api", "/api"), ("/", "/")])
+@in_one_test(("path", "url"), [(None, "/graphql"), ("/api", "/api"), ("/", "/")])
 def test_the_lazy_application_has_all_routes_of_the_other(path: str | None, url: str) -> None:
     below = url.rstrip("/")
     urls = ["/", "/docs", "/health", "/health/ready", f"{below}/health", f"{below}/info", "/no"]
@@ -180,7 +181,7 @@ def test_there_is_a_page_to_try_it_at_the_root() -> None:
     assert 'data-endpoint="/api"' in page.text
 
 
-@pytest.mark.parametrize("lazy", [True, False])
+@in_one_test("lazy", [True, False])
 def test_the_page_is_there_for_browsers_where_clients_are_at_the_root(lazy: bool) -> None:
     made = runtime(path="/")
     browser = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -231,7 +232,7 @@ def test_routes_of_ones_own_stand_beside_it_and_all_are_described() -> None:
     assert "://" not in page.text
 
 
-@pytest.mark.parametrize(("path", "url"), [("/", "/mine"), ("/api", "/api/mine")])
+@in_one_test(("path", "url"), [("/", "/mine"), ("/api", "/api/mine")])
 def test_a_route_of_ones_own_may_stand_below_the_path(path: str, url: str) -> None:
     app = runtime().app(path)
 
@@ -280,7 +281,7 @@ def test_without_the_console_nothing_is_described() -> None:
     assert client.get("/openapi.json").status_code == 404
 
 
-@pytest.mark.parametrize("path", ["graphql", "http://x/graphql", " "])
+@in_one_test("path", ["graphql", "http://x/graphql", " "])
 def test_a_path_without_a_slash_at_its_head_is_refused(path: str) -> None:
     with pytest.raises(ConfigurationFailed, match="must begin with a slash"):
         runtime().app(path)
@@ -413,7 +414,7 @@ async def test_the_end_of_the_application_ends_its_runs_and_closes_its_adapter()
     assert status["details"]["originalError"]["code"] == "RUN_INTERRUPTED"
 
 
-@pytest.mark.parametrize("is_mount", [True, False], ids=["mounted at /", "a route for every path"])
+@in_one_test("is_mount", [True, False], ids=["mounted at /", "a route for every path"])
 def test_a_page_that_takes_every_path_leaves_ours_alone(tmp_path: Path, is_mount: bool) -> None:
     (tmp_path / "index.html").write_text("the page")
     app = runtime().app(console=False)

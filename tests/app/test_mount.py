@@ -14,6 +14,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import Gate, say
+from tests.in_one_test import in_one_test
 from tests.wire.client import HEADERS, Client
 from tests.wire.documents import chat
 from tests.wire.merge import merge
@@ -53,7 +54,7 @@ def mounted(where: str) -> FastAPI:
 guarded = pytest.mark.parametrize("where", ["mount", "application"])
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("where", "hook", "lines"),
     [("mount", None, 1), ("application", None, 1), ("nowhere", None, 0), ("mount", str, 0)],
 )
@@ -80,7 +81,7 @@ def test_a_dependency_refuses_before_anything_is_read(where: str) -> None:
 
 
 @guarded
-@pytest.mark.parametrize("url", [PATH, f"{PATH}/"])
+@in_one_test("url", [PATH, f"{PATH}/"])
 def test_a_dependency_lets_in(where: str, url: str) -> None:
     headers = {"authorization": "Bearer good"}
     answer = TestClient(mounted(where)).post(
@@ -144,8 +145,8 @@ def test_a_dependency_may_ask_for_a_header_of_its_own() -> None:
     assert client.post(PATH, json=HELLO, headers={"x-key": "k"}).status_code == 200
 
 
-@pytest.mark.parametrize("below", ["info", "inspector-metadata", "threads"])
-@pytest.mark.parametrize("root", ["", "/outside"])
+@in_one_test("below", ["info", "inspector-metadata", "threads"])
+@in_one_test("root", ["", "/outside"])
 def test_a_last_slash_redirects_nobody(below: str, root: str) -> None:
     app = FastAPI()
     runtime().mount(app, PATH)
@@ -158,7 +159,7 @@ def test_a_last_slash_redirects_nobody(below: str, root: str) -> None:
     assert plain.status_code in (200, 204)
 
 
-@pytest.mark.parametrize("below", ["memories", "memories/m", "cpk-debug-events"])
+@in_one_test("below", ["memories", "memories/m", "cpk-debug-events"])
 def test_what_only_the_cloud_has_is_not_found_in_the_words_of_the_endpoint(below: str) -> None:
     app = FastAPI()
     runtime().mount(app, PATH)
@@ -185,7 +186,7 @@ def test_the_lives_of_host_and_runtime_are_joined() -> None:
     assert story == ["host began", "host ended, adapter closed: True"]
 
 
-@pytest.mark.parametrize("middleware", [None, GZipMiddleware, CORSMiddleware])
+@in_one_test("middleware", [None, GZipMiddleware, CORSMiddleware])
 async def test_words_come_through_the_host_one_by_one(middleware: Any) -> None:
     gate, app = Gate(), FastAPI(dependencies=[Depends(lambda: None)])
     if middleware is not None:

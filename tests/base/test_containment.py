@@ -23,6 +23,7 @@ from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.run_log import MemoryBus
 from copilot_runtime.threads.store import Segment, StoredRun, ThreadPage, ThreadQuery
+from tests.in_one_test import in_one_test, in_sum
 from tests.security.conftest import KEY, RULES, asking, log_of, refusal
 
 pytestmark = pytest.mark.anyio
@@ -124,13 +125,15 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize(
-    "place",
-    [
-        *("authenticate", "authenticate later", "before", "after", "agents", "check", "agent"),
-        *("stage", "load_state", "begin", "write", "list"),
-    ],
+@in_one_test(
+    ("error", "place"),
+    in_sum(
+        ERRORS,
+        [
+            *("authenticate", "authenticate later", "before", "after", "agents", "check", "agent"),
+            *("stage", "load_state", "begin", "write", "list"),
+        ],
+    ),
 )
 def test_no_part_of_an_application_ends_the_server(place: str, error: BaseException) -> None:
     with TestClient(runtime(place, error).app()) as client:
@@ -159,7 +162,7 @@ class Validator(httpx.AsyncBaseTransport):
         return httpx.Response(200, json={"status": "allowed"})
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@in_one_test("error", ERRORS, ids=lambda error: type(error).__name__)
 async def test_an_agent_behind_a_service_of_guardrails_does_not_end_the_server(
     error: BaseException,
 ) -> None:
@@ -189,7 +192,7 @@ class FailingAdapter(ScriptedAdapter):
         raise self._error
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@in_one_test("error", ERRORS, ids=lambda error: type(error).__name__)
 async def test_a_thread_that_cannot_be_named_has_no_name(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:

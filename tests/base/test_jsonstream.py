@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.base.jsonstream import JsonPart, JsonReader
+from tests.in_one_test import in_one_test
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 VALUES = st.recursive(
@@ -62,7 +62,7 @@ def test_a_text_is_told_as_it_comes() -> None:
     assert not reader.is_complete
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "error"),
     [
         ("[1]", "An object is expected at character 1."),
@@ -77,7 +77,7 @@ def test_a_text_is_told_as_it_comes() -> None:
         ('{"a":' + "[" * 300, "There are more than 200 values inside each other at character 205."),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("size", [1, 3, 1000])
+@in_one_test("size", [1, 3, 1000])
 def test_what_is_no_json_is_an_error_with_its_place(text: str, error: str, size: int) -> None:
     reader, _ = read(text, size)
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.base.jsontext import loads, replace_surrogates
+from tests.in_one_test import in_one_test
 
 HIGH, LOW = r"\ud83d", r"\uDE00"
 PIECES = [
@@ -50,7 +51,7 @@ MILLIONS = {
 }
 
 
-@pytest.mark.parametrize("text", MILLIONS.values(), ids=MILLIONS)
+@in_one_test("text", MILLIONS.values(), ids=MILLIONS)
 def test_half_a_character_makes_no_text_take_long(text: str) -> None:
     data = f"[{text}]".encode()
     gc.disable()

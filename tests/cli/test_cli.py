@@ -21,6 +21,7 @@ import pytest
 
 from copilot_runtime import __version__
 from copilot_runtime.cli.listen import reserve_port
+from tests.in_one_test import in_one_test
 from tests.processes import Program, finished, in_terminal, running
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +78,7 @@ def test_the_version_is_shown() -> None:
     assert run("--version").stdout == f"copilot-runtime {__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["", "serve", "chat", "mcp", "schema", "plugins", "settings"])
+@in_one_test("command", ["", "serve", "chat", "mcp", "schema", "plugins", "settings"])
 def test_help_comes_with_examples_or_an_explanation(command: str) -> None:
     done = run(*command.split(), "--help")
     assert (done.returncode, done.stderr) == (0, "")
@@ -232,7 +233,7 @@ def test_a_server_on_loopback_answers_only_for_this_machine(start: Start) -> Non
         assert answer.status == 200
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "variable"),
     [
         ("openai", "OPENAI_API_KEY"),
@@ -245,7 +246,7 @@ def test_a_key_that_is_missing_is_said_at_the_start(start: Start, name: str, var
     assert start.programs[-1].errors.until(f"There is no API key .* Set {variable}")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "environ",
     [
         {"OPENAI_API_KEY": "sk-1"},
@@ -305,7 +306,7 @@ def test_a_runtime_keeps_the_path_it_chose_unless_told_otherwise(
     assert url_in(start("mine", "--path", "/other")).endswith("/other")
 
 
-@pytest.mark.parametrize("name", ["runtime", "app", "mounted"])
+@in_one_test("name", ["runtime", "app", "mounted"])
 def test_what_a_program_sets_counts_more_than_the_environment_and_less_than_an_option(
     tmp_path: Path, name: str
 ) -> None:
@@ -342,7 +343,7 @@ def test_a_model_without_a_key_is_warned_of_at_the_start_of_a_program(
     assert "OPENAI_API_KEY" in warning
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("target", "sentence"),
     [
         ("mien:runtime", r"No module named 'mien'\. Looked in .* Did you mean 'mine\.py'\?"),
@@ -535,7 +536,7 @@ def test_a_port_in_use_is_answered_with_another() -> None:
     assert re.search(r"--port \d+", said)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@in_one_test("host", ["127.0.0.1", "::1"])
 def test_workers_do_not_join_a_port_that_others_share(host: str) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, 0), family=family, reuse_port=True) as shared:
@@ -554,7 +555,7 @@ def check_that_workers_are_refused(host: str, port: int) -> None:
     assert re.search(r"--port \d+", said)
 
 
-@pytest.mark.parametrize("is_shared", [False, True])
+@in_one_test("is_shared", [False, True])
 def test_workers_take_the_port_of_a_server_that_has_just_ended(is_shared: bool) -> None:
     with socket.create_server(("127.0.0.1", 0), reuse_port=is_shared) as server:
         port = server.getsockname()[1]
@@ -595,7 +596,7 @@ def test_workers_that_could_not_share_their_threads_are_refused() -> None:
     assert "cannot share threads that are in the memory" in said
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("environ", "sentence"),
     [
         ({"COPILOT_ADAPTER_NAME": "opnai"}, "No adapter named 'opnai'.*Did you mean 'openai'"),
@@ -618,7 +619,7 @@ def test_wrong_settings_stop_the_server_with_a_sentence(
     assert re.search(sentence, complaint("serve", environ=environ))
 
 
-@pytest.mark.parametrize("target", [[], ["main:mounted"]])
+@in_one_test("target", [[], ["main:mounted"]])
 def test_threads_that_cannot_be_kept_stop_the_server_with_a_sentence(
     target: list[str], tmp_path: Path
 ) -> None:
@@ -636,7 +637,7 @@ def test_threads_that_cannot_be_kept_stop_the_server_with_a_sentence(
     assert "\nThe threads in 'file/threads.db' cannot be used: " in said
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("content", "reason"),
     [
         (None, "keys.json: No such file or directory"),
@@ -657,7 +658,7 @@ def test_a_file_without_a_key_of_tokens_stops_the_server_with_a_sentence(
     assert f"relative to the working directory, which is '{tmp_path}'" in said
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@in_one_test("workers", ["1", "2"])
 def test_with_a_log_of_json_all_output_is_json(workers: str, tmp_path: Path) -> None:
     environ = CLEAN | {"COPILOT_LOG_FORMAT": "json", "COPILOT_WORKERS": workers}
     command = [*COMMAND, "serve", "--port", "0"]
@@ -720,7 +721,7 @@ def test_who_has_to_sign_in_is_told_by_which_option(start: Start, tmp_path: Path
     assert "-H" not in complaint("chat", url, "-m", "hi", "-H", "Authorization: Bearer nonsense")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("arguments", "sentence"),
     [
         (["http://127.0.0.1:9", "-m", "hi"], "The connection was refused"),
@@ -740,7 +741,7 @@ FIRST = b'data: {"type":"RUN_STARTED","threadId":"t","runId":"r"}\n\n'
 STREAM = "text/event-stream"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("kind", "body", "sentence"),
     [
         (STREAM, FIRST, "broke off in the middle"),

@@ -14,6 +14,7 @@ from copilot_runtime.cli.main import cli
 from copilot_runtime.config.loader import adapter_name
 from copilot_runtime.extensions.access.settings import JwtSettings
 from copilot_runtime.extensions.settings import Settings, load_settings
+from tests.in_one_test import in_one_test
 from tests.yaml_bombs import BOMBS
 
 
@@ -63,7 +64,7 @@ def test_copilot_yml_is_found_where_the_program_runs(
     assert load_settings(environ={}).port == 1
 
 
-@pytest.mark.parametrize("text", ["", "# nothing yet\n", "adapter:\nport:\n", "{}"])
+@in_one_test("text", ["", "# nothing yet\n", "adapter:\nport:\n", "{}"])
 def test_an_empty_file_or_key_means_the_default(file: Path, text: str) -> None:
     file.write_text(text)
     assert load_settings(file, {}) == Settings()
@@ -75,7 +76,7 @@ def test_variables_of_the_environment_stand_for_themselves_in_texts(file: Path) 
     assert (settings.host, settings.port, settings.bus) == ("me.local", 99, "x${NAME}")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "message"),
     [
         ("\nprot: 1", "copilot.yml, line 2: there is no setting 'prot'. Did you mean 'port'?"),
@@ -154,7 +155,7 @@ def test_every_wrong_setting_is_named_at_once(file: Path) -> None:
     assert "line 2: 'max_depth'" in message
 
 
-@pytest.mark.parametrize("text", ["a: &a [*a]", "a: " + "[" * 10_000, "a: 2026-99-99", "\x00"])
+@in_one_test("text", ["a: &a [*a]", "a: " + "[" * 10_000, "a: 2026-99-99", "\x00"])
 def test_a_malicious_file_is_an_error_and_no_crash(file: Path, text: str) -> None:
     assert "copilot.yml" in complaint(file, text)
 
@@ -190,7 +191,7 @@ def test_a_key_in_the_options_is_never_repeated(file: Path) -> None:
     assert secret not in complaint(file, "", {"COPILOT_ADAPTER_OPTIONS": secret})
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "url"),
     [
         ("threads", "postgresql://copilot:{}@db.example/copilot"),
@@ -203,7 +204,7 @@ def test_a_key_in_the_options_is_never_repeated(file: Path) -> None:
         ("mcp.servers", "https://copilot:{}@mcp.example/@team/tools"),
     ],
 )
-@pytest.mark.parametrize("mark", ["/", "#", "?", "[", "@"])
+@in_one_test("mark", ["/", "#", "?", "[", "@"])
 def test_a_password_in_a_url_is_percent_encoded_and_never_repeated(
     file: Path, name: str, url: str, mark: str
 ) -> None:
@@ -216,7 +217,7 @@ def test_a_password_in_a_url_is_percent_encoded_and_never_repeated(
     assert not any(part in found for part in ("S3CR", "ETpw", "example"))
 
 
-@pytest.mark.parametrize("key", ["AKIA:hunter2@", "AKIA:hun/ter2@", "b?endpoint=http://u:hunter2@"])
+@in_one_test("key", ["AKIA:hunter2@", "AKIA:hun/ter2@", "b?endpoint=http://u:hunter2@"])
 def test_a_bucket_has_no_key_in_its_address(file: Path, key: str) -> None:
     for name in ("COPILOT_KNOWLEDGE_STORAGE", "COPILOT_ANALYST_FILES"):
         found = complaint(file, "", {name: f"s3://{key}bucket"})
@@ -235,7 +236,7 @@ def test_a_secret_is_not_repeated_with_its_section(file: Path) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "section"),
     [
         ("secret", "secret: {}"),
@@ -244,9 +245,7 @@ def test_a_secret_is_not_repeated_with_its_section(file: Path) -> None:
         ("audit.key", "audit: {{key: {}}}"),
     ],
 )
-@pytest.mark.parametrize(
-    "secret", ["0123456789abcdef0123456789abcdef", "for-the-example-a-text-of-32-bytes"]
-)
+@in_one_test("secret", ["0123456789abcdef0123456789abcdef", "for-the-example-a-text-of-32-bytes"])
 def test_a_secret_that_stood_in_an_example_is_refused(
     file: Path, name: str, section: str, secret: str
 ) -> None:
@@ -261,7 +260,7 @@ def test_settings_made_in_code_are_checked_as_well() -> None:
         Settings(port=-1)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("written", "origin"),
     [
         ("HTTPS://APP.example.com", "https://app.example.com"),
@@ -277,7 +276,7 @@ def test_an_origin_is_compared_as_browsers_send_it(written: str, origin: str) ->
     assert load_settings(environ={"COPILOT_CORS_ORIGINS": written}).cors_origins == (origin,)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "written",
     [
         "app.example.com",
@@ -297,7 +296,7 @@ def test_an_origin_that_no_browser_sends_is_refused_with_the_way_out(
     assert "is not an origin" in complaint(file, f"cors_origins: [{written!r}]")
 
 
-@pytest.mark.parametrize("path", ["graphql", "/a b", "/{x}", "/a?b", "/a#b", "/a%20b", "/a\n"])
+@in_one_test("path", ["graphql", "/a b", "/{x}", "/a?b", "/a#b", "/a%20b", "/a\n"])
 def test_a_path_that_no_request_could_have_is_refused(path: str) -> None:
     with pytest.raises(ConfigurationFailed, match=r"'path' is .* a path begins with a slash"):
         Settings(path=path)
@@ -314,7 +313,7 @@ def test_every_setting_says_what_it_is_for() -> None:
     assert len({row.variable for row in rows}) == len(rows)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("header", "forwarded"),
     [("Authorization", True), ("x-tenant", True), ("cookie", False), ("host", False)],
 )
@@ -364,7 +363,7 @@ def test_settings_have_every_parameter_there_is_but_the_tool_to_call() -> None:
     assert names == set(Parameters.__dataclass_fields__)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "message"),
     [
         (
@@ -422,7 +421,7 @@ def test_nobody_reads_the_instructions_in_the_settings_of_a_traceback() -> None:
     assert "bookshop" not in repr(Settings(instructions="You are the clerk of a bookshop."))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "sentence"),
     [
         (

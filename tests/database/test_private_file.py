@@ -14,6 +14,7 @@ from copilot_runtime.extensions.events.sqlite import SqliteEventLog
 from copilot_runtime.extensions.planner.sqlite import SqlitePlanLog
 from copilot_runtime.extensions.tracing.store.sqlite import SqliteTraceStore
 from copilot_runtime.threads.sqlite import SqliteThreads
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +54,7 @@ def read_elsewhere(path: Path) -> None:
     subprocess.run(command, check=True)
 
 
-@pytest.mark.parametrize("opened", [open_threads, open_plans, open_events, open_traces])
+@in_one_test("opened", [open_threads, open_plans, open_events, open_traces])
 async def test_a_program_that_ends_leaves_the_log_to_two_stores_of_this_one(
     opened: Callable[[Path], Awaitable[Store]], tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ from copilot_runtime.extensions.mcp.settings import McpSettings
 from copilot_runtime.http.client import Upstream
 from tests.adapters.provider import HANG, HEAD, RESET, Provider, Step, piece, serving, whole
 from tests.extensions.mcp.client.servers import serve as serve_mcp
+from tests.in_one_test import in_one_test
 from tests.wire.client import HEADERS, client_of
 from tests.wire.documents import chat, user
 from tests.wire.merge import merge
@@ -69,7 +70,7 @@ async def test_a_request_goes_out_by_the_given_client_which_stays_open(
     assert not client.is_closed
 
 
-@pytest.mark.parametrize("first", [BUSY, [RESET]], ids=["503", "reset"])
+@in_one_test("first", [BUSY, [RESET]], ids=["503", "reset"])
 async def test_what_may_pass_is_tried_again(
     provider: Provider, client: httpx.AsyncClient, first: Sequence[Step]
 ) -> None:
@@ -85,7 +86,7 @@ async def test_a_redirect_is_an_answer(provider: Provider, client: httpx.AsyncCl
     assert (reply.status, len(provider.requests)) == (302, 1)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("steps", "kind", "message"),
     [
         ([HANG], RunStalled, "Acme API error: No answer for 0.1 seconds."),
@@ -107,7 +108,7 @@ async def test_errors_are_those_of_every_service(
         await upstream.request_json("GET", provider.url)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("url", "kind", "message"),
     [
         ("http://127.0.0.1:9/", NetworkError, "The connection was refused."),

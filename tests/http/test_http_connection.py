@@ -26,6 +26,7 @@ from copilot_runtime.http.client import Upstream
 from copilot_runtime.http.connection import Connection
 from copilot_runtime.http.request import Origin, Target, encode_head, parse_target
 from tests.adapters.provider import CLOSE, END, HANG, HEAD, Provider, Step, piece, serving, whole
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +63,7 @@ async def test_aiohttp_is_not_imported_for_a_plain_address(
     assert (await upstream.request_json("GET", provider.url)).status == 200
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("script", "body"),
     [
         ([LENGTH % 2 + b"ab"], b"ab"),
@@ -98,7 +99,7 @@ async def test_a_response_may_be_cut_at_every_byte(provider: Provider, upstream:
     assert await read(upstream, provider.url) == b"onetwo"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "script",
     [
         [b"HTTP/1.1 200 OK\r\nx: ", b"a" * ENDLESS, HANG],
@@ -132,7 +133,7 @@ async def test_a_malformed_or_endless_head_ends_the_request_and_the_connection(
     await provider.until_open(0)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "script",
     [
         [HEAD, piece(b"a"), b"1;" + b"x" * ENDLESS, HANG],
@@ -165,7 +166,7 @@ async def test_a_body_that_breaks_its_framing_is_read_so_far_and_then_an_error(
     await provider.until_open(0)
 
 
-@pytest.mark.parametrize("apart", [True, False], ids=["apart", "in-one-piece"])
+@in_one_test("apart", [True, False], ids=["apart", "in-one-piece"])
 async def test_bytes_after_a_response_are_never_the_next_one(
     provider: Provider, upstream: Upstream, apart: bool
 ):
@@ -244,7 +245,7 @@ async def test_the_end_may_come_after_the_reader_has_left(provider: Provider, up
     assert provider.open == provider.connections <= 2
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "head",
     [
         b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 1\r\n\r\na",
@@ -260,7 +261,7 @@ async def test_a_connection_that_the_server_will_close_is_not_kept(
     await provider.until_open(0)
 
 
-@pytest.mark.parametrize(("method", "requests"), [("GET", 3), ("PUT", 3), ("POST", 2)])
+@in_one_test(("method", "requests"), [("GET", 3), ("PUT", 3), ("POST", 2)])
 async def test_only_an_idempotent_request_is_sent_again_after_a_kept_connection_closed(
     provider: Provider, upstream: Upstream, method: str, requests: int
 ):
@@ -338,7 +339,7 @@ async def test_closing_the_client_is_an_error_for_who_still_reads(
             await anext(reply)
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@in_one_test("encoding", ["gzip", "deflate"])
 async def test_what_was_compressed_although_it_should_not_be_is_read(
     provider: Provider, upstream: Upstream, encoding: str
 ):
@@ -358,9 +359,7 @@ async def test_nothing_compressed_is_nothing(provider: Provider, upstream: Upstr
     assert await read(upstream, provider.url) == b""
 
 
-@pytest.mark.parametrize(
-    "body", [b"no gzip", gzip.compress(b"cut off")[:-4]], ids=["other", "cut-off"]
-)
+@in_one_test("body", [b"no gzip", gzip.compress(b"cut off")[:-4]], ids=["other", "cut-off"])
 async def test_what_cannot_be_decompressed_is_explained(
     provider: Provider, upstream: Upstream, body: bytes
 ):
@@ -497,7 +496,7 @@ async def test_by_a_proxy_an_end_that_never_comes_is_not_waited_for(
     await provider.until_open(0)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("script", "error", "message"),
     [
         ([HEAD, piece(b"a"), b"5\r\nab", CLOSE], NetworkError, "Premature close"),
@@ -518,7 +517,7 @@ async def test_by_a_proxy_errors_are_the_same(
     await upstream.aclose()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "headers",
     [
         {"x-key": "a\r\nx-admin: 1"},
@@ -616,7 +615,7 @@ async def test_whatever_a_server_sends_is_a_response_or_an_error_of_the_connecti
         assert transport.is_closed
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("url", "target"),
     [
         ("http://h", Target(Origin(False, "h", 80), "h", "/")),
@@ -665,7 +664,7 @@ def _certificate_for(name: str, folder: Path) -> tuple[Path, Path]:
     return key_file, certificate_file
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "is_trusted"), [("localhost", True), ("localhost", False), ("other.test", True)]
 )
 async def test_a_certificate_must_be_trusted_and_of_the_host(

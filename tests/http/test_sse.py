@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from copilot_runtime.base.errors import NetworkError
 from copilot_runtime.http.sse import SSEDecoder
+from tests.in_one_test import in_one_test
 
 
 def frames_of(*blocks: bytes) -> list[bytes]:
@@ -55,7 +56,7 @@ def test_a_block_with_several_events_gives_all_of_them_at_once():
     assert SSEDecoder().feed(b"data: 1\n\ndata: 2\n\ndata: 3") == [b"1", b"2"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("before", "expected"),
     [
         (b"data: a\n\n", [b"a", b"b"]),
@@ -75,7 +76,7 @@ def test_a_block_that_is_one_event_goes_on_where_the_last_one_ended(
     assert frames_of(before, b"data: b\n\n") == expected
 
 
-@pytest.mark.parametrize("block", [b"data: a\nx", b"data: a\rb\n\n", b"data: \n\n", b"data: \n"])
+@in_one_test("block", [b"data: a\nx", b"data: a\rb\n\n", b"data: \n\n", b"data: \n"])
 def test_a_block_that_looks_like_one_event_is_read_like_any_other(block: bytes):
     assert frames_of(block) == frames_of(*(bytes([byte]) for byte in block))
 
@@ -124,7 +125,7 @@ def test_an_event_without_data_is_no_event():
     assert frames_of(b"data: \n\ndata:\n\ndata\n\ndata: 1\n\ndata: ") == [b"1"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("block", "between"),
     [(b"data: 1\n\n", True), (b" \n ", True), (b"data: 1\n", False), (b"dat", False)],
 )

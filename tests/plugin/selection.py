@@ -32,7 +32,7 @@ QUICK_EXPRESSION = "quick"
 
 # a machine that is busy takes longer, and is no failure
 settings.register_profile("daily", deadline=None, max_examples=25)
-settings.register_profile("nightly", deadline=None, max_examples=100)
+settings.register_profile("nightly", deadline=None, max_examples=200)
 
 
 def pytest_configure(config: pytest.Config) -> None:

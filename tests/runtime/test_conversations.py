@@ -17,6 +17,7 @@ from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.run_log import MemoryBus
 from copilot_runtime.threads.store import ThreadKey
+from tests.in_one_test import in_one_test
 from tests.runs import Says, forever, run_input
 
 pytestmark = pytest.mark.anyio
@@ -99,7 +100,7 @@ async def waiting(found: Conversations, *names: str) -> list["asyncio.Task[Run]"
     return tasks
 
 
-@pytest.mark.parametrize("how", ["run", "id", "deletion"])
+@in_one_test("how", ["run", "id", "deletion"])
 async def test_what_waits_for_its_turn_can_be_taken_away(how: str) -> None:
     gate = Gate()
     found = conversations(say("one"), gate=gate, when_busy="queue")
@@ -228,7 +229,7 @@ async def test_a_thread_that_is_not_there_cannot_be_changed() -> None:
         await found.delete(MINE)
 
 
-@pytest.mark.parametrize("name", ["A name", None])
+@in_one_test("name", ["A name", None])
 async def test_a_thread_is_named_once(name: str | None) -> None:
     asked: list[int] = []
     named = asyncio.Event()

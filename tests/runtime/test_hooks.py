@@ -8,6 +8,7 @@ from collections.abc import Awaitable
 import pytest
 
 from copilot_runtime.api.hooks import call, call_quietly
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +26,7 @@ def later(number: int) -> Awaitable[int]:
     return double(number)
 
 
-@pytest.mark.parametrize("hook", [double, Doubler(), later, lambda number: 2 * number])  # pyright: ignore[reportUnknownLambdaType]
+@in_one_test("hook", [double, Doubler(), later, lambda number: 2 * number])  # pyright: ignore[reportUnknownLambdaType]
 async def test_a_hook_may_be_async_or_not(hook: object) -> None:
     assert await call(hook, 21) == 42  # type: ignore[arg-type]
 

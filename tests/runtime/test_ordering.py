@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from copilot_runtime.api.events import (
@@ -38,6 +38,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.event_order.verify import EventOrder, verify_events
 from tests.conformance.v2.oracle import STABLE, Oracle
+from tests.in_one_test import in_one_test
 from tests.orders import ANY_EVENT, BROKEN, STARTED, STOPPED, any_runs, encoded
 from tests.runs import Says, run_input, runtime_with
 
@@ -99,7 +100,7 @@ BEGUN = TextMessageStart(message_id="m")
 CALLED = ActionExecutionStart(call_id="c", name="look")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "events",
     [
         [STARTED, TextMessageContent(message_id="never", content="x")],
@@ -138,7 +139,6 @@ def test_what_breaks_the_order_is_refused_in_the_words_of_the_client(
     assert violation == oracle.verify([plain(event) for event in events])
 
 
-@settings(max_examples=150, deadline=None)
 @given(any_runs())
 def test_what_we_let_pass_the_client_takes_and_what_it_refuses_we_refuse(
     oracle: Oracle, events: list[Event]
@@ -146,7 +146,6 @@ def test_what_we_let_pass_the_client_takes_and_what_it_refuses_we_refuse(
     assert first_complaint(events) == oracle.verify([plain(event) for event in events])
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(ANY_EVENT, max_size=30), st.sampled_from([RunFinished(), BROKEN, STOPPED]))
 def test_closers_end_all_that_is_open(
     oracle: Oracle, events: list[Event], last: RunFinished | RunFailed
@@ -235,7 +234,7 @@ class Foreign:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@in_one_test(
     ("yielded", "message"),
     [
         (5, "The agent yielded an int, which is no event."),
@@ -297,7 +296,7 @@ HOLDS_ITSELF.append(HOLDS_ITSELF)
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("inner", [1, HALF], ids=["plain", "half"])
+@in_one_test("inner", [1, HALF], ids=["plain", "half"])
 async def test_values_may_be_as_deep_as_they_can_be_written(inner: Any) -> None:
     state = AgentState(agent="a", state=nested(DEEPEST, inner))
 
@@ -305,7 +304,7 @@ async def test_values_may_be_as_deep_as_they_can_be_written(inner: Any) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@in_one_test(
     "event",
     [
         AgentState(agent="a", state=nested(DEEPEST + 1)),
@@ -363,7 +362,6 @@ async def test_an_agent_is_closed_when_its_reader_leaves() -> None:
     assert closed.is_set()
 
 
-@settings(max_examples=150, deadline=None)
 @example([STARTED, Subagent(subagent_id="g1", status="failed"), RunFinished()])
 @example([STARTED, *[Subagent(subagent_id="g1", status="started")] * 2, RunFinished()])
 @given(any_runs())

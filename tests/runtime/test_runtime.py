@@ -30,6 +30,7 @@ from copilot_runtime.base.errors import (
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.threads.run_log import MemoryBus
+from tests.in_one_test import in_one_test
 from tests.runs import Says, forever, log_of, run_input, runtime_of, runtime_with, told
 
 pytestmark = pytest.mark.anyio
@@ -96,7 +97,7 @@ async def swallow() -> None:
         await forever()
 
 
-@pytest.mark.parametrize("rest", [[], [seen("late"), RunFinished(), seen("later")]])
+@in_one_test("rest", [[], [seen("late"), RunFinished(), seen("later")]])
 async def test_a_stopped_run_ends_as_stopped_though_its_agent_goes_on(rest: list[Event]) -> None:
     agent = Says(seen("begun"), swallow, *rest)
     runtime = runtime_with(agent)
@@ -161,7 +162,7 @@ class Told(MemoryBus):
         await super().append(log_id, event)
 
 
-@pytest.mark.parametrize("stops", [1, 2])
+@in_one_test("stops", [1, 2])
 async def test_a_run_stopped_before_its_first_step_still_has_an_end(stops: int) -> None:
     async def stop(event: Event) -> None:
         runtime.stop("r")
@@ -293,7 +294,7 @@ class Outside(BaseException):
     """What no `except Exception` catches."""
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("error", "report"),
     [
         (NetworkError("The model is gone."), NetworkError("The model is gone.").report()),
@@ -428,7 +429,7 @@ async def hang(*asked: Any) -> Any:
     await forever()
 
 
-@pytest.mark.parametrize("where", ["hook", "agents", "actions"])
+@in_one_test("where", ["hook", "agents", "actions"])
 async def test_what_hangs_before_a_run_begins_can_be_stopped(where: str) -> None:
     asked = asyncio.Event()
 

@@ -20,6 +20,7 @@ from copilot_runtime.base.errors import (
     RunStalled,
 )
 from copilot_runtime.runtime import Runtime
+from tests.in_one_test import in_one_test
 from tests.runs import Says, forever, run_input, runtime_with, told
 
 pytestmark = pytest.mark.anyio
@@ -137,7 +138,7 @@ async def test_the_before_hook_may_change_the_request() -> None:
     assert diary.calls == [("after", run_input(properties={"user": "ada"}), [])]
 
 
-@pytest.mark.parametrize("error", [Refused("Not you."), PermissionError("ada")])
+@in_one_test("error", [Refused("Not you."), PermissionError("ada")])
 async def test_the_before_hook_may_refuse_the_request(error: Exception) -> None:
     def before(run: RunInput) -> None:
         raise error

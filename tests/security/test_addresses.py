@@ -7,16 +7,17 @@ import pytest
 
 from copilot_runtime.base.errors import ConfigurationFailed, NetworkError
 from copilot_runtime.security.addresses import is_public, resolve_public_addresses
+from tests.in_one_test import in_one_test
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "address", ["8.8.8.8", "172.32.0.1", "2606:4700::1111", "64:ff9b::808:808", "::ffff:8.8.8.8"]
 )
 def test_these_are_public(address: str) -> None:
     assert is_public(address)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "address",
     [
         *("127.0.0.1", "127.9.9.9", "0.0.0.0", "0.1.2.3", "10.0.0.1", "172.16.0.1", "192.168.1.1"),
@@ -67,14 +68,14 @@ async def test_one_private_address_among_public_ones_is_enough(
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+@in_one_test("host", ["127.0.0.1", "localhost", "::1"])
 async def test_this_machine_is_not_public(host: str) -> None:
     with pytest.raises(ConfigurationFailed):
         await resolve_public_addresses(host, 80)
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("host", ["nobody.invalid", "a..b", "x" * 70 + ".example"])
+@in_one_test("host", ["nobody.invalid", "a..b", "x" * 70 + ".example"])
 async def test_a_name_without_addresses_is_an_error(host: str) -> None:
     with pytest.raises(NetworkError, match="There is no server"):
         await resolve_public_addresses(host, 80)

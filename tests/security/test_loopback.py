@@ -13,6 +13,7 @@ from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.security.loopback import LISTENER, Listener
+from tests.in_one_test import in_one_test, in_sum
 
 LOCAL = "http://127.0.0.1:8000"
 PROTOCOL = ["graphql-transport-ws"]
@@ -39,7 +40,7 @@ def client_of(url: str = LOCAL, **settings: Any) -> TestClient:
     return TestClient(runtime(**settings).app(), base_url=url)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "host",
     [
         *("localhost", "localhost:3000", "LocalHost:1", "localhost.", "app.localhost:5173"),
@@ -52,31 +53,30 @@ def test_a_dev_proxy_and_every_name_of_this_machine_are_answered(host: str) -> N
     assert answer.json()["data"] == {"hello": "Hello World"}
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        *("evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.nip.io"),
-        *("localhost@evil.example", "192.168.0.7:8000", "0.0.0.0:8000", "127.1", ":8000", "a b"),
-    ],
+@in_one_test(
+    ("host", "door"),
+    in_sum(
+        (
+            *("evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.nip.io"),
+            *("localhost@evil.example", "192.168.0.7:8000", "0.0.0.0:8000", "127.1", ":8000"),
+            "a b",
+        ),
+        (
+            *("POST /graphql", "GET /graphql", "OPTIONS /graphql", "GET /graphql/info"),
+            *("GET /graphql/threads", "GET /graphql/health", "GET /", "GET /docs"),
+            *("GET /openapi.json", "GET /no", "POST /graphql/agent/default/run"),
+        ),
+    ),
 )
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        *(("POST", "/graphql"), ("GET", "/graphql"), ("OPTIONS", "/graphql")),
-        *(("GET", "/graphql/info"), ("GET", "/graphql/threads"), ("GET", "/graphql/health")),
-        *(("GET", "/"), ("GET", "/docs"), ("GET", "/openapi.json"), ("GET", "/no")),
-        ("POST", "/graphql/agent/default/run"),
-    ],
-)
-def test_another_host_gets_nothing(method: str, path: str, host: str) -> None:
-    answer = client_of().request(method, path, headers={"host": host})
+def test_another_host_gets_nothing(host: str, door: str) -> None:
+    answer = client_of().request(*door.split(), headers={"host": host})
 
     assert answer.status_code == 421
     assert f"does not answer for the host {host!r}" in answer.json()["message"]
     assert "allowed_hosts" in answer.json()["errors"][0]["message"]
 
 
-@pytest.mark.parametrize("origin", PAGES)
+@in_one_test("origin", PAGES)
 def test_a_page_of_this_machine_is_answered(origin: str) -> None:
     answer = client_of().post("/graphql", json=HELLO, headers={"origin": origin})
 
@@ -84,25 +84,27 @@ def test_a_page_of_this_machine_is_answered(origin: str) -> None:
     assert answer.headers["access-control-allow-origin"] == origin
 
 
-@pytest.mark.parametrize("origin", FOREIGN)
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        *(("POST", "/graphql"), ("GET", "/graphql"), ("OPTIONS", "/graphql")),
-        *(("GET", "/graphql/info"), ("GET", "/graphql/threads"), ("GET", "/")),
-        *(("POST", "/graphql/agent/default/run"), ("PATCH", "/graphql/threads/t")),
-    ],
+@in_one_test(
+    ("origin", "door"),
+    in_sum(
+        FOREIGN,
+        (
+            *("POST /graphql", "GET /graphql", "OPTIONS /graphql", "GET /graphql/info"),
+            *("GET /graphql/threads", "GET /", "POST /graphql/agent/default/run"),
+            "PATCH /graphql/threads/t",
+        ),
+    ),
 )
-def test_a_page_of_another_origin_gets_nothing(method: str, path: str, origin: str) -> None:
+def test_a_page_of_another_origin_gets_nothing(origin: str, door: str) -> None:
     headers = {"origin": origin, "access-control-request-method": "POST", "cookie": "login=ann"}
-    answer = client_of().request(method, path, headers=headers)
+    answer = client_of().request(*door.split(), headers=headers)
 
     assert answer.status_code == 403
     assert "cors_origins" in answer.json()["message"]
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("site", "mode", "status"),
     [
         ("cross-site", "no-cors", 403),  # an image or a script, which has no Origin
@@ -119,7 +121,7 @@ def test_a_page_of_another_site_embeds_nothing(site: str, mode: str, status: int
         assert by_all.get(url, headers=headers).status_code == 200
 
 
-@pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"origin": "null"}])
+@in_one_test("headers", [{"host": "evil.example"}, {"origin": "null"}])
 def test_a_websocket_from_outside_is_refused(headers: dict[str, str]) -> None:
     client = client_of()
     with (
@@ -131,7 +133,7 @@ def test_a_websocket_from_outside_is_refused(headers: dict[str, str]) -> None:
     assert refused.value.code == 1008
 
 
-@pytest.mark.parametrize("origin", PAGES)
+@in_one_test("origin", PAGES)
 def test_a_websocket_of_a_page_of_this_machine_is_accepted(origin: str) -> None:
     client, headers = client_of(), {"origin": origin}
     with client.websocket_connect("ws://127.0.0.1:8000/graphql", PROTOCOL, headers=headers):
@@ -157,7 +159,7 @@ def test_settings_name_others() -> None:
     assert statuses == [200, 200, 200, 200, 200, 421, 403, 403]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("settings", "statuses"),
     [
         ({}, [421, 403]),
@@ -174,7 +176,7 @@ def test_a_star_that_somebody_sets_names_all(settings: dict[str, str], statuses:
     ] == statuses
 
 
-@pytest.mark.parametrize("url", ["http://testserver", "http://localhost", "http://10.0.0.7"])
+@in_one_test("url", ["http://testserver", "http://localhost", "http://10.0.0.7"])
 def test_where_it_is_not_known_to_be_loopback_everybody_is_answered(url: str) -> None:
     headers = {"host": "app.example", "origin": "https://page.example"}
     answer = client_of(url).post("/graphql", json=HELLO, headers=headers)
@@ -183,7 +185,7 @@ def test_where_it_is_not_known_to_be_loopback_everybody_is_answered(url: str) ->
     assert answer.headers["access-control-allow-origin"] == "https://page.example"
 
 
-@pytest.mark.parametrize("address", ["::1", "::ffff:127.0.0.1", "127.0.0.2"])
+@in_one_test("address", ["::1", "::ffff:127.0.0.1", "127.0.0.2"])
 def test_every_address_of_loopback_is_one(address: str) -> None:
     token = LISTENER.set(Listener(address, "localhost"))
     try:
@@ -241,7 +243,7 @@ def test_a_client_that_invents_names_does_not_fill_the_log(
     assert max(len(record.getMessage()) for record in caplog.records) < 300
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("ask", "status"),
     [
         ({"origin": "https://page.example"}, 200),
@@ -264,7 +266,7 @@ def test_the_cors_middleware_of_a_host_decides_about_what_it_has_preflighted(
     assert answer.headers.get("access-control-allow-origin") in (None, "https://page.example")
 
 
-@pytest.mark.parametrize("host", ["https://app.example", "app.example:80", "a/b", "a b", "*.*"])
+@in_one_test("host", ["https://app.example", "app.example:80", "a/b", "a b", "*.*"])
 def test_a_host_that_no_request_names_is_refused_at_the_start(host: str) -> None:
     with pytest.raises(ConfigurationFailed, match=r"'allowed_hosts' is .* is not a host"):
         load_settings(environ={"COPILOT_ALLOWED_HOSTS": host})
@@ -297,7 +299,7 @@ def test_with_a_login_there_is_nothing_to_say(caplog: pytest.LogCaptureFixture) 
     assert caplog.records == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("settings", "names"),
     [
         ({"allowed_hosts": ["app.example.com"]}, "allowed_hosts"),

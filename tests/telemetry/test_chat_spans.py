@@ -38,6 +38,7 @@ from tests.adapters.provider import (
     text,
     whole,
 )
+from tests.in_one_test import in_one_test
 from tests.runs import run_input
 from tests.telemetry.recorded import Spans, run
 
@@ -61,7 +62,7 @@ async def ask(adapter: Adapter, *, keeps_content: bool = False, **more: Any) -> 
     return span
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("adapter", "provider", "model", "address"),
     [
         (OpenAIAdapter("gpt-4o", api_key="k"), "openai", "gpt-4o", "api.openai.com"),
@@ -113,7 +114,7 @@ def test_an_adapter_that_lacks_its_region_says_the_rest(monkeypatch: pytest.Monk
     assert BedrockAdapter("nova", api_key="k").endpoint(QUESTION) == ("bedrock", "nova", "", False)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("module", "name", "provider"),
     [
         ("langchain_openai.chat_models", "ChatOpenAI", "openai"),
@@ -308,7 +309,7 @@ async def test_an_agent_has_the_parameters_of_its_requests() -> None:
         assert {name: span.attributes.get(name) for name in expected} == expected
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("models", "found"),
     [(["small", "small"], "small"), (["small", "large", "small"], None), (["", ""], None)],
 )
@@ -327,7 +328,7 @@ async def test_only_an_agent_of_one_model_has_a_model(models: list[str], found: 
     assert root.attributes[semconv.RUN_TURNS] == len(models)
 
 
-@pytest.mark.parametrize(("tokens", "found"), [(100, True), (100_000, None)])
+@in_one_test(("tokens", "found"), [(100, True), (100_000, None)])
 async def test_a_request_says_whether_older_messages_were_left_out(
     provider: Provider, tokens: int, found: bool | None
 ) -> None:

@@ -11,6 +11,7 @@ from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.api.events import Event, TextMessageContent, TextMessageEnd, TextMessageStart
 from copilot_runtime.testing import Client
 from copilot_runtime.testing.client import Protocol
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +23,7 @@ def answer(chunks: int) -> list[Event]:
     return [TextMessageStart(message_id="m"), *texts, TextMessageEnd(message_id="m")]
 
 
-@pytest.mark.parametrize("protocol", ["agui", "graphql"])
+@in_one_test("protocol", ["agui", "graphql"])
 async def test_no_code_of_telemetry_runs_for_a_chunk(protocol: Protocol) -> None:
     adapter = ScriptedAdapter(answer(1), answer(1), answer(MANY))
     runtime = CopilotRuntime(adapter, settings=Settings(threads="memory"))

@@ -7,6 +7,7 @@ from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.storage import MemoryStorage
 from copilot_runtime.telemetry import NO_SPAN, LocalTelemetry, semconv, work_under
 from copilot_runtime.telemetry.database import mask_query, start_database_span
+from tests.in_one_test import in_one_test
 from tests.telemetry.conventions import find_violations
 from tests.telemetry.recorded import Spans
 
@@ -50,7 +51,7 @@ def test_a_query_that_nobody_traces_has_no_span() -> None:
     assert start_database_span(NO_SPAN, system="duckdb", operation="SELECT") is NO_SPAN
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("query", "form"),
     [
         (

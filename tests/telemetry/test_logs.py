@@ -29,6 +29,7 @@ from copilot_runtime.telemetry.logs import (
 )
 from copilot_runtime.telemetry.span import Span
 from copilot_runtime.testing import Client, ReplyFailed, ScriptedAdapter, call, say
+from tests.in_one_test import in_one_test
 from tests.threads.recorded import Store
 
 UNCONFIGURED = """
@@ -119,7 +120,7 @@ def test_no_line_of_json_is_lost_for_what_was_added(
     assert (fields["message"], fields["odd"]) == ("Well", repr(odd))
 
 
-@pytest.mark.parametrize("form", ["json", "text"])
+@in_one_test("form", ["json", "text"])
 def test_no_text_ends_a_line_of_the_log_for_any_reader(form: str) -> None:
     odd = "".join(map(chr, range(1, 0x3000)))
     record = logging.LogRecord("x", 40, "", 1, f"a {odd}", (), None)
@@ -156,7 +157,7 @@ def test_a_log_of_the_application_gets_no_debug_lines_but_those_that_were_asked_
     assert lines[2:] == ["mine second"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("debug", "domain", "expected"),
     [
         ("", "agent", False),

@@ -27,6 +27,7 @@ from tests.adapters.provider import Provider
 from tests.agents.remote import asked, heard, text, whole_run
 from tests.extensions.mcp.client.servers import serve
 from tests.extensions.mcp.server.clients import over_http, text_of
+from tests.in_one_test import in_one_test
 from tests.telemetry import environment_server
 from tests.telemetry.recorded import Spans
 from tests.telemetry.test_spans import PARENT
@@ -92,7 +93,7 @@ def parents(spans: Spans) -> set[tuple[str, str]]:
     return {(span.trace_id, span.parent_id) for span in runs}
 
 
-@pytest.mark.parametrize("protocol", ["agui", "graphql"])
+@in_one_test("protocol", ["agui", "graphql"])
 async def test_a_page_names_the_span_under_which_it_asks(protocol: Protocol, spans: Spans) -> None:
     async with Client(build(spans), protocol=protocol, headers=HEADERS) as client:
         await client.say("Hi")

@@ -8,6 +8,7 @@ import pytest
 
 from copilot_runtime import AguiAgent, CopilotRuntime, Settings
 from copilot_runtime.telemetry import NO_TELEMETRY, LocalTelemetry, Telemetry
+from tests.in_one_test import in_one_test
 from tests.telemetry.test_spans import Spans
 from tests.wire.documents import PLAIN, chat, data
 from tests.wire.test_subscriptions import opened
@@ -50,7 +51,7 @@ async def ask(
         return await Browser(port).ask("POST", path, body, {"accept": accept, **(headers or {})})
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@in_one_test("protocol", PROTOCOLS)
 async def test_without_being_asked_not_one_byte_differs(protocol: str) -> None:
     off = await ask(NO_TELEMETRY, protocol, ORIGIN)
     on = await ask(LocalTelemetry(Spans(), keeps_content=True), protocol, ORIGIN)
@@ -62,8 +63,8 @@ async def test_without_being_asked_not_one_byte_differs(protocol: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("by_header", [True, False])
+@in_one_test("protocol", PROTOCOLS)
+@in_one_test("by_header", [True, False])
 async def test_who_asks_is_told_in_a_header_and_in_the_answer(
     protocol: str, by_header: bool
 ) -> None:
@@ -86,13 +87,13 @@ async def test_who_asks_is_told_in_a_header_and_in_the_answer(
         }
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@in_one_test("protocol", PROTOCOLS)
 async def test_a_page_of_another_origin_may_read_it(protocol: str) -> None:
     answer = await ask(LocalTelemetry(Spans()), protocol, {**ASKS, **ORIGIN})
     assert answer.headers["access-control-expose-headers"] == "x-trace-id"
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@in_one_test("protocol", PROTOCOLS)
 async def test_where_nothing_is_traced_there_is_nothing_to_tell(protocol: str) -> None:
     answer = await ask(NO_TELEMETRY, protocol, {**ASKS, **ORIGIN}, trace=True)
     assert "x-trace-id" not in answer.headers
@@ -124,8 +125,8 @@ mutation ($data: GenerateCopilotResponseInput!, $properties: JSONObject) {
 """
 
 
-@pytest.mark.parametrize("query", [SUBSCRIPTION, MUTATION])
-@pytest.mark.parametrize(
+@in_one_test("query", [SUBSCRIPTION, MUTATION])
+@in_one_test(
     ("headers", "properties", "is_told"),
     [(ASKS, {}, True), ({}, {"trace": True}, True), ({}, {"trace": "yes"}, False), ({}, {}, False)],
 )

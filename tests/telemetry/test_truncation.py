@@ -4,9 +4,9 @@ import random
 from typing import Any
 
 import orjson
-import pytest
 
 from copilot_runtime.telemetry.truncation import truncate
+from tests.in_one_test import in_one_test
 
 
 def measure(value: Any) -> int:
@@ -55,7 +55,7 @@ def test_what_is_nested_too_deeply_or_no_json_is_left_out() -> None:
     assert truncate({"a": object(), "b": 1}, 1000) == {"a": "…", "b": 1}
 
 
-@pytest.mark.parametrize("characters", [40, 100, 1000])
+@in_one_test("characters", [40, 100, 1000])
 def test_whatever_comes_the_rest_is_short_enough(characters: int) -> None:
     draw = random.Random(characters)
 

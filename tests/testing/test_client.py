@@ -30,6 +30,7 @@ from copilot_runtime.testing import (
     say,
     set_state,
 )
+from tests.in_one_test import in_one_test
 from tests.wire.server import listening
 
 pytest_plugins = ["pytester"]
@@ -316,7 +317,7 @@ async def test_a_script_that_is_too_short_names_its_player() -> None:
             await client.say("Hi")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("turns", "found"),
     [
         (["Hello."], "Turn 1 of ScriptedAdapter is no list of events, but is a str"),
@@ -376,7 +377,7 @@ async def test_a_client_that_is_not_open_says_how_to_open_it() -> None:
         await Client(runtime_of()).say("Hi")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "target",
     [42, "nowhere", "ftp://localhost/graphql", CopilotRuntime, CopilotRuntime.app, FastAPI],
 )

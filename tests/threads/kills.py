@@ -14,7 +14,7 @@ import aiohttp
 
 from tests.processes import Program, running
 
-KILLS = int(os.environ.get("KILLS", "5"))
+KILLS = int(os.environ.get("KILLS", "2"))
 
 Frame = Mapping[str, Any]
 """An event of AG-UI, as a client gets it."""

@@ -5,7 +5,7 @@ import tempfile
 from contextlib import aclosing as closing
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.api.events import TextMessageStart
@@ -27,7 +27,6 @@ _ACTIONS = st.lists(
 
 
 @given(_ACTIONS)
-@settings(max_examples=60, deadline=None)
 def test_a_file_and_a_memory_never_differ(actions: list[tuple[str, str, str, int]]) -> None:
     async def both() -> None:
         with tempfile.TemporaryDirectory() as folder:

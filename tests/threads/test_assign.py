@@ -13,6 +13,7 @@ from copilot_runtime.base.jsontext import loads
 from copilot_runtime.cli.main import cli
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import ThreadKey, ThreadQuery, ThreadStore
+from tests.in_one_test import in_one_test
 from tests.threads.logs import KEY, listed, run_of, threads, told
 
 pytestmark = pytest.mark.anyio
@@ -71,7 +72,7 @@ def assign(line: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("option", ["", "--dry-run"])
+@in_one_test("option", ["", "--dry-run"])
 def test_an_owner_without_threads_is_an_error(option: str) -> None:
     code, _, said = assign(f"--from anne --to ann {option}")
 
@@ -102,7 +103,7 @@ def test_an_operator_hands_over_threads_by_their_ids() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
+@in_one_test(
     ("line", "why"),
     [
         ("--to ann --thread a --thread x", "There is no thread 'x' of nobody."),
@@ -158,7 +159,7 @@ def test_commands_that_reach_everybodys_threads_are_in_the_audit_log(
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("line", ["list", "assign --to ann --dry-run", "expire --days 0 --dry-run"])
+@in_one_test("line", ["list", "assign --to ann --dry-run", "expire --days 0 --dry-run"])
 def test_a_list_of_threads_has_a_head_in_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from copilot_runtime.api.checkpoints import CheckpointKey
 from copilot_runtime.threads import STORES, checkpoints
 from copilot_runtime.threads.store import ThreadStore
+from tests.in_one_test import in_one_test
 from tests.threads.logs import KEY, run_of, told
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +30,7 @@ async def test_the_last_one_of_a_key_is_found(store: ThreadStore) -> None:
     assert await load(store) == b"two"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "other",
     [HERE._replace(owner="bob"), HERE._replace(thread_id="u"), HERE._replace(name="another")],
 )

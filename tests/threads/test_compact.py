@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from time import process_time
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from copilot_runtime.adapters.scripted import call, say
@@ -41,6 +41,7 @@ from copilot_runtime.base.errors import Interrupted
 from copilot_runtime.event_order.verify import EventOrder
 from copilot_runtime.threads.compact import compact
 from tests.conformance.v2.oracle import Oracle
+from tests.in_one_test import in_one_test
 from tests.orders import ANY_EVENT, BROKEN, STARTED, any_logs, any_runs, encoded
 
 _KEPT = (Interrupt, Custom, Raw, Usage, ReasoningSignature, MessagesSnapshot, ActionExecutionResult)
@@ -73,7 +74,6 @@ def complaints(events: list[Event]) -> list[str]:
     return [violation for event in events if (violation := ordering.violation(event))]
 
 
-@settings(max_examples=200, deadline=None)
 @given(any_logs())
 def test_any_log_becomes_one_in_order(events: list[Event]) -> None:
     """Only the first event cannot be made up where it never came."""
@@ -83,13 +83,11 @@ def test_any_log_becomes_one_in_order(events: list[Event]) -> None:
     assert complaints([*started, *log]) == []
 
 
-@settings(max_examples=150, deadline=None)
 @given(any_runs())
 def test_the_client_takes_every_replay(oracle: Oracle, events: list[Event]) -> None:
     assert oracle.verify(encoded(compact(events))) is None
 
 
-@settings(max_examples=250, deadline=None)
 @example([STARTED, *_KEPT_ACTIVITY, RunFinished()])
 @example([STARTED, *_SIGNED_EARLY, RunFinished()])
 @given(any_runs())
@@ -97,7 +95,6 @@ def test_a_replay_shows_what_the_live_run_showed(oracle: Oracle, events: list[Ev
     assert oracle.apply(encoded(compact(events))) == oracle.apply(encoded(events))
 
 
-@settings(max_examples=150, deadline=None)
 @given(any_runs(), st.lists(ANY_EVENT, max_size=20))
 def test_a_live_run_goes_on_after_a_replay_of_its_beginning(
     oracle: Oracle, events: list[Event], more: list[Event]
@@ -111,14 +108,12 @@ def test_a_live_run_goes_on_after_a_replay_of_its_beginning(
     assert oracle.apply(replayed) == oracle.apply(encoded([*begun, *rest]))
 
 
-@settings(max_examples=200, deadline=None)
 @given(any_logs())
 def test_a_short_log_becomes_no_shorter(events: list[Event]) -> None:
     log = compact(events)
     assert compact(log) == log
 
 
-@settings(max_examples=200, deadline=None)
 @given(any_runs())
 def test_what_has_no_parts_stays_as_it_is_and_where_it_is(events: list[Event]) -> None:
     def kept(log: list[Event]) -> list[Event]:
@@ -208,7 +203,7 @@ def activity(content: int, *, replace: bool = True) -> Activity:
     return Activity(message_id="a", activity_type="plan", content=content, replace=replace)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("said", "left"),
     [
         ([activity(1), activity(2), activity(3)], activity(3)),

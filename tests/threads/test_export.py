@@ -21,6 +21,7 @@ from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import Segment, ThreadKey, ThreadStore
+from tests.in_one_test import in_one_test
 from tests.threads.logs import KEY, log_of, run_of, told, user
 
 pytestmark = pytest.mark.anyio
@@ -133,7 +134,7 @@ async def test_a_wrong_line_is_named_and_what_came_before_is_kept(
     assert await store.runs(KEY) == await source.runs(KEY)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("field", "value", "why"),
     [
         ("events", [{"type": "no such"}], "event 1 is none"),
@@ -223,7 +224,7 @@ def test_a_dash_is_the_standard_output_and_input(command: Command, tmp_path: Pat
     assert not (tmp_path / "-").exists()
 
 
-@pytest.mark.parametrize("what", ["import", "export"])
+@in_one_test("what", ["import", "export"])
 def test_a_file_that_cannot_be_opened_is_said(command: Command, what: str) -> None:
     done = command(what, "missing/threads.jsonl", "--store", "sqlite:threads.db")
 
@@ -241,7 +242,7 @@ def test_an_import_that_breaks_off_says_how_far_it_came(command: Command) -> Non
     assert done.stderr.startswith(b"Read 1 thread with 2 new runs before an error.\nLine 6 ")
 
 
-@pytest.mark.parametrize("days", ["1e300", "inf", "nan", "-1"])
+@in_one_test("days", ["1e300", "inf", "nan", "-1"])
 def test_days_without_a_date_are_refused(command: Command, days: str) -> None:
     done = command("expire", f"--days={days}", "--store", "sqlite:threads.db")
 
@@ -320,7 +321,7 @@ def test_a_dry_run_names_what_would_expire_and_deletes_nothing(command: Command)
     assert gone.stderr == b"Deleted 2 threads.\n"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("store", "why"),
     [
         ("memory", b"in the memory of a server"),

@@ -5,6 +5,7 @@ import pytest
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.store import ThreadKey, ThreadQuery, ThreadStore
+from tests.in_one_test import in_one_test
 from tests.threads.logs import listed, run_of, threads, told
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +37,7 @@ async def test_pages_meet_without_a_gap(store: ThreadStore) -> None:
     assert pages == [["t6", "t5", "t4"], ["t3", "t2", "t1"], ["t0"]]
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "1", "1.", "-1.2", "9" * 40 + ".1", "1.2 OR 1"])
+@in_one_test("cursor", ["", "x", "1", "1.", "-1.2", "9" * 40 + ".1", "1.2 OR 1"])
 async def test_a_cursor_of_somebody_elses_making_is_refused(
     store: ThreadStore, cursor: str
 ) -> None:

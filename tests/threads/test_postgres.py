@@ -20,6 +20,7 @@ from copilot_runtime.threads.store import Segment
 from copilot_runtime.threads.transactions import ServerLost, Transaction
 from tests.extensions.cluster.kills.proxy import Proxy
 from tests.extensions.planner.crew import wait_until
+from tests.in_one_test import in_one_test
 from tests.threads.cluster import Cluster
 from tests.threads.logs import KEY, log_of, run_of, told, user
 
@@ -164,7 +165,7 @@ async def do_nothing(connection: Any) -> None:
     del connection
 
 
-@pytest.mark.parametrize("text", ["\0", "\ud800"])
+@in_one_test("text", ["\0", "\ud800"])
 async def test_a_value_that_is_no_text_for_postgresql_is_misuse(database: str, text: str) -> None:
     connections = pool.Pool(database, 1)
     await connections.open(do_nothing)

@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.base.errors import StoreFailed
+from tests.in_one_test import in_one_test
 from tests.wire.documents import chat
 
 RUN = {"threadId": "t", "runId": "r", "messages": [], "tools": [], "context": [], "state": {}}
@@ -29,7 +30,7 @@ def nothing_there(folder: Path) -> str:
     return "postgresql://secret-user:secret-word@127.0.0.1:9/secret-place"
 
 
-@pytest.mark.parametrize("place", [no_database, a_folder, nothing_there])
+@in_one_test("place", [no_database, a_folder, nothing_there])
 def test_a_browser_gets_no_path_no_address_and_no_errno(
     place: Callable[[Path], str],
     tmp_path: Path,

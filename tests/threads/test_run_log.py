@@ -22,6 +22,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.errors import LimitExceeded, Misuse, NotFound
 from copilot_runtime.threads.run_log import MemoryBus
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -107,7 +108,7 @@ async def test_runs_do_not_mix() -> None:
     assert await read(bus) == [*WORDS, RunFinished()]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("limits", "event"),
     [
         ({"max_events": 2}, piece(1)),
@@ -181,7 +182,7 @@ async def test_many_events_at_once_are_one_batch() -> None:
         assert [batch async for batch in reader] == []
 
 
-@pytest.mark.parametrize("limits", [{"max_events": 3}, {"max_bytes": 400}])
+@in_one_test("limits", [{"max_events": 3}, {"max_bytes": 400}])
 async def test_many_events_at_once_are_taken_all_or_none(limits: dict[str, int]) -> None:
     bus = await written(piece(1), bus=MemoryBus(**limits))
     with pytest.raises(LimitExceeded, match="grew beyond"):
@@ -193,7 +194,7 @@ async def test_many_events_at_once_are_taken_all_or_none(limits: dict[str, int])
     assert await read(bus) == [piece(1), piece(2), RunFinished()]
 
 
-@pytest.mark.parametrize("limits", [{"max_events": 4}, {"max_bytes": 1000}])
+@in_one_test("limits", [{"max_events": 4}, {"max_bytes": 1000}])
 async def test_a_log_says_whether_it_has_room_and_keeps_it(limits: dict[str, int]) -> None:
     bus = await written(piece(1), bus=MemoryBus(**limits))
     small: list[Event] = [Custom(name="c", value=["x" * 100]), RunFinished()]
@@ -275,7 +276,7 @@ def test_an_unknown_run_is_refused_at_once() -> None:
         MemoryBus().read("nobody")
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "-1", "1.0", "²", "٣", " 1", "1" * 5000])
+@in_one_test("cursor", ["", "x", "-1", "1.0", "²", "٣", " 1", "1" * 5000])
 async def test_a_cursor_of_no_bus_is_refused_at_once(cursor: str) -> None:
     bus = await written(*WORDS)
 

@@ -21,6 +21,7 @@ from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.run_log import MemoryBus
 from copilot_runtime.threads.store import ThreadKey
+from tests.in_one_test import in_one_test
 from tests.runs import Says, forever, log_of, run_input
 from tests.threads.recorded import (
     BEGUN,
@@ -44,7 +45,7 @@ async def shown_first(store: Store, **more: Any) -> AsyncGenerator[Recorder]:
         yield bus
 
 
-@pytest.mark.parametrize("detached", [False, True], ids=["mutation", "subscription"])
+@in_one_test("detached", [False, True], ids=["mutation", "subscription"])
 async def test_it_can_be_read_before_it_is_kept(detached: bool) -> None:
     store = Store()
     store.hold()

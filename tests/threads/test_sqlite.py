@@ -28,6 +28,7 @@ from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.sqlite import store as sqlite_store
 from copilot_runtime.threads.store import Segment
+from tests.in_one_test import in_one_test
 from tests.processes import Program, running
 from tests.threads.logs import KEY, log_of, run_of, told, user
 
@@ -377,7 +378,7 @@ async def test_a_state_that_json_cannot_hold_does_not_take_the_answer_with_it(
     assert "An event of type 'agent_state' was not kept" in caplog.text
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "content", [b"This is a text, and no database at all.\n" * 40, b"PK\3\4" + bytes(4000)]
 )
 def test_a_file_that_is_no_database_is_left_alone(path: Path, content: bytes) -> None:

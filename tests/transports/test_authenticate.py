@@ -13,6 +13,7 @@ from copilot_runtime.api import Caller
 from copilot_runtime.base.errors import AuthenticationFailed, LimitExceeded
 from copilot_runtime.transports.auth import Authenticator, Unauthorized
 from copilot_runtime.transports.request import Request
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +51,7 @@ async def test_a_hook_may_be_a_function_or_a_coroutine() -> None:
     assert (await asked(lambda _: None)).user is None
 
 
-@pytest.mark.parametrize("user", ["", 5, b"ada", True, ["ada"]])
+@in_one_test("user", ["", 5, b"ada", True, ["ada"]])
 async def test_a_user_that_is_no_text_lets_nobody_in(user: Any) -> None:
     with pytest.raises(Unauthorized) as refused:
         await asked(lambda _: user)
@@ -59,7 +60,7 @@ async def test_a_user_that_is_no_text_lets_nobody_in(user: Any) -> None:
     assert "ada" not in refused.value.message
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("user", "why"), [("x" * 501, "longer than 500"), ("a\nb", "control"), ("\ud83d", "no text")]
 )
 async def test_a_user_to_whom_no_thread_could_belong_is_a_mistake_of_the_hook(
@@ -73,7 +74,7 @@ async def test_a_user_to_whom_no_thread_could_belong_is_a_mistake_of_the_hook(
     assert why in caplog.text
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("status", "kind"),
     [(401, "unauthorized"), (403, "forbidden"), (429, "refused"), (500, "internal_error")],
 )
@@ -88,7 +89,7 @@ def test_a_refusal_is_called_what_it_is(status: int, kind: str) -> None:
     assert answer.json()["message"] == "No."
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("error", "status", "message"),
     [
         (AuthenticationFailed("Who are you?"), 401, "Who are you?"),

@@ -4,11 +4,11 @@ import json
 from time import process_time
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.transports.body import has_more_values
+from tests.in_one_test import in_one_test
 
 TEXTS = st.text(st.sampled_from(['"', "\\", ",", "[", "{", "a", "\n", "\ud800"]))
 VALUES = st.recursive(
@@ -26,7 +26,6 @@ def count(value: Any) -> int:
 
 
 @given(value=VALUES, indent=st.sampled_from([None, 1]), ascii=st.booleans())
-@settings(max_examples=300, deadline=None)
 def test_commas_and_brackets_in_texts_are_no_values(
     value: Any, indent: int | None, ascii: bool
 ) -> None:
@@ -39,7 +38,7 @@ def test_commas_and_brackets_in_texts_are_no_values(
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "start",
     [b'"', b'"' * 3_000_000, b'"\\', b" ", b'"a,', b'\\"', b'"\\",' * 600_000],
     ids=["text", "quotes", "backslash", "space", "commas", "not in a text", "escapes"],

@@ -18,6 +18,7 @@ from copilot_runtime.api.messages import Message
 from copilot_runtime.base.errors import ErrorContext, NetworkError
 from copilot_runtime.threads.export import export_threads
 from copilot_runtime.threads.store import ThreadStore
+from tests.in_one_test import in_one_test
 from tests.wire.documents import AGENTS, CHAT, PLAIN, chat
 from tests.wire_agui.http import connect_input, run_input
 
@@ -94,7 +95,7 @@ def _first(request: ChatRequest) -> Any:
     return getattr(request.messages[0], "content", None)
 
 
-@pytest.mark.parametrize("instructions", [PROMPT, read, read_later])
+@in_one_test("instructions", [PROMPT, read, read_later])
 def test_no_answer_thread_export_hook_or_log_has_the_instructions(
     instructions: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -167,7 +168,7 @@ def test_other_programs_and_subscriptions_do_not_get_them_either(tmp_path: Path)
     assert not [text for text in shop.got if SECRET in text]
 
 
-@pytest.mark.parametrize("door", ["agui", "graphql"])
+@in_one_test("door", ["agui", "graphql"])
 def test_an_error_of_the_provider_that_repeats_them_reaches_no_page_thread_or_log(
     door: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -184,8 +185,8 @@ def test_an_error_of_the_provider_that_repeats_them_reaches_no_page_thread_or_lo
     assert SECRET not in caplog.text
 
 
-@pytest.mark.parametrize("door", ["agui", "graphql"])
-@pytest.mark.parametrize("returns", [None, 7])
+@in_one_test("door", ["agui", "graphql"])
+@in_one_test("returns", [None, 7])
 def test_a_function_that_fails_ends_the_run_and_only_log_and_hook_get_the_reason(
     door: str, returns: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -209,7 +210,7 @@ def test_a_function_that_fails_ends_the_run_and_only_log_and_hook_get_the_reason
         assert "The function 'broken' returned a int" in caplog.text
 
 
-@pytest.mark.parametrize("door", ["agui", "graphql"])
+@in_one_test("door", ["agui", "graphql"])
 def test_a_function_that_hangs_ends_with_the_time_of_a_run(door: str) -> None:
     async def hang(run: RunInput) -> str:
         await asyncio.Event().wait()
@@ -223,7 +224,7 @@ def test_a_function_that_hangs_ends_with_the_time_of_a_run(door: str) -> None:
     assert "The answer took longer than 0.2 seconds." in failed
 
 
-@pytest.mark.parametrize("door", ["agui", "graphql"])
+@in_one_test("door", ["agui", "graphql"])
 def test_an_agent_that_takes_over_gets_its_own_instructions_and_not_those_of_the_chat(
     door: str,
 ) -> None:

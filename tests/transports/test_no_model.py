@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 from copilot_runtime import CopilotRuntime, Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api.hooks import Hooks
+from tests.in_one_test import in_one_test
 from tests.wire.documents import PLAIN, chat
 from tests.wire_agui.http import run_input
 
@@ -46,9 +47,7 @@ def test_a_runtime_of_nothing_says_what_to_give_it(
     assert "EmptyAdapter" not in answer + caplog.text
 
 
-@pytest.mark.parametrize(
-    ("agents", "kind"), [(["clerk", "cook"], "Chat"), (["clerk"], "Suggestion")]
-)
+@in_one_test(("agents", "kind"), [(["clerk", "cook"], "Chat"), (["clerk"], "Suggestion")])
 def test_a_chat_without_an_agent_is_told_which_agents_there_are(
     agents: list[str], kind: str
 ) -> None:

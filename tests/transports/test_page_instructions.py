@@ -12,6 +12,7 @@ from copilot_runtime.api import ContextItem
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.errors import ConfigurationFailed
+from tests.in_one_test import in_one_test
 from tests.wire.documents import PLAIN, WHEN, chat, user
 from tests.wire_agui.http import run_input
 
@@ -55,8 +56,8 @@ def read_by_model(door: str, role: str = "system", **settings: Any) -> list[tupl
 SHOWN = f"{PROMPT}\n\n## Context from the application\n\npage:\ncart"
 
 
-@pytest.mark.parametrize("role", ["system", "developer"])
-@pytest.mark.parametrize(("door", "first"), [("agui", SHOWN), ("graphql", PROMPT)])
+@in_one_test("role", ["system", "developer"])
+@in_one_test(("door", "first"), [("agui", SHOWN), ("graphql", PROMPT)])
 def test_a_page_instructs_after_the_server_by_default(door: str, first: str, role: str) -> None:
     assert read_by_model(door, role) == [("system", first), (role, PAGE), ("user", "Hi")]
 
@@ -64,8 +65,8 @@ def test_a_page_instructs_after_the_server_by_default(door: str, first: str, rol
 HEADING = "## Context from the application"
 
 
-@pytest.mark.parametrize("role", ["system", "developer"])
-@pytest.mark.parametrize(
+@in_one_test("role", ["system", "developer"])
+@in_one_test(
     ("door", "before"),  # what a page of v1 shows is in its instructions already
     [("agui", SHOWN), ("graphql", f"{PROMPT}\n\n{HEADING}")],
 )
@@ -78,7 +79,7 @@ def test_instructions_of_a_page_can_be_context(door: str, before: str, role: str
 
 
 @doors
-@pytest.mark.parametrize("role", ["system", "developer"])
+@in_one_test("role", ["system", "developer"])
 def test_instructions_of_a_page_can_be_left_out(door: str, role: str) -> None:
     assert read_by_model(door, role, page_instructions="drop") == [
         ("system", SHOWN),
@@ -99,7 +100,7 @@ class Witness:
 
 
 @doors
-@pytest.mark.parametrize("policy", ["keep", "context", "drop"])
+@in_one_test("policy", ["keep", "context", "drop"])
 def test_agents_of_every_kind_get_them_by_the_same_rule(door: str, policy: Any) -> None:
     agent = Witness()
     settings = Settings(threads="memory", page_instructions=policy)
@@ -116,7 +117,7 @@ def test_agents_of_every_kind_get_them_by_the_same_rule(door: str, policy: Any) 
     assert run.context == (demoted if policy == "context" else shown)
 
 
-@pytest.mark.parametrize("policy", ["context", "drop"])
+@in_one_test("policy", ["context", "drop"])
 def test_what_a_hook_instructs_is_the_servers_and_stays(policy: Any) -> None:
     def add(run: RunInput) -> RunInput:
         message = TextMessage(id="h", role="system", content="The hook says so.")
@@ -148,7 +149,7 @@ def test_what_is_left_out_is_not_stored_either(door: str) -> None:
     assert PAGE not in stored
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("given", "words"),
     [
         ({"instructions": PROMPT}, "instructions, but no adapter"),
@@ -176,7 +177,7 @@ def name_thread(run: RunInput) -> str:
     return run.thread_id
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("given", "asked"),
     [(None, PROMPT), ("Be brief.", "Be brief."), ("", None), (name_thread, "t")],
 )

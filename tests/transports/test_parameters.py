@@ -13,6 +13,7 @@ from copilot_runtime.adapters.scripted import say
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import Parameters
 from copilot_runtime.api.hooks import Hooks
+from tests.in_one_test import in_one_test
 from tests.wire.documents import PLAIN, chat, user
 from tests.wire_agui.http import run_input
 
@@ -128,7 +129,7 @@ def test_a_property_that_happens_to_be_called_so_is_no_wish(door: str) -> None:
 
 
 @doors
-@pytest.mark.parametrize(
+@in_one_test(
     "odd",
     [
         *("a text", [], None, {"temperature": "hot", "seed": True, "stop": "END", "model": ""}),
@@ -140,7 +141,7 @@ def test_what_is_not_of_its_kind_is_passed_over(door: str, odd: Any) -> None:
 
 
 @doors
-@pytest.mark.parametrize(
+@in_one_test(
     ("allowed", "model"),
     [
         ((), None),

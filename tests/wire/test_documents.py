@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime import CopilotRuntime, action
+from tests.in_one_test import in_one_test
 from tests.wire.client import Client, client_of
 from tests.wire.documents import CHAT, PLAIN, WHEN, chat, user
 from tests.wire.merge import merge
@@ -101,7 +102,7 @@ def without_directives(query: str) -> str:
     return re.sub(r"@(defer|stream)(\([^)]*\))?", "", query)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@in_one_test("name", VARIANTS)
 async def test_in_pieces_or_at_once_the_data_is_the_same(provider: Upstream, name: str) -> None:
     adapter = provider.adapter()
     query = VARIANTS[name]

@@ -8,6 +8,7 @@ from copilot_runtime import CopilotRuntime, EmptyAdapter, action
 from copilot_runtime.api import RunInput
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import CopilotError
+from tests.in_one_test import in_one_test
 from tests.wire.client import Answer, Client, client_of
 from tests.wire.documents import CHAT, chat
 from tests.wire.merge import merge
@@ -84,7 +85,7 @@ async def test_a_hook_that_breaks_tells_the_person_nothing(provider: Upstream) -
     assert b"Traceback" not in answer.body
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("status", "code"),
     [
         (400, "CONFIGURATION_ERROR"),
@@ -135,7 +136,7 @@ async def test_an_action_that_raises_is_a_result_and_the_chat_goes_on(provider: 
     )
 
 
-@pytest.mark.parametrize("arguments", ['{"name":', "", "[]", "5", '"x"', "{} {}", '{"name": 5}'])
+@in_one_test("arguments", ['{"name":', "", "[]", "5", '"x"', "{} {}", '{"name": 5}'])
 async def test_malformed_arguments_end_in_a_result(provider: Upstream, arguments: str) -> None:
     @action
     def greet(name: str) -> str:
@@ -150,7 +151,7 @@ async def test_malformed_arguments_end_in_a_result(provider: Upstream, arguments
     assert '"code":"INVALID_ARGUMENTS"' in response["messages"][1]["result"]
 
 
-@pytest.mark.parametrize("count", ["-1", "null"])
+@in_one_test("count", ["-1", "null"])
 async def test_a_negative_initial_count_is_the_mistake_of_the_client(
     client: Client, provider: Upstream, count: str, caplog: pytest.LogCaptureFixture
 ) -> None:

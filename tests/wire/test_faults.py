@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.in_one_test import in_one_test
 from tests.wire.client import Client
 from tests.wire.documents import acting
 from tests.wire.merge import merge
@@ -83,7 +84,7 @@ async def response_of(client: Client) -> dict[str, Any]:
     return merge(answer.payloads())["generateCopilotResponse"]
 
 
-@pytest.mark.parametrize("when", DEATHS)
+@in_one_test("when", DEATHS)
 async def test_a_model_that_dies_ends_the_response_with_a_network_error(
     client: Client, provider: Upstream, when: str
 ) -> None:
@@ -118,7 +119,7 @@ async def test_arguments_that_came_before_the_death_are_kept(
     )
 
 
-@pytest.mark.parametrize("what", NONSENSE)
+@in_one_test("what", NONSENSE)
 async def test_a_model_that_talks_nonsense_ends_the_response_with_a_failure(
     client: Client, provider: Upstream, what: str
 ) -> None:
@@ -130,7 +131,7 @@ async def test_a_model_that_talks_nonsense_ends_the_response_with_a_failure(
     assert response["status"]["details"]["description"]
 
 
-@pytest.mark.parametrize("what", ODD_BUT_FINE)
+@in_one_test("what", ODD_BUT_FINE)
 async def test_a_model_may_be_odd(client: Client, provider: Upstream, what: str) -> None:
     provider.plays(ODD_BUT_FINE[what])
 

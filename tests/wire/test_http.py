@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from copilot_runtime import CopilotRuntime, Settings
+from tests.in_one_test import in_one_test
 from tests.wire.client import ACCEPT, HEADERS, PATH, Client, client_of
 from tests.wire.documents import PLAIN, chat, data, user
 from tests.wire.upstream import Upstream
@@ -21,7 +22,7 @@ OUR_WORDS = {"invalid_json", "empty_body", "no_query"}
 """Recordings whose message we say differently; status and headers are the same."""
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@in_one_test("name", RECORDED)
 async def test_a_recorded_request_is_answered_as_recorded(client: Client, name: str) -> None:
     request, expected = RECORDED[name]["request"], RECORDED[name]["response"]
     body = (request["body"] or "").encode()
@@ -64,9 +65,7 @@ async def test_a_refusal_carries_cors_headers(client: Client) -> None:
     assert answer.headers["access-control-allow-origin"] == "http://app.example"
 
 
-@pytest.mark.parametrize(
-    "body", [chat(), {"query": "{ hello }"}, b"{"], ids=["stream", "query", "error"]
-)
+@in_one_test("body", [chat(), {"query": "{ hello }"}, b"{"], ids=["stream", "query", "error"])
 async def test_the_version_header_echoes_the_client(client: Client, body: object) -> None:
     headers = {**HEADERS, "x-copilotkit-runtime-client-gql-version": "1.10.6"}
 
@@ -81,7 +80,7 @@ async def test_a_client_without_version_gets_no_version_header(client: Client) -
     assert "x-copilotkit-runtime-version" not in answer.headers
 
 
-@pytest.mark.parametrize("version", ["1\r\nset-cookie: a=b", "x" * 5000, "1.10.6\x00", "é"])
+@in_one_test("version", ["1\r\nset-cookie: a=b", "x" * 5000, "1.10.6\x00", "é"])
 async def test_a_malicious_version_is_not_echoed(client: Client, version: str) -> None:
     headers = {**HEADERS, "x-copilotkit-runtime-client-gql-version": version}
 
@@ -99,7 +98,7 @@ async def test_a_charset_in_the_content_type_is_fine(client: Client) -> None:
     assert answer.json() == {"data": {"hello": "Hello World"}}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "body",
     [
         b"\xff\xfe",
@@ -126,7 +125,7 @@ async def test_a_body_that_is_no_request_is_refused_with_a_sentence(
     assert answer.json()["errors"][0]["message"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("change", "words"),
     [
         ({"metadata": {"requestType": "Nope"}}, "CopilotRequestType"),
@@ -176,7 +175,7 @@ async def test_a_mutation_is_not_for_get(client: Client, provider: Upstream) -> 
     assert provider.requests == []
 
 
-@pytest.mark.parametrize("method", ["DELETE", "PATCH", "PUT"])
+@in_one_test("method", ["DELETE", "PATCH", "PUT"])
 async def test_other_methods_are_not_allowed(client: Client, method: str) -> None:
     answer = await client.ask({"query": "{ hello }"}, method=method)
 
@@ -200,7 +199,7 @@ async def test_half_an_emoji_in_a_message_is_no_reason_to_refuse_it(
     assert provider.requests[0]["messages"][0]["content"].startswith("cut off ")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "body",
     [b'{"query": "{ hello }", "variables": {"cut": "\\ud83d", "number": NaN}}', b'"\\ud83d" NaN'],
 )
@@ -222,7 +221,7 @@ async def test_a_query_string_of_many_fields_is_refused(client: Client) -> None:
     assert answer.json()["errors"][0]["message"] == "Too many fields; a request has four."
 
 
-@pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", ""])
+@in_one_test("content_type", ["application/x-www-form-urlencoded", ""])
 async def test_a_form_of_a_foreign_page_starts_nothing(
     provider: Upstream, content_type: str
 ) -> None:

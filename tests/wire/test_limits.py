@@ -11,6 +11,7 @@ from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import ErrorContext
 from copilot_runtime.transports.graphql import server
+from tests.in_one_test import in_one_test
 from tests.wire.client import HEADERS, Answer, Client, client_of, parts
 from tests.wire.documents import AGENTS, CHAT, PLAIN, browser_action, chat, user
 from tests.wire.merge import merge
@@ -77,7 +78,7 @@ async def test_a_body_that_hides_its_length_is_refused_as_it_grows(provider: Ups
     assert exchange.status == 413
 
 
-@pytest.mark.parametrize("length", ["-1", "x", "1e3", "9" * 30])
+@in_one_test("length", ["-1", "x", "1e3", "9" * 30])
 async def test_a_false_length_is_no_way_around(provider: Upstream, length: str) -> None:
     async with client_of(runtime(provider, max_body_bytes=10_000)) as client:
         exchange = client.open(chat(user("x" * 10_000)))
@@ -176,8 +177,8 @@ TOO_MUCH: dict[str, dict[str, Any]] = {
 """Each is wrong, too: graphql-core would take seconds to say so."""
 
 
-@pytest.mark.parametrize("name", TOO_MUCH)
-@pytest.mark.parametrize("query", [CHAT, PLAIN], ids=["planned", "executed"])
+@in_one_test("name", TOO_MUCH)
+@in_one_test("query", [CHAT, PLAIN], ids=["planned", "executed"])
 async def test_too_much_of_anything_is_counted_before_it_is_read(
     query: str, name: str, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,8 +201,8 @@ FEW: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", FEW)
-@pytest.mark.parametrize("query", [CHAT, PLAIN], ids=["planned", "executed"])
+@in_one_test("what", FEW)
+@in_one_test("query", [CHAT, PLAIN], ids=["planned", "executed"])
 async def test_a_small_request_may_not_have_too_much_of_anything_either(
     query: str, what: str, provider: Upstream
 ) -> None:
@@ -223,7 +224,7 @@ async def test_properties_are_any_json_and_not_counted_as_input(
     assert merge(answer.payloads())["generateCopilotResponse"]["status"]["code"] == "Success"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "body",
     [
         chat(context=[{}] * 101),
@@ -243,7 +244,7 @@ async def test_a_body_of_too_many_values_is_refused_before_it_is_decoded(
     assert provider.requests == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "more",
     [
         {"agentStates": [{"agentName": "a", "state": json.dumps([0] * 101)}]},

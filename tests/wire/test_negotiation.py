@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.in_one_test import in_one_test
 from tests.wire.client import ACCEPT, Client
 from tests.wire.documents import CHAT, PLAIN, chat
 from tests.wire.merge import merge
@@ -19,7 +20,7 @@ def accepting(value: str | None) -> dict[str, str]:
     return {"content-type": "application/json", **({"accept": value} if value else {})}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "accept",
     [
         ACCEPT,
@@ -60,11 +61,11 @@ async def test_whoever_accepts_only_json_cannot_have_an_incremental_document(
     assert answer.status == 406
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("accept", "expected"),
     [(ACCEPT, RESPONSE_JSON), ("*/*", JSON), (None, JSON), ("application/json", JSON)],
 )
-@pytest.mark.parametrize("body", [{"query": "{ hello }"}, chat(query=PLAIN)], ids=["query", "chat"])
+@in_one_test("body", [{"query": "{ hello }"}, chat(query=PLAIN)], ids=["query", "chat"])
 async def test_anything_else_is_answered_at_once_as_json(
     client: Client, accept: str | None, expected: str, body: object
 ) -> None:

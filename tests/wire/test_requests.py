@@ -16,6 +16,7 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.api.messages import ResultMessage
 from copilot_runtime.api.run_input import GuardrailRules
+from tests.in_one_test import in_one_test
 from tests.wire.client import HEADERS, Answer, Client, client_of
 from tests.wire.documents import AGENTS, STATE, WHEN, chat
 from tests.wire.merge import merge
@@ -208,7 +209,7 @@ async def test_all_agents_are_available(agents: Client) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("thread", "agent", "exists", "state"),
     [
         ("known", "listener", True, '{"heard":1}'),
@@ -243,7 +244,7 @@ async def test_the_state_of_an_unknown_agent_is_an_error(agents: Client) -> None
     assert answer.json()["data"] is None
 
 
-@pytest.mark.parametrize("state", ["", "{", "[]", "5", "[" * 100_000, '{"a":' * 100_000])
+@in_one_test("state", ["", "{", "[]", "5", "[" * 100_000, '{"a":' * 100_000])
 async def test_a_state_that_cannot_be_read_counts_as_empty(
     agents: Client, listener: Listener, state: str
 ) -> None:
@@ -253,7 +254,7 @@ async def test_a_state_that_cannot_be_read_counts_as_empty(
     assert listener.runs[0].agents == {"listener": AgentInput()}
 
 
-@pytest.mark.parametrize("schema", ["", "{", "[]", "5", "[" * 100_000])
+@in_one_test("schema", ["", "{", "[]", "5", "[" * 100_000])
 async def test_a_browser_action_with_a_broken_schema_breaks_nothing(
     agents: Client, schema: str
 ) -> None:

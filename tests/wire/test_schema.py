@@ -21,6 +21,7 @@ from graphql import (
 
 from copilot_runtime import CopilotRuntime
 from copilot_runtime.adapters.empty import EmptyAdapter
+from tests.in_one_test import in_one_test
 from tests.wire.client import client_of
 
 NODE = build_schema(
@@ -69,7 +70,7 @@ def facts(kind: GraphQLNamedType) -> set[str]:
             return set()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@in_one_test("name", NAMES)
 def test_a_type_has_the_names_nullability_and_defaults_of_node(
     ours: GraphQLSchema, name: str
 ) -> None:
@@ -80,7 +81,7 @@ def test_a_type_has_the_names_nullability_and_defaults_of_node(
     assert facts(theirs) - facts(mine) == set()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@in_one_test("name", NAMES)
 def test_nothing_we_add_to_an_input_is_required(ours: GraphQLSchema, name: str) -> None:
     theirs, mine = NODE.type_map[name], ours.type_map[name]
     if not isinstance(theirs, GraphQLInputObjectType):
@@ -92,7 +93,7 @@ def test_nothing_we_add_to_an_input_is_required(ours: GraphQLSchema, name: str) 
     assert not [field for field in added if str(field.type).endswith("!")]
 
 
-@pytest.mark.parametrize("name", ["defer", "stream"])
+@in_one_test("name", ["defer", "stream"])
 def test_the_directives_are_those_of_node(ours: GraphQLSchema, name: str) -> None:
     theirs, mine = NODE.get_directive(name), ours.get_directive(name)
 

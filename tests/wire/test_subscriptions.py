@@ -15,6 +15,7 @@ from copilot_runtime import CopilotRuntime, RunInput, Settings
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import RUN_FAILED, ErrorContext
 from copilot_runtime.threads.run_log import MemoryBus
+from tests.in_one_test import in_one_test
 from tests.wire.client import PATH, Client
 from tests.wire.documents import PLAIN, data
 from tests.wire.server import listening
@@ -180,7 +181,7 @@ async def test_a_failure_is_the_status_of_the_last_update(port: int, provider: U
     assert status["details"]["originalError"]["code"] == "AUTHENTICATION_ERROR"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("variables", "code"),
     [
         ({}, "MISUSE"),
@@ -200,7 +201,7 @@ async def test_a_wrong_question_is_an_error_with_a_code(
     assert error["extensions"]["code"] == code
 
 
-@pytest.mark.parametrize("after", ["x", "-1", "1e3", "999999999", "²"])
+@in_one_test("after", ["x", "-1", "1e3", "999999999", "²"])
 async def test_a_cursor_that_is_none_ends_the_subscription(
     port: int, provider: Upstream, after: str
 ) -> None:
@@ -214,8 +215,8 @@ async def test_a_cursor_that_is_none_ends_the_subscription(
     assert not message.get("payload", {}) or "Hello" not in json.dumps(message)
 
 
-@pytest.mark.parametrize("name", [None, "a"], ids=["no name", "a name"])
-@pytest.mark.parametrize(
+@in_one_test("name", [None, "a"], ids=["no name", "a name"])
+@in_one_test(
     ("query", "reason"),
     [
         ("query a { hello } #" + "x" * 100_000, "65536 are allowed"),
@@ -336,7 +337,7 @@ async def test_several_subscriptions_share_one_connection(port: int, provider: U
     assert ends == {"0", "1", "2", "3", "4"}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "nonsense",
     [
         "no json",
@@ -492,7 +493,7 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("message", ODD.values(), ids=ODD)
+@in_one_test("message", ODD.values(), ids=ODD)
 async def test_a_message_that_is_none_closes_the_socket_and_is_no_exception(
     port: int, message: str | bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

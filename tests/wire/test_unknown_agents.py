@@ -7,6 +7,7 @@ from starlette.requests import HTTPConnection
 
 from copilot_runtime import Agent, Caller, CopilotRuntime, Settings
 from copilot_runtime.testing import Client, ReplyFailed, ScriptedAgent
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -16,8 +17,8 @@ def agents_of(caller: Caller) -> dict[str, Agent]:
     return {name: ScriptedAgent() for name in names.get(caller.user or "", [])}
 
 
-@pytest.mark.parametrize("protocol", ["agui", "graphql"])
-@pytest.mark.parametrize(
+@in_one_test("protocol", ["agui", "graphql"])
+@in_one_test(
     ("user", "names"), [("ann", {"sales", "stock"}), ("bob", {"support"}), ("eve", set[str]())]
 )
 async def test_the_names_are_those_of_the_caller(user: str, names: set[str], protocol: Any) -> None:

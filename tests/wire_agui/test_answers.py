@@ -15,6 +15,7 @@ from copilot_runtime.api.events import Custom, Interrupt
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import Misuse
 from tests.agents.pages import GIVEN, answered, failure, questions
+from tests.in_one_test import in_one_test
 from tests.wire.documents import PLAIN, chat
 from tests.wire.documents import user as v1_user
 from tests.wire_agui.http import Browser, Event, text_of, user
@@ -91,7 +92,7 @@ async def test_an_answer_counts_once() -> None:
     assert launcher.launches == ["yes"]
 
 
-@pytest.mark.parametrize("when_busy", ["refuse", "supersede", "queue"])
+@in_one_test("when_busy", ["refuse", "supersede", "queue"])
 async def test_of_an_answer_that_comes_twice_at_once_one_counts(when_busy: Any) -> None:
     gate = Gate()
     launcher: Any = Launcher(gate=gate)
@@ -293,7 +294,7 @@ async def test_two_answers_to_one_question_in_a_request_are_refused() -> None:
     assert launcher.launches == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("payload", "reason"),
     [
         ({"approved": "yes"}, "$.approved: 'yes' is not of type 'boolean'"),
@@ -316,7 +317,7 @@ async def test_an_answer_of_the_wrong_form_is_refused_and_may_be_given_again(
     assert launcher.launches == [{"approved": True}]
 
 
-@pytest.mark.parametrize("payload", [{"approved": False, "reason": "Too windy"}, True])
+@in_one_test("payload", [{"approved": False, "reason": "Too windy"}, True])
 async def test_an_answer_of_the_right_form_is_taken(payload: Any) -> None:
     launcher: Any = Launcher(APPROVAL)
     async with browsing(agents={"it": launcher}) as browser:
@@ -335,7 +336,7 @@ async def test_a_cancelled_question_needs_no_form() -> None:
     assert text_of(events) == "Launched."
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "schema",
     [
         {"type": "nonsense"},
@@ -358,7 +359,7 @@ async def test_a_schema_that_is_none_is_not_the_persons_fault(
     assert "responseSchema of an interrupt cannot be used" in caplog.text
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("payload", "reason"),
     [
         ([{"seat": n} for n in range(3_000)], "} is not of type 'string'"),

@@ -11,6 +11,7 @@ from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.scripted import Gate
 from copilot_runtime.api.agent import SupportsRun
 from copilot_runtime.runtime.run import Run
+from tests.in_one_test import in_one_test
 from tests.wire.documents import chat
 from tests.wire_agui.http import Browser, text_of, user
 from tests.wire_agui.server import PATH, Parrot, browsing, serving
@@ -122,7 +123,7 @@ async def test_set_to_queue_the_second_run_waits_for_its_turn() -> None:
     assert stored.count("RUN_FINISHED") == 3
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@in_one_test("store", ["memory", "sqlite"])
 async def test_a_follow_up_right_after_the_last_event_is_never_refused(
     store: str, tmp_path: Path
 ) -> None:
@@ -153,7 +154,7 @@ async def test_a_question_right_after_a_stop_is_never_refused() -> None:
     assert {event["type"] for event in ends} == {"RUN_FINISHED"}
 
 
-@pytest.mark.parametrize("when_busy", ["refuse", "supersede", "queue"])
+@in_one_test("when_busy", ["refuse", "supersede", "queue"])
 async def test_v1_lands_in_the_same_thread_and_always_waits_for_its_turn(when_busy: str) -> None:
     gate, model = Gate(), Parrot()
     came: asyncio.Queue[str] = asyncio.Queue()

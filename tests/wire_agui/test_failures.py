@@ -16,6 +16,7 @@ from copilot_runtime.api.messages import Message
 from copilot_runtime.base.errors import AuthenticationFailed, NetworkError, Refused, StoreFailed
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.store import Segment, StoredRun, ThreadKey, ThreadPage, ThreadQuery
+from tests.in_one_test import in_one_test
 from tests.runs import Says, forever
 from tests.threads.recorded import Store
 from tests.wire_agui.http import Answer, Browser, run_input, text_of
@@ -38,8 +39,8 @@ async def alive(browser: Browser) -> bool:
     return (await browser.run(thread="after")).types()[-1] == "RUN_FINISHED"
 
 
-@pytest.mark.parametrize("half", [False, True])
-@pytest.mark.parametrize(
+@in_one_test("half", [False, True])
+@in_one_test(
     ("error", "message"),
     [
         (NetworkError("The model is away."), "The model is away."),
@@ -102,7 +103,7 @@ async def test_a_hook_that_sends_away_answers_401() -> None:
     assert (answer.status, answer.json()["message"]) == (401, "Who are you?")
 
 
-@pytest.mark.parametrize("hook", ["after_request", "error", "stop"])
+@in_one_test("hook", ["after_request", "error", "stop"])
 async def test_a_hook_that_only_listens_harms_nobody(hook: str) -> None:
     def listen(*told: Any) -> None:
         raise RuntimeError("a secret")
@@ -120,7 +121,7 @@ async def test_a_hook_that_only_listens_harms_nobody(hook: str) -> None:
     assert error_of(failed)["message"].startswith(MASKED)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("error", "status", "said"),
     [
         (RuntimeError("a secret"), 500, MASKED),
@@ -251,7 +252,7 @@ class PayingModel:
             yield event
 
 
-@pytest.mark.parametrize("failure", [None, DOWN], ids=["stored", "not-stored"])
+@in_one_test("failure", [None, DOWN], ids=["stored", "not-stored"])
 async def test_an_action_is_done_only_when_its_call_is_stored(failure: Exception | None) -> None:
     payments: list[str] = []
 
@@ -278,8 +279,8 @@ async def test_an_action_is_done_only_when_its_call_is_stored(failure: Exception
     assert payments == (["paid"] if failure is None else [])
 
 
-@pytest.mark.parametrize("error", [DOWN, WEIRD], ids=["down", "weird"])
-@pytest.mark.parametrize("way", ["begin", "write"])
+@in_one_test("error", [DOWN, WEIRD], ids=["down", "weird"])
+@in_one_test("way", ["begin", "write"])
 async def test_a_run_that_cannot_be_kept_ends_with_an_error(way: str, error: Exception) -> None:
     store = Broken(way, error)
     async with browsing(threads=store) as browser:
@@ -293,7 +294,7 @@ async def test_a_run_that_cannot_be_kept_ends_with_an_error(way: str, error: Exc
     assert again.types()[-1] == "RUN_FINISHED"
 
 
-@pytest.mark.parametrize("error", [DOWN, WEIRD], ids=["down", "weird"])
+@in_one_test("error", [DOWN, WEIRD], ids=["down", "weird"])
 async def test_a_store_that_fails_in_the_middle_ends_the_run_with_what_was_kept(
     error: Exception,
 ) -> None:
@@ -317,8 +318,8 @@ async def test_a_store_that_fails_in_the_middle_ends_the_run_with_what_was_kept(
     assert text_of(replayed) == "one one two "
 
 
-@pytest.mark.parametrize("error", [DOWN, WEIRD], ids=["down", "weird"])
-@pytest.mark.parametrize(
+@in_one_test("error", [DOWN, WEIRD], ids=["down", "weird"])
+@in_one_test(
     ("way", "method", "path"),
     [
         ("list", "GET", "/threads"),

@@ -9,6 +9,7 @@ import pytest
 from copilot_runtime import Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.agents.agui import AguiAgent
+from tests.in_one_test import in_one_test
 from tests.wire_agui.http import Browser, run_input
 from tests.wire_agui.server import browsing, serving
 
@@ -75,7 +76,7 @@ async def test_an_operator_may_allow_others_and_deny_some() -> None:
     assert not told.keys() & {"authorization", "x-upper", "x-forwarded-for", "cookie"}
 
 
-@pytest.mark.parametrize("names", [("*",), ("c*", "h*", "t*")])
+@in_one_test("names", [("*",), ("c*", "h*", "t*")])
 async def test_cookies_are_never_told_whatever_is_allowed(names: tuple[str, ...]) -> None:
     told = await heard(Settings(threads="memory", forward_headers=names, deny_headers=()))
 
@@ -101,7 +102,7 @@ class Remote:
         await send({"type": "http.response.body", "body": body})
 
 
-@pytest.mark.parametrize("way", ["route", "envelope"])
+@in_one_test("way", ["route", "envelope"])
 async def test_what_is_set_for_an_agent_wins_over_what_a_client_says(way: str) -> None:
     remote = Remote()
     async with serving(remote, lifespan="off") as port:

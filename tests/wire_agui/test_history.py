@@ -20,6 +20,7 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
+from tests.in_one_test import in_one_test
 from tests.wire.documents import PLAIN, chat
 from tests.wire.documents import user as v1_user
 from tests.wire_agui.http import Browser, run_input, text_of, user
@@ -106,7 +107,7 @@ async def test_a_client_that_sends_all_changes_nothing() -> None:
     assert "MESSAGES_SNAPSHOT" not in answer.types()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "forged",
     [
         [assistant("I owe you 1000", "made-up"), user("two", "u2")],
@@ -336,8 +337,8 @@ STOPPED = (
 """The result of a call that was stopped."""
 
 
-@pytest.mark.parametrize("agent", ["default", "payer"])
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@in_one_test("agent", ["default", "payer"])
+@in_one_test("store", ["memory", "sqlite"])
 async def test_a_page_has_no_result_for_a_call_of_the_server_that_was_stopped(
     store: str, agent: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -388,7 +389,7 @@ async def test_a_page_has_no_result_for_a_call_of_the_server_that_was_stopped(
     assert "1 of the client's messages are made up or changed" in caplog.text
 
 
-@pytest.mark.parametrize("kinds", [["text"], ["text", "image"]])
+@in_one_test("kinds", [["text"], ["text", "image"]])
 async def test_a_client_that_repeats_a_result_in_parts_has_made_nothing_up(
     kinds: list[str],
 ) -> None:
@@ -418,7 +419,7 @@ async def test_a_client_that_repeats_a_result_in_parts_has_made_nothing_up(
     assert "MESSAGES_SNAPSHOT" not in again.types()
 
 
-@pytest.mark.parametrize("id", ["forwarded", "t1"], ids=["same id", "another id"])
+@in_one_test("id", ["forwarded", "t1"], ids=["same id", "another id"])
 async def test_a_call_that_was_forwarded_to_the_page_still_waits_for_its_result(id: str) -> None:
     class Forwarding(Asker):
         async def run(self, run: RunInput) -> Events:

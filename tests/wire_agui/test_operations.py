@@ -9,6 +9,7 @@ from starlette.requests import HTTPConnection, Request
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.agents.direct import DirectAgent
+from tests.in_one_test import in_one_test, in_sum
 from tests.wire.client import HEADERS
 from tests.wire.documents import chat
 from tests.wire_agui.http import Browser, run_input, text_of
@@ -58,8 +59,7 @@ async def test_a_run_is_the_same_by_a_route_in_an_envelope_and_as_the_body_itsel
     assert len({tuple(answer.types()) for answer in answers}) == 1
 
 
-@pytest.mark.parametrize("id", IDS)
-@pytest.mark.parametrize("how", ["route", "resource"])
+@in_one_test(("id", "how"), in_sum(IDS, ["route", "resource"]))
 async def test_a_thread_lives_and_dies_whatever_it_is_called(id: str, how: str) -> None:
     async with browsing() as browser:
 
@@ -97,7 +97,7 @@ async def test_a_thread_lives_and_dies_whatever_it_is_called(id: str, how: str) 
     assert empty == [{"messages": []}, {"events": []}, {"state": None}]
 
 
-@pytest.mark.parametrize("id", [".", "..", "a\nb", "\x7f"])
+@in_one_test("id", [".", "..", "a\nb", "\x7f"])
 async def test_a_thread_that_no_url_could_name_is_refused(id: str) -> None:
     async with browsing() as browser:
         answer = await browser.ask("POST", "/agent/default/run", run_input(thread=id))
@@ -106,7 +106,7 @@ async def test_a_thread_that_no_url_could_name_is_refused(id: str) -> None:
     assert answer.json()["details"].startswith("The threadId ")
 
 
-@pytest.mark.parametrize("id", IDS)
+@in_one_test("id", IDS)
 async def test_agents_are_found_and_runs_stopped_whatever_they_are_called(id: str) -> None:
     from tests.runs import Says, forever
 
@@ -146,7 +146,7 @@ async def test_suggestions_leave_no_thread() -> None:
     assert threads == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("method", "path", "status"),
     [
         ("POST", "/threads/clear", 204),
@@ -172,7 +172,7 @@ async def test_what_is_not_there_says_so(method: str, path: str, status: int) ->
     assert (answer.body == b"") if status == 204 else answer.json()["error"]
 
 
-@pytest.mark.parametrize("operation", ["run", "connect", "suggest", "ask", "stop/t"])
+@in_one_test("operation", ["run", "connect", "suggest", "ask", "stop/t"])
 async def test_an_agent_that_is_not_there_has_a_code(operation: str) -> None:
     async with browsing() as browser:
         answers = [await browser.ask("POST", f"/agent/nobody/{operation}", run_input())]
@@ -193,7 +193,7 @@ async def test_an_agent_that_is_not_there_has_a_code(operation: str) -> None:
         )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("method", "path", "allow"),
     [
         ("GET", "/agent/default/run", "POST"),
@@ -216,7 +216,7 @@ async def test_a_wrong_method_is_told_the_right_ones(method: str, path: str, all
     assert as_resource.status == (400 if "agent" in path or path == "/info" else 405)
 
 
-@pytest.mark.parametrize("path", ["/info", "/threads", "/threads/t/messages"])
+@in_one_test("path", ["/info", "/threads", "/threads/t/messages"])
 async def test_head_is_get_without_the_body(path: str) -> None:
     async with browsing() as browser:
         whole = await browser.ask("GET", path)
@@ -226,7 +226,7 @@ async def test_head_is_get_without_the_body(path: str) -> None:
     assert head.headers["content-length"] == whole.headers["content-length"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("envelope", "said"),
     [
         ({"method": ""}, "Missing method field"),
@@ -287,7 +287,7 @@ async def test_a_preflight_is_told_what_it_asked_for() -> None:
         assert "authorization" in answer.headers["access-control-allow-headers"]
 
 
-@pytest.mark.parametrize("credentials", [True, False])
+@in_one_test("credentials", [True, False])
 async def test_every_answer_may_be_read_by_a_page_that_is_allowed(credentials: bool) -> None:
     settings = memory(cors_origins=["http://page.example"], cors_credentials=credentials)
     origin = {"origin": "http://page.example"}
@@ -306,9 +306,14 @@ async def test_every_answer_may_be_read_by_a_page_that_is_allowed(credentials: b
         assert ("access-control-allow-credentials" in answer.headers) == credentials
 
 
-@pytest.mark.parametrize("path", ["", "/agent/default/run"])
-@pytest.mark.parametrize("kind", ["text/plain", "multipart/form-data; boundary=x", ""])
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://[", "localhost"])
+@in_one_test(
+    ("path", "kind", "origin"),
+    in_sum(
+        ["", "/agent/default/run"],
+        ["text/plain", "multipart/form-data; boundary=x", ""],
+        ["http://evil.example", "null", "http://[", "localhost"],
+    ),
+)
 async def test_a_foreign_page_cannot_begin_a_run(path: str, kind: str, origin: str) -> None:
     model = Parrot()
     settings = memory(cors_origins=["http://page.example"])
@@ -364,8 +369,8 @@ def _nobody(connection: HTTPConnection) -> str:
 MOUNTS = ["application", "sub-application", "proxy", "sub-application behind a proxy"]
 
 
-@pytest.mark.parametrize("where", MOUNTS)
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@in_one_test("where", MOUNTS)
+@in_one_test("store", ["memory", "sqlite"])
 async def test_mounted_anywhere_dependencies_say_who_owns_a_thread(
     where: str, store: str, tmp_path: Any
 ) -> None:

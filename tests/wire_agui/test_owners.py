@@ -12,6 +12,7 @@ from websockets.typing import Subprotocol
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.scripted import Gate
+from tests.in_one_test import in_one_test
 from tests.wire.documents import chat
 from tests.wire_agui.http import Browser, run_input
 from tests.wire_agui.server import PATH, Parrot, serving
@@ -54,7 +55,7 @@ def test_there_are_enough_ways() -> None:
     assert len({way.name for way in WAYS}) == len(WAYS) >= 40
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@in_one_test("store", ["memory", "sqlite"])
 async def test_whatever_one_user_tries_the_thread_of_the_other_does_not_exist(
     store: str, tmp_path: Path
 ) -> None:
@@ -148,7 +149,7 @@ async def test_without_authentication_everybody_shares_all_threads() -> None:
     assert [thread["createdById"] for thread in seen.json()["threads"]] == [""]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("method", "path", "body"),
     [
         ("GET", "/info", None),

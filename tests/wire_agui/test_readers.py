@@ -16,6 +16,7 @@ from copilot_runtime.base.errors import NetworkError
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.store import StoredRun, ThreadKey
 from copilot_runtime.transports.streaming import Stream
+from tests.in_one_test import in_one_test
 from tests.wire.upstream import HEAD, SILENCE, text, upstream
 from tests.wire_agui.http import run_input, text_of, user
 from tests.wire_agui.server import Parrot, browsing
@@ -41,7 +42,7 @@ async def test_a_run_goes_on_when_its_reader_leaves() -> None:
     assert replayed.types().count("RUN_STARTED") == 1
 
 
-@pytest.mark.parametrize("who", ["asks", "connects"])
+@in_one_test("who", ["asks", "connects"])
 async def test_of_a_reader_who_leaves_nothing_stays_in_memory(who: str) -> None:
     gate = Gate()
     async with (
@@ -100,7 +101,7 @@ async def test_who_connects_sees_the_runs_before_and_then_the_one_on_its_way() -
     assert text_of(events) == "You said HiYou said More"
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@in_one_test("store", ["memory", "sqlite"])
 async def test_at_every_moment_of_a_run_a_connect_misses_nothing_and_repeats_nothing(
     store: str, tmp_path: Path
 ) -> None:
@@ -144,8 +145,8 @@ class HeldThreads(MemoryThreads):
         return list(await super().runs(key)) if found is None else found
 
 
-@pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("transport", ["agui", "v1"])
+@in_one_test("late", [False, True])
+@in_one_test("transport", ["agui", "v1"])
 async def test_a_run_that_ends_while_the_store_is_read_is_seen_once(
     late: bool, transport: str
 ) -> None:
@@ -176,7 +177,7 @@ async def test_a_run_that_ends_while_the_store_is_read_is_seen_once(
     assert answer.types()[-1] == "RUN_FINISHED"
 
 
-@pytest.mark.parametrize("late", [False, True])
+@in_one_test("late", [False, True])
 async def test_a_run_that_begins_while_the_store_is_read_is_not_cut_in_two(late: bool) -> None:
     store, gate = HeldThreads(), Gate()
     store.late = late
@@ -203,8 +204,8 @@ async def test_a_run_that_begins_while_the_store_is_read_is_not_cut_in_two(late:
     assert runs in (["r1"], ["r1", "r2"])
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-@pytest.mark.parametrize("log_ttl", [0, 300])
+@in_one_test("store", ["memory", "sqlite"])
+@in_one_test("log_ttl", [0, 300])
 async def test_an_answer_is_read_to_its_end_however_short_its_log_is_kept(
     store: str, log_ttl: float, tmp_path: Path
 ) -> None:
@@ -294,7 +295,7 @@ async def test_stop_ends_the_run_and_closes_the_call_to_the_model() -> None:
     assert replayed[-2:] == ["TEXT_MESSAGE_END", "RUN_ERROR"]
 
 
-@pytest.mark.parametrize("stopped", [True, False])
+@in_one_test("stopped", [True, False])
 async def test_an_action_that_came_to_nothing_has_a_result_that_says_so(stopped: bool) -> None:
     begun = asyncio.Event()
 
@@ -360,7 +361,7 @@ async def test_stop_by_the_id_of_the_run_stops_it_and_a_second_time_there_is_not
     assert (first["stopped"], second["stopped"]) == (True, False)
 
 
-@pytest.mark.parametrize("body", [{"runId": 5}, {"run": "r"}, ["r"], "r"])
+@in_one_test("body", [{"runId": 5}, {"run": "r"}, ["r"], "r"])
 async def test_a_stop_that_cannot_be_read_stops_nothing(body: object) -> None:
     gate = Gate()
     async with browsing(Parrot("one", gate=gate)) as browser, browser.running() as exchange:

@@ -33,6 +33,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.errors import NetworkError
 from tests.conformance.v2.oracle import NEWEST, Oracle
+from tests.in_one_test import in_one_test
 from tests.runs import forever
 from tests.wire_agui.http import Event as Frame
 from tests.wire_agui.http import user
@@ -179,7 +180,7 @@ def by_run(frames: Sequence[Frame]) -> list[list[Frame]]:
     return runs
 
 
-@pytest.mark.parametrize("name", RUNS)
+@in_one_test("name", RUNS)
 async def test_a_run_is_legal_when_it_happens_and_when_it_is_shown_again(
     name: str, oracle: Oracle
 ) -> None:
@@ -190,8 +191,8 @@ async def test_a_run_is_legal_when_it_happens_and_when_it_is_shown_again(
     assert len(replayed) <= len(live[0])
 
 
-@pytest.mark.parametrize("name", RUNS)
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@in_one_test("name", RUNS)
+@in_one_test("store", ["memory", "sqlite"])
 async def test_what_a_client_shows_of_a_thread_is_the_same_live_and_later(
     name: str, store: str, oracle: Oracle, tmp_path: Any
 ) -> None:
@@ -229,7 +230,7 @@ async def test_a_call_that_broke_off_is_not_made_when_the_thread_is_shown_again(
     assert calls == answered == {"c"}
 
 
-@pytest.mark.parametrize("name", sorted(RUNS.keys() - {"a thought and a text"}))
+@in_one_test("name", sorted(RUNS.keys() - {"a thought and a text"}))
 async def test_a_client_of_1_50_can_be_shown_every_thread(name: str, oracle: Oracle) -> None:
     _, replayed = await seen(RUNS[name], say("After", id="after"))
     known = [frame for frame in replayed if not frame["type"].startswith("REASONING_")]
@@ -251,7 +252,7 @@ async def test_a_replay_is_shorter_than_what_happened(oracle: Oracle) -> None:
     ]
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@in_one_test("store", ["memory", "sqlite"])
 async def test_what_outgrew_the_limit_is_kept_as_it_was_shown(store: str, tmp_path: Any) -> None:
     """All of this answer comes at once, so that its end is there before anything is stored."""
     place = store if store == "memory" else f"sqlite:{tmp_path}/threads.db"

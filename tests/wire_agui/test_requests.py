@@ -9,6 +9,7 @@ from copilot_runtime import Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api.events import AgentState
 from copilot_runtime.api.messages import ResultMessage
+from tests.in_one_test import in_one_test, in_sum
 from tests.wire_agui.http import Browser, run_input, text_of, user
 from tests.wire_agui.server import Parrot, browsing
 
@@ -22,7 +23,7 @@ async def alive(browser: Browser) -> bool:
     return (await browser.run(thread="after")).types()[-1] == "RUN_FINISHED"
 
 
-@pytest.mark.parametrize("path", [RUN, "/agent/default/connect", "", "/threads/t/archive"])
+@in_one_test("path", [RUN, "/agent/default/connect", "", "/threads/t/archive"])
 async def test_a_body_that_is_too_large_is_refused_in_json(path: str) -> None:
     settings = Settings(threads="memory", max_body_bytes=1000)
     async with browsing(settings=settings) as browser:
@@ -123,13 +124,11 @@ WRONG: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("body", "said"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG]
-)
-@pytest.mark.parametrize("operation", ["run", "connect", "suggest"])
+@in_one_test(("row", "operation"), in_sum(WRONG, ["run", "connect", "suggest"]))
 async def test_a_wrong_request_is_told_which_field_is_wrong(
-    body: Any, said: str, operation: str
+    row: tuple[str, Any, str], operation: str
 ) -> None:
+    _, body, said = row
     model = Parrot()
     async with browsing(model) as browser:
         answer = await browser.ask("POST", f"/agent/default/{operation}", body)
@@ -181,8 +180,7 @@ ODD: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("fields", [row[1] for row in ODD], ids=[row[0] for row in ODD])
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@in_one_test(("fields", "store"), in_sum([row[1] for row in ODD], ["memory", "sqlite"]))
 async def test_an_odd_request_is_answered_and_its_thread_can_be_read(
     fields: dict[str, Any], store: str, tmp_path: Any
 ) -> None:
@@ -213,8 +211,8 @@ def nested(depth: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-@pytest.mark.parametrize("depth", [100, 250, 500, 900, 1015, 5000, 100_000])
+@in_one_test("store", ["memory", "sqlite"])
+@in_one_test("depth", [100, 250, 500, 900, 1015, 5000, 100_000])
 async def test_deep_json_is_answered_or_refused_and_its_thread_can_be_read(
     depth: int, store: str, tmp_path: Any
 ) -> None:
@@ -243,7 +241,7 @@ async def test_deep_json_is_answered_or_refused_and_its_thread_can_be_read(
     assert [answer.status for answer in read] == [200] * 3
 
 
-@pytest.mark.parametrize("setting", ["max_messages", "max_body_bytes", "max_items", "max_values"])
+@in_one_test("setting", ["max_messages", "max_body_bytes", "max_items", "max_values"])
 async def test_the_log_names_the_setting_of_a_limit_that_refused_a_request(
     setting: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -265,7 +263,7 @@ async def test_too_many_messages_are_too_many() -> None:
     assert answer.json()["details"] == "The conversation has 4 messages; 3 are allowed."
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("method", "path", "body"),
     [
         ("PATCH", "/threads/t", None),
@@ -284,7 +282,7 @@ async def test_too_many_messages_are_too_many() -> None:
         ("GET", "/threads?cursor=1.1.1", None),
     ],
 )
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@in_one_test("store", ["memory", "sqlite"])
 async def test_a_thread_is_not_changed_or_listed_by_what_makes_no_sense(
     method: str, path: str, body: Any, store: str, tmp_path: Any
 ) -> None:
@@ -306,7 +304,7 @@ async def test_a_thread_is_not_changed_or_listed_by_what_makes_no_sense(
     assert after == before
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@in_one_test("store", ["memory", "sqlite"])
 async def test_a_list_of_threads_is_read_page_by_page(store: str, tmp_path: Any) -> None:
     place = "memory" if store == "memory" else f"sqlite:{tmp_path}/threads.db"
     async with browsing(settings=Settings(threads=place)) as browser:

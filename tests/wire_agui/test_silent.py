@@ -14,6 +14,7 @@ from websockets.typing import Subprotocol
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, say
 from copilot_runtime.cli.http_protocol import limit_reading, limit_silence
+from tests.in_one_test import in_one_test
 from tests.wire.documents import data, user
 from tests.wire.test_subscriptions import QUERY
 from tests.wire_agui.http import Browser
@@ -31,7 +32,7 @@ def runtime(gate: Gate | None = None, **more: Any) -> CopilotRuntime:
     return CopilotRuntime(adapter=ScriptedAdapter(say("Hello."), gate=gate), settings=settings)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("said", "status"),
     [
         ("", b""),
@@ -54,7 +55,7 @@ async def test_a_connection_on_which_nothing_comes_is_closed(said: str, status: 
     assert answer[9:12] == status
 
 
-@pytest.mark.parametrize("path", ["", "/agent/default/run", "/mcp", "/actions/execute"])
+@in_one_test("path", ["", "/agent/default/run", "/mcp", "/actions/execute"])
 async def test_what_comes_of_a_body_after_its_time_is_no_other_request(path: str) -> None:
     app = runtime(serve_mcp=True, serve_remote=True).app(path=PATH)
     async with serving(app) as port:
@@ -124,7 +125,7 @@ def test_a_connection_ends_whose_other_machine_has_vanished() -> None:
                 assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
-@pytest.mark.parametrize("seconds", [2 * 86_400.0, 1e9])
+@in_one_test("seconds", [2 * 86_400.0, 1e9])
 def test_a_time_that_is_too_long_for_the_system_is_its_longest(seconds: float) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         limit_silence(listener, seconds)

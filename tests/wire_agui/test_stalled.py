@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from copilot_runtime import CopilotRuntime, Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.api.events import ActionExecutionResult, Event
+from tests.in_one_test import in_one_test
 from tests.wire.client import PATH as V1_PATH
 from tests.wire.client import client_of
 from tests.wire_agui.http import Browser, connect_input, run_input, text_of
@@ -115,8 +116,8 @@ async def test_the_connection_of_a_stalled_client_is_aborted_and_its_answer_drop
     assert kept < (2 * SIZE if request_of == "run" else SIZE // 4)  # a run is in the store now
 
 
-@pytest.mark.parametrize("request_of", ["connect", "events"])
-@pytest.mark.parametrize("form", ["texts", "text", "result"])
+@in_one_test("request_of", ["connect", "events"])
+@in_one_test("form", ["texts", "text", "result"])
 async def test_many_readers_that_stall_hold_a_long_thread_once(
     form: str, request_of: str, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_one_test import in_one_test
 from tests.processes import Program, running
 from tests.wire_agui.http import Browser, connect_input, user
 from tests.wire_agui.stalled_server import SIZE
@@ -56,7 +57,7 @@ def sockets(server: Program) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc of Linux")
-@pytest.mark.parametrize(("thread", "method", "path"), REQUESTS)
+@in_one_test(("thread", "method", "path"), REQUESTS)
 async def test_forty_readers_that_stall_cost_little_and_lose_their_connections(
     thread: str, method: str, path: str, server: Program, port: int
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from copilot_runtime import Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import Gate, say
+from tests.in_one_test import in_one_test
 from tests.wire.test_nginx import nginx
 from tests.wire.upstream import HEAD, Step, finish, text, upstream
 from tests.wire_agui.http import Browser, run_input, text_of
@@ -36,7 +37,7 @@ async def test_the_head_tells_everybody_on_the_way_to_hold_nothing_back() -> Non
         assert b"\r" not in answer.body
 
 
-@pytest.mark.parametrize("behind", ["nothing", "nginx"])
+@in_one_test("behind", ["nothing", "nginx"])
 async def test_every_token_is_seen_before_the_next_one_is_made(behind: str) -> None:
     words = [f"word{number} " for number in range(8)]
     gates = [asyncio.Event() for _ in words]
@@ -67,7 +68,7 @@ async def _released(browser: Browser, gates: list[asyncio.Event]) -> list[str]:
     return seen
 
 
-@pytest.mark.parametrize("way", ["run", "connect"])
+@in_one_test("way", ["run", "connect"])
 async def test_silence_is_filled_with_comments(way: str) -> None:
     gate = Gate()
     async with (

@@ -21,6 +21,7 @@ from copilot_runtime.runtime.thread_changes.change import Change, RunActivity, T
 from copilot_runtime.runtime.thread_changes.reader import ChangeReader
 from copilot_runtime.threads.store import ThreadKey
 from copilot_runtime.transports.thread_push.join_tokens import JoinTokens
+from tests.in_one_test import in_one_test
 from tests.wire_agui.http import Browser, Event, Exchange
 from tests.wire_agui.server import PATH, Parrot, Server, browsing
 
@@ -149,7 +150,7 @@ async def test_a_server_that_waits_for_its_connections_ends_all_the_same() -> No
     assert [event["type"] for event in events] == ["threads"]
 
 
-@pytest.mark.parametrize(("token", "status"), [("nobody", 401), ("writer", 403)])
+@in_one_test(("token", "status"), [("nobody", 401), ("writer", 403)])
 async def test_who_may_not_read_threads_is_told_nothing(token: str, status: int) -> None:
     async with browsing(authenticate=by_name) as browser:
         page = browser.signed_in(token)
@@ -214,7 +215,7 @@ async def test_a_socket_ends_with_the_credential_that_its_token_was_made_for() -
     assert closed.value.rcvd.code == 1008
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1,2,3,4,5]", '["a"]', "[" * 5000, "x" * 9000])
+@in_one_test("text", ["", "{}", "[1,2,3,4,5]", '["a"]', "[" * 5000, "x" * 9000])
 async def test_a_socket_that_is_sent_nonsense_is_closed(text: str) -> None:
     async with browsing(authenticate=by_name) as browser:
         _, token = await ask_to_join(browser.signed_in("ada"))
@@ -231,7 +232,7 @@ OURS = "ws://localhost/copilotkit/realtime"
 THEIRS = "wss://chat.example/api/realtime"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("setting", "headers", "url"),
     [
         ("", NEAR, OURS),

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from copilot_runtime import RunInput, Settings
 from copilot_runtime.api.events import AgentState, Custom, Event, Interrupt, MessagesSnapshot
 from copilot_runtime.api.messages import AgentStateMessage, TextMessage
+from tests.in_one_test import in_one_test
 from tests.wire_agui.http import Answer
 from tests.wire_agui.server import browsing
 
@@ -68,8 +69,8 @@ def state_of(answer: Answer) -> Any:
     return next(one["snapshot"] for one in answer.events() if one["type"] == "STATE_SNAPSHOT")
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-@pytest.mark.parametrize("name", VALUES)
+@in_one_test("store", ["memory", "sqlite"])
+@in_one_test("name", VALUES)
 async def test_a_state_is_the_same_json_live_and_after_a_reload(
     name: str, store: str, tmp_path: Path
 ) -> None:
@@ -104,7 +105,7 @@ FOREIGN: list[tuple[Event, str]] = [
 TYPES = ["set", "bytes", "tuple", "Holder", "object", "object", "object", "set"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("event", "where", "kind"),
     [(event, where, kind) for (event, where), kind in zip(FOREIGN, TYPES, strict=True)],
     ids=lambda value: getattr(value, "type", None),

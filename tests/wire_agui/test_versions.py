@@ -13,6 +13,7 @@ from copilot_runtime.api.events import ActionExecutionResult, Usage
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.messages import MediaPart, ResultMessage, TextMessage, TextPart
 from copilot_runtime.base.errors import Cancelled
+from tests.in_one_test import in_one_test
 from tests.referee import find_faults
 from tests.wire.upstream import upstream
 from tests.wire_agui.http import Browser, Event, Exchange, connect_input, text_of, user
@@ -73,7 +74,7 @@ async def stopped(browser: Browser, model: Parrot, **fields: Any) -> AsyncGenera
         yield exchange
 
 
-@pytest.mark.parametrize("version", [None, "1.0", "0.9", "1.7", "2.0", "next"])
+@in_one_test("version", [None, "1.0", "0.9", "1.7", "2.0", "next"])
 async def test_every_run_begins_with_the_version_that_the_server_speaks(version: str | None):
     fields = {} if version is None else {"protocolVersion": version}
     async with browsing() as browser:
@@ -83,8 +84,8 @@ async def test_every_run_begins_with_the_version_that_the_server_speaks(version:
     assert live[0]["protocolVersion"] == replayed[0]["protocolVersion"] == "1.0"
 
 
-@pytest.mark.parametrize("version", [1.0, ["1.0"], {}])
-@pytest.mark.parametrize("operation", ["run", "connect", "suggest"])
+@in_one_test("version", [1.0, ["1.0"], {}])
+@in_one_test("operation", ["run", "connect", "suggest"])
 async def test_a_version_that_is_no_text_is_refused(version: Any, operation: str):
     body = {**connect_input("t"), "protocolVersion": version}
     async with browsing() as browser:
@@ -107,7 +108,7 @@ async def test_versions_that_somebody_makes_up_fill_neither_the_log_nor_the_memo
     assert max(map(len, lines), default=0) < 100
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.1", "1.10", "2.0", "of tomorrow"])
+@in_one_test("version", ["1.0", "1.1", "1.10", "2.0", "of tomorrow"])
 async def test_a_run_that_is_stopped_ends_as_cancelled_with_everything_closed(version: str):
     model = Parrot("one ", "two")
     async with (
@@ -125,7 +126,7 @@ async def test_a_run_that_is_stopped_ends_as_cancelled_with_everything_closed(ve
     }
 
 
-@pytest.mark.parametrize("version", [None, "0.9", "0.0"])
+@in_one_test("version", [None, "0.9", "0.0"])
 async def test_a_client_of_before_1_0_gets_a_stop_as_it_always_did(version: str | None):
     model = Parrot("one ", "two")
     fields = {} if version is None else {"protocolVersion": version}
@@ -153,7 +154,7 @@ async def test_a_call_that_a_stop_cut_off_is_closed_and_answered_before_the_end(
     assert events[-1]["outcome"] == CANCELLED
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@in_one_test("store", ["memory", "sqlite"])
 async def test_each_client_is_shown_a_stopped_run_in_its_own_words(store: str, tmp_path: Any):
     model = Parrot("one ", "two")
     place = store if store == "memory" else f"sqlite:{tmp_path}/threads.db"
@@ -300,7 +301,7 @@ async def test_a_result_in_parts_reaches_the_agent_in_parts():
     assert before[0]["input"]["messages"][-1]["content"] == PARTS_AS_TEXT
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@in_one_test("store", ["memory", "sqlite"])
 async def test_a_result_in_parts_is_a_list_for_clients_of_1_0_and_text_before(
     store: str, tmp_path: Any
 ):
@@ -348,7 +349,7 @@ async def test_counts_that_nobody_knows_are_absent_and_those_of_a_model_are_adde
     ]
 
 
-@pytest.mark.parametrize("fields", [{}, {"protocolVersion": "1.0"}], ids=["before", "1.0"])
+@in_one_test("fields", [{}, {"protocolVersion": "1.0"}], ids=["before", "1.0"])
 async def test_a_referee_from_outside_finds_no_fault_live_and_later(fields: dict[str, str]):
     model = Parrot("one ", "two")
     async with browsing(model) as browser:
@@ -375,7 +376,7 @@ async def test_counts_that_are_no_counts_are_absent():
     assert end["usage"] == [{"model": "m", "inputTokens": 3, "cachedInputTokens": 2}]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("reason", "word"),
     [("stop", "stop"), ("tool_calls", "tool-calls"), ("refusal", "content-filter")],
 )

@@ -29,15 +29,17 @@ FAKES = {
     "openai": "tests.adapters.contract.openai_fake:OpenAIFake",
     "openai_assistants": "tests.adapters.contract.openai_assistants_fake:OpenAIAssistantsFake",
     "openai_responses": "tests.adapters.contract.openai_responses_fake:OpenAIResponsesFake",
-    **{
-        name: f"tests.adapters.contract.openai_fake:{name}"
-        for name in (
-            *("azure", "deepseek", "groq", "lmstudio", "mistral", "ollama"),
-            *("openrouter", "together", "unify", "vllm"),
-        )
-    },
 }
 """The name of an adapter's line in `capabilities.UNSUPPORTED` → its fake."""
+
+SERVICES = {
+    name: f"tests.adapters.contract.openai_fake:{name}"
+    for name in (
+        *("azure", "deepseek", "groq", "lmstudio", "mistral", "ollama"),
+        *("openrouter", "together", "unify", "vllm"),
+    )
+}
+"""The same for presets of `OpenAIAdapter`, which the whole suite would find alike."""
 
 KEY = "sk-very-secret-key"
 """The key that adapters are given; it must be in no error."""
@@ -268,6 +270,7 @@ class HttpFake(ABC):
     def __init__(self) -> None:
         self.provider = Provider()
         self._scripts: list[Sequence[Step]] = []
+        self._first: list[Sequence[Step]] | None = None
         self._adapters: list[Any] = []
         self._stack = AsyncExitStack()
 
@@ -280,6 +283,13 @@ class HttpFake(ABC):
     def plays(self, *steps: Step) -> None:
         self._scripts.append(steps)
         self.provider.answer(*(self._script(steps) for steps in self._scripts))
+
+    def forget(self) -> None:
+        """Be as before the first case of a test, for the next one."""
+        if self._first is None:
+            self._first = self._scripts
+        self._scripts = list(self._first)
+        self.provider.forget()
 
     @property
     def asked(self) -> list[Asked]:
@@ -359,7 +369,7 @@ class HttpFake(ABC):
 
 def make_fake(name: str) -> Fake:
     """Return the fake of that name; skip the test if the adapter's package is not installed."""
-    module, _, attribute = FAKES[name].partition(":")
+    module, _, attribute = (FAKES | SERVICES)[name].partition(":")
     try:
         found = import_module(module)
     except ModuleNotFoundError as error:

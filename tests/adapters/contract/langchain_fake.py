@@ -147,6 +147,11 @@ class LangChainFake:
     def plays(self, *steps: Step) -> None:
         self.play.scripts.append(steps)
 
+    def forget(self) -> None:
+        """Begin anew, for the next case of the same test."""
+        self.play.scripts.clear()
+        self.play.asked.clear()
+
     async def until_closed(self) -> None:
         while self.play.open:
             self.play.changed.clear()

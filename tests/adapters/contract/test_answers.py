@@ -38,6 +38,7 @@ from tests.adapters.contract.fakes import (
     Waits,
     needs,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -99,7 +100,7 @@ async def test_signs_of_life_are_nothing(fake: Fake):
     assert text_in(await answer(fake)) == "Hello"
 
 
-@pytest.mark.parametrize("bytewise", [False, True], ids=["in halves", "byte by byte"])
+@in_one_test("bytewise", [False, True], ids=["in halves", "byte by byte"])
 async def test_a_frame_in_several_blocks_is_the_same(fake: Fake, bytewise: bool):
     needs(fake, "http")
     fake.plays(Say("Hel"), Split(bytewise), Say("lo é 🙂"), Split(bytewise), Stop())
@@ -265,7 +266,7 @@ async def test_tokens_of_reasoning_are_a_part_of_those_that_came_out(fake: Fake)
     assert (usage.output_tokens, usage.reasoning_tokens) == (20, 10)
 
 
-@pytest.mark.parametrize("reason", ["stop", "length"])
+@in_one_test("reason", ["stop", "length"])
 async def test_why_the_model_stopped_is_told(fake: Fake, reason: str):
     needs(fake, "usage", "stop_reasons")
     fake.plays(Say("Once upon"), Tokens(9, 2), Stop(reason))

@@ -37,6 +37,7 @@ from tests.adapters.contract.fakes import (
     make_fake,
     needs,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +57,7 @@ STATUSES: dict[int, type[CopilotError]] = {
 }
 
 
-@pytest.mark.parametrize("status", STATUSES)
+@in_one_test("status", STATUSES)
 async def test_a_refusal_is_the_error_that_its_status_means(fake: Fake, status: int):
     fake.plays(Fails(status))
     seen, error = await failure(fake, max_retries=0)
@@ -105,7 +106,7 @@ async def test_model_and_request_are_named_for_the_log(fake: Fake):
     assert "Request id: req-7." in hint
 
 
-@pytest.mark.parametrize("status", [400, 401, 500])
+@in_one_test("status", [400, 401, 500])
 async def test_the_key_is_in_no_error_and_no_log(
     fake: Fake, status: int, caplog: pytest.LogCaptureFixture
 ):
@@ -118,7 +119,7 @@ async def test_the_key_is_in_no_error_and_no_log(
     assert KEY not in f"{error!r} {error.message} {error.hint} {adapter!r} {caplog.text}"
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
+@in_one_test("status", [408, 409, 429, 500, 503, 529])
 async def test_what_may_pass_is_tried_again(fake: Fake, status: int):
     needs(fake, "http")
     fake.plays(Fails(status, retry_after=0.001))
@@ -127,7 +128,7 @@ async def test_what_may_pass_is_tried_again(fake: Fake, status: int):
     assert len(fake.asked) == 2
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+@in_one_test("status", [400, 401, 403, 404, 413, 422])
 async def test_what_cannot_pass_is_asked_once(fake: Fake, status: int):
     fake.plays(Fails(status))
     await failure(fake)
@@ -179,7 +180,7 @@ async def test_an_error_before_the_first_word_is_one_too(fake: Fake):
     assert (text_in(seen), isinstance(error, NetworkError)) == ("", True)
 
 
-@pytest.mark.parametrize("failing", [ErrorInStream("overloaded"), Breaks()])
+@in_one_test("failing", [ErrorInStream("overloaded"), Breaks()])
 async def test_an_answer_that_fails_before_its_first_word_is_asked_for_again(
     fake: Fake, failing: ErrorInStream | Breaks
 ):
@@ -265,7 +266,7 @@ async def test_a_silence_in_the_middle_is_an_error(fake: Fake, clock: Clock):
                 clock.forward_soon(61)
 
 
-@pytest.mark.parametrize("name", FAKES)
+@in_one_test("name", FAKES)
 async def test_nobody_listening_is_explained(name: str):
     async with make_fake(name) as fake:
         needs(fake, "http")

@@ -48,6 +48,7 @@ from tests.adapters.contract.fakes import (
     Think,
     needs,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -73,11 +74,14 @@ WANTED: dict[str, Any] = {
     "parallel_tool_calls": False,
     "response_schema": COLOR,
 }
-LACKED = [(fake, name) for fake in FAKES for name in WANTED if name in UNSUPPORTED.get(fake, {})]
 
 
 def text(content: str, role: Any = "user", *, id: str = "") -> TextMessage:
     return TextMessage(id=id or f"{role}-{content[:9]}", role=role, content=content)
+
+
+def lacked(fake: Fake) -> list[str]:
+    return [name for name in WANTED if name in UNSUPPORTED.get(fake.name, {})]
 
 
 async def asked(fake: Fake, request: ChatRequest, **options: Any) -> Asked:
@@ -101,7 +105,7 @@ async def test_the_model_that_the_client_wants_is_asked(fake: Fake):
     assert (await asked(fake, asking(model="another-model"))).model == "another-model"
 
 
-@pytest.mark.parametrize(("name", "value"), WISHES)
+@in_one_test(("name", "value"), WISHES)
 async def test_a_wish_reaches_the_model(fake: Fake, name: str, value: Any):
     needs(fake, name)
     assert (await asked(fake, asking(**{name: value}))).parameters[name] == value
@@ -112,7 +116,7 @@ async def test_what_nobody_asks_for_is_not_sent(fake: Fake):
     assert {name for name in sent if name != "max_tokens"} == set()
 
 
-@pytest.mark.parametrize("choice", ["auto", "none", "required"])
+@in_one_test("choice", ["auto", "none", "required"])
 async def test_a_choice_of_tools_reaches_the_model(fake: Fake, choice: str):
     needs(fake, "calls", f"tool_choice_{choice}")
     sent = await asked(fake, asking(tool_choice=choice))
@@ -128,7 +132,7 @@ async def test_a_tool_by_its_name_reaches_the_model(fake: Fake):
     assert sent.parameters["tool_choice_name"] == "setSize"
 
 
-@pytest.mark.parametrize("name", ["files.read", "2fa", "größer", "a b", "x" * 200])
+@in_one_test("name", ["files.read", "2fa", "größer", "a b", "x" * 200])
 async def test_a_name_that_no_provider_takes_has_a_stand_in(fake: Fake, name: str):
     needs(fake, "calls", "history")
     call = ActionExecutionMessage(id="c1", name=name, arguments="{}")
@@ -149,21 +153,21 @@ async def test_a_schema_of_the_answer_reaches_the_model(fake: Fake):
     assert list(sent.parameters["response_schema"]["properties"]) == ["color"]
 
 
-@pytest.mark.parametrize(("fake", "name"), LACKED, indirect=["fake"])
-async def test_a_wish_that_cannot_be_fulfilled_is_told_before_the_answer(fake: Fake, name: str):
+async def test_a_wish_that_cannot_be_fulfilled_is_told_before_the_answer(fake: Fake):
     fake.plays(Say("Hi"), Stop())
-    events = await answer(fake, asking(**{name: WANTED[name]}))
-    assert (warnings_in(events[:1]), text_in(events)) == ([name], "Hi")
-    assert name not in fake.asked[-1].parameters
+    for name in lacked(fake):
+        events = await answer(fake, asking(**{name: WANTED[name]}))
+        assert (warnings_in(events[:1]), text_in(events)) == ([name], "Hi")
+        assert name not in fake.asked[-1].parameters
 
 
-@pytest.mark.parametrize(("fake", "name"), LACKED, indirect=["fake"])
-async def test_a_wish_that_cannot_be_fulfilled_is_refused_by_setting(fake: Fake, name: str):
+async def test_a_wish_that_cannot_be_fulfilled_is_refused_by_setting(fake: Fake):
     fake.plays(Say("Hi"), Stop())
-    request = asking(**{name: WANTED[name]})
-    seen, error = await failure(fake, request, unsupported="refuse")
-    assert (seen, type(error), fake.asked) == ([], ConfigurationFailed, [])
-    assert name in error.message
+    for name in lacked(fake):
+        request = asking(**{name: WANTED[name]})
+        seen, error = await failure(fake, request, unsupported="refuse")
+        assert (seen, type(error), fake.asked) == ([], ConfigurationFailed, [])
+        assert name in error.message
 
 
 async def test_actions_are_offered_with_their_schemas(fake: Fake):
@@ -265,7 +269,7 @@ async def test_half_a_character_can_be_asked(fake: Fake):
     assert (heard[0], heard[-1]) == ("a", "b")
 
 
-@pytest.mark.parametrize("kind", ["images", "image_urls"])
+@in_one_test("kind", ["images", "image_urls"])
 async def test_an_image_is_shown(fake: Fake, kind: str):
     needs(fake, kind)
     value = PNG if kind == "images" else "https://example.test/a.png"

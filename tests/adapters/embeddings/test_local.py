@@ -15,6 +15,7 @@ from copilot_runtime.adapters.embeddings.hashing import HashingEmbedder
 from copilot_runtime.api import Embedder
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.telemetry import LocalTelemetry, semconv, work_under
+from tests.in_one_test import in_one_test
 from tests.telemetry.conventions import find_violations
 from tests.telemetry.recorded import Spans
 
@@ -35,7 +36,7 @@ async def find(embedder: Embedder, question: str) -> str:
     return TEXTS[int((vectors @ query).argmax())]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("question", "answer"),
     [
         ("Who leads the platform team?", 2),

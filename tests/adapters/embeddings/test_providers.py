@@ -25,6 +25,7 @@ from copilot_runtime.base.errors import (
     RateLimited,
 )
 from tests.adapters.provider import HANG, Provider, whole
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -127,7 +128,7 @@ async def test_a_request_is_sent_again_when_the_provider_says_later(provider: Pr
     assert len(provider.requests) == 3
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("status", "body", "error", "message"),
     [
         (401, {"error": {"message": f"Bad key {KEY}"}}, AuthenticationFailed, r"Bad key \*\*\*"),
@@ -166,7 +167,7 @@ async def test_without_a_key_the_error_names_the_variable():
     assert "OPENAI_API_KEY" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("name", ["openai", "google", "github"])
+@in_one_test("name", ["openai", "google", "github"])
 async def test_a_key_that_is_missing_is_seen_before_anything_is_embedded(name: str):
     async with closing(create_embedder(name)) as embedder:
         with pytest.raises(ConfigurationFailed, match="There is no API key"):
@@ -175,7 +176,7 @@ async def test_a_key_that_is_missing_is_seen_before_anything_is_embedded(name: s
         await embedder.check_key()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "model"),
     [
         ("github", "github:openai/text-embedding-3-small"),
@@ -201,7 +202,7 @@ async def test_azure_is_asked_at_its_own_address(provider: Provider):
     assert request.body == {"model": "my-deployment", "input": ["a"]}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("base_url", "url"),
     [
         (None, "https://models.github.ai/inference/embeddings"),
@@ -305,7 +306,7 @@ async def test_titan_takes_one_text_in_a_request(provider: Provider):
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "truncate", "size"),
     [("cohere.embed-multilingual-v3", "END", 2048), ("cohere.embed-v4:0", "RIGHT", 3000)],
 )
@@ -383,7 +384,7 @@ async def test_without_the_package_of_prices_there_are_none(monkeypatch: pytest.
     assert await OpenAIEmbedder(api_key=KEY).price(1_000_000) is None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "options", "message"),
     [
         ("opnai", {}, "Did you mean 'openai'"),

@@ -23,6 +23,7 @@ from copilot_runtime.extensions.access.audit.verify import verify
 from tests.extensions.access.credentials import issue_key
 from tests.extensions.access.server import KEY, Entrance, entering, settings_of
 from tests.extensions.access.test_scopes import gql
+from tests.in_one_test import in_one_test
 from tests.wire.documents import chat
 from tests.wire_agui.http import user
 from tests.wire_agui.server import Parrot
@@ -325,7 +326,7 @@ CHANGES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@in_one_test("change", CHANGES)
 def test_no_change_goes_unnoticed(tmp_path: Path, change: str) -> None:
     path = tmp_path / "audit.jsonl"
     fill(path)
@@ -451,7 +452,7 @@ def test_a_line_is_there_once_however_often_the_disk_has_failed(
     assert verify(log.path).is_intact
 
 
-@pytest.mark.parametrize("name", ["rename", "unlink"])
+@in_one_test("name", ["rename", "unlink"])
 def test_a_file_that_cannot_be_rotated_is_written_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:

@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from copilot_runtime.base.errors import ConfigurationFailed, NotFound
 from copilot_runtime.cli.main import cli
+from tests.in_one_test import in_one_test
 
 Run = Callable[..., Result]
 
@@ -71,7 +72,7 @@ def test_of_two_keys_with_one_name_none_is_revoked(run: Run) -> None:
     assert len(listed(run)) == 2
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("arguments", "why"),
     [
         ([""], "name of a key"),

@@ -5,9 +5,8 @@ from contextlib import ExitStack
 from http.client import HTTPConnection
 from pathlib import Path
 
-import pytest
-
 from tests.cli.test_cli import Start, url_in
+from tests.in_one_test import in_one_test
 
 CONFIG = """
 limits: {requests_per_user: 1/hour}
@@ -29,7 +28,7 @@ def ask(url: str, path: str, **headers: str) -> tuple[int, bytes]:
     return answer.status, body
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("config", "statuses", "addresses"),
     [
         (CONFIG, [200, 429, 429], {"127.0.0.1"}),
@@ -56,7 +55,7 @@ def test_nobody_chooses_an_address_but_by_a_proxy_that_is_named(
     assert 20 * len(addresses) <= len(refused) <= 40 * len(addresses)
 
 
-@pytest.mark.parametrize("proxies", ["", KNOWN])
+@in_one_test("proxies", ["", KNOWN])
 def test_urls_begin_as_the_proxy_was_asked(tmp_path: Path, proxies: str) -> None:
     (tmp_path / "copilot.yml").write_text(CONFIG + proxies)
     with ExitStack() as stack:

@@ -19,6 +19,7 @@ from tests.extensions.access.credentials import issue_key
 from tests.extensions.access.server import entering, settings_of
 from tests.extensions.assistants.test_agent import write_files
 from tests.extensions.planner.planners import build_planner, write_plan
+from tests.in_one_test import in_one_test
 from tests.wire.documents import chat
 from tests.wire_agui.http import Browser, run_input, user
 
@@ -144,7 +145,7 @@ async def test_a_stopped_answer_of_a_v1_client_counts(tmp_path: Path) -> None:
     assert 1_900 <= tokens < 2_100
 
 
-@pytest.mark.parametrize("error", [None, NetworkError("It broke off.")], ids=["silent", "broken"])
+@in_one_test("error", [None, NetworkError("It broke off.")], ids=["silent", "broken"])
 async def test_an_answer_without_counts_of_its_provider_counts_by_estimate(
     tmp_path: Path, error: Exception | None
 ) -> None:

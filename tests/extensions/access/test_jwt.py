@@ -31,6 +31,7 @@ from tests.extensions.access.credentials import (
     providing,
     write_jwks,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +43,7 @@ def scheme_of(path: Path, *keys: SigningKey, **settings: Any) -> JwtScheme:
     return JwtScheme(JwtSettings(issuer=ISSUER, audience=(AUDIENCE,), jwks=jwks, **settings))
 
 
-@pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
+@in_one_test("algorithm", ["RS256", "ES256", "EdDSA"])
 async def test_a_token_of_the_issuer_is_good(tmp_path: Path, algorithm: str) -> None:
     key = make_key("k", algorithm)
     claims = await scheme_of(tmp_path, key).verify(key.sign())
@@ -50,7 +51,7 @@ async def test_a_token_of_the_issuer_is_good(tmp_path: Path, algorithm: str) -> 
     assert claims["sub"] == "ada"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("claims", "why"),
     [
         ({"exp": None}, "Token missing expiration"),
@@ -104,7 +105,7 @@ def forge_hmac(secret: bytes) -> str:
     return f"{text}.{encode(hmac.digest(secret, text.encode(), hashlib.sha256))}"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "token",
     [
         f"{encode({'alg': 'none'})}.{CLAIMS}.",
@@ -199,7 +200,7 @@ async def test_an_issuer_that_says_it_is_another_is_not_believed(
     assert "says that it is 'https://evil.example.com'" in caplog.text
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "jwks",
     [
         b"",
@@ -280,7 +281,7 @@ async def test_a_token_without_the_name_of_its_key_is_good_if_there_is_one_key(
         await scheme_of(tmp_path, KEY, make_key("k2")).verify(token)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("claims", "roles"),
     [
         ({"roles": ["a", "b"]}, ["a", "b"]),
@@ -296,8 +297,8 @@ def test_roles_are_a_list_or_words(claims: dict[str, Any], roles: list[str]) -> 
     assert [*scheme.identify({"sub": "ada", **claims}).roles] == roles
 
 
-@pytest.mark.parametrize("value", [7, True, {"a": 1}, [5], ["a", None], [["a"]]])
-@pytest.mark.parametrize("name", ["roles", "scope"])
+@in_one_test("value", [7, True, {"a": 1}, [5], ["a", None], [["a"]]])
+@in_one_test("name", ["roles", "scope"])
 def test_a_token_whose_roles_cannot_be_read_is_refused(name: str, value: Any) -> None:
     scheme = JwtScheme(JwtSettings(secret=SECRET, algorithms=("HS256",), scopes_claim="scope"))
     with pytest.raises(CredentialInvalid, match="cannot be read") as caught:
@@ -328,7 +329,7 @@ def test_claims_are_found_by_their_whole_name_or_by_a_path() -> None:
         scheme.identify({"sub": "ada"})
 
 
-@pytest.mark.parametrize("claims", [{}, {"sub": ""}, {"sub": 5}, {"sub": ["ada"]}])
+@in_one_test("claims", [{}, {"sub": ""}, {"sub": 5}, {"sub": ["ada"]}])
 def test_a_token_of_nobody_is_refused(claims: dict[str, Any]) -> None:
     scheme = JwtScheme(JwtSettings(secret=SECRET, algorithms=("HS256",)))
     with pytest.raises(CredentialInvalid, match="no user"):
@@ -441,7 +442,7 @@ async def test_without_keys_all_share_one_attempt_and_its_failure(
     assert (keys.reads, caplog.text.count("It is down.")) == (1, 1)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "broken",
     [
         {"kty": "RSA", "n": 5, "e": "AQAB"},

@@ -27,6 +27,7 @@ from copilot_runtime.extensions.settings import Settings
 from tests.extensions.access.credentials import issue_key
 from tests.extensions.cluster.kills.proxy import Proxy
 from tests.extensions.planner.crew import wait_until
+from tests.in_one_test import in_one_test
 from tests.threads.cluster import Cluster
 
 pytestmark = pytest.mark.anyio
@@ -246,7 +247,7 @@ CHANGES: list[Callable[[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@in_one_test("change", CHANGES)
 async def test_a_key_that_was_changed_is_none(tmp_path: Path, change: Callable[[str], str]) -> None:
     store = build_key_store(f"sqlite:{tmp_path}/access.db")
     text = change(await issue_key(store, "ada"))
@@ -259,7 +260,7 @@ async def test_a_key_that_was_changed_is_none(tmp_path: Path, change: Callable[[
     await scheme.aclose()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("threads", "store", "address"),
     [
         ("sqlite:.copilot/threads.db", "", "sqlite:.copilot/access.db"),
@@ -276,7 +277,7 @@ def test_keys_are_beside_the_threads(threads: str, store: str, address: str) -> 
     assert choose_address(settings) == address
 
 
-@pytest.mark.parametrize("address", ["", "memory", "sqlite:", "redis://x"])
+@in_one_test("address", ["", "memory", "sqlite:", "redis://x"])
 def test_keys_cannot_be_kept_everywhere(address: str) -> None:
     with pytest.raises(ConfigurationFailed):
         build_key_store(address)

@@ -16,6 +16,7 @@ from tests.extensions.access.credentials import issue_key
 from tests.extensions.access.server import entering, settings_of
 from tests.extensions.access.silent_limiter import ADA, LEASE_SECONDS, SECTION
 from tests.extensions.cluster.redis_server import RedisServer, redis_server
+from tests.in_one_test import in_one_test
 from tests.processes import running
 from tests.wire_agui.server import Parrot
 
@@ -132,7 +133,7 @@ async def test_a_run_that_ended_while_redis_refused_is_not_counted_once_it_takes
     assert again.types()[-1] == "RUN_FINISHED"
 
 
-@pytest.mark.parametrize("kind", ["memory", "redis"])
+@in_one_test("kind", ["memory", "redis"])
 async def test_every_counter_renews_places_and_adds_those_that_are_missing(
     kind: str, redis: RedisServer
 ) -> None:

@@ -31,6 +31,7 @@ from copilot_runtime.extensions.access.settings import LimitSettings
 from tests.extensions.access.credentials import SECRET, issue_key
 from tests.extensions.access.server import Entrance, entering, settings_of
 from tests.extensions.cluster.redis_server import RedisServer, redis_server
+from tests.in_one_test import in_one_test
 from tests.wire.documents import WHEN, chat, user
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import Parrot
@@ -166,7 +167,7 @@ async def test_places_are_given_back() -> None:
     await limiter.admit_run(Identity(user="bob", tenant="acme"), "bob", "r5")
 
 
-@pytest.mark.parametrize("text", ["", "5", "5/fortnight", "-5/day", "0/day", "1e3/day", "5/0 days"])
+@in_one_test("text", ["", "5", "5/fortnight", "-5/day", "0/day", "1e3/day", "5/0 days"])
 def test_what_is_no_rate_is_refused(text: str) -> None:
     if not text:
         assert LimitSettings.model_validate({"requests_per_user": text}).requests_per_user == ()
@@ -230,7 +231,7 @@ async def test_a_token_is_good_once_on_all_servers_that_share_redis(tmp_path: Pa
     assert (answer.status, answer.json()["message"]) == (401, "Token was used before")
 
 
-@pytest.mark.parametrize("loss", ["restart", "restart with a file", "flush"])
+@in_one_test("loss", ["restart", "restart with a file", "flush"])
 async def test_a_token_of_before_redis_forgot_which_ones_were_used_is_refused(
     tmp_path: Path, loss: str
 ) -> None:
@@ -621,7 +622,7 @@ async def test_nobody_is_counted_for_the_address_of_somebody_else_by_their_name(
     await count(limiter, Identity(address="10.0.0.1"), 1)
 
 
-@pytest.mark.parametrize("text", ["0.5/day", "1.5/minute"])
+@in_one_test("text", ["0.5/day", "1.5/minute"])
 def test_a_fraction_of_a_request_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationFailed, match="only whole ones are counted"):
         Settings.model_validate({"limits": {"requests_per_user": text}})

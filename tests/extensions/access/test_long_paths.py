@@ -11,6 +11,7 @@ from copilot_runtime.cli.http_protocol import limit_reading
 from copilot_runtime.extensions.access.audit.log import AuditLog
 from tests.extensions.access.server import entering
 from tests.extensions.access.test_audit import audited, read
+from tests.in_one_test import in_one_test
 from tests.wire_agui.server import PATH, serving
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +20,7 @@ LONG = "%41" * 10_000
 LONGEST_ID = "%F0%9F%98%80" * 500
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("method", "path"),
     [
         ("DELETE", f"/threads/{LONG}"),
@@ -42,7 +43,7 @@ async def test_a_path_that_is_too_long_is_refused_and_not_written_down(
     assert [line["status"] for line in read(tmp_path / "audit.jsonl")] == [401]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("beginning", "answered"),
     [
         (f"GET {PATH}/info?{'x' * 40_000} HTTP/1.1\r\nhost: localhost\r\n\r\n", b"HTTP/1.1 401"),
@@ -64,7 +65,7 @@ async def test_a_url_without_an_end_closes_its_connection(
     assert answer == answered
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "headers",
     [
         "a: b\r\n" * 300,

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.extensions.access.server import WAYS, Entrance, entering, settings_of
+from tests.in_one_test import in_one_test
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import Parrot
 from tests.wire_agui.strangers import MINE, V1, Asking, attempt, fill
@@ -45,7 +46,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("way", "pair"), CASES)
+@in_one_test(("way", "pair"), CASES)
 async def test_whatever_one_tries_by_whichever_route_the_thread_of_the_other_does_not_exist(
     tmp_path: Path, way: str, pair: str
 ) -> None:

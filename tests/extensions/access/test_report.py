@@ -8,6 +8,7 @@ import pytest
 from copilot_runtime import Settings
 from tests.extensions.access.credentials import SECRET, issue_key
 from tests.extensions.access.server import entering, settings_of
+from tests.in_one_test import in_one_test
 from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +59,7 @@ async def test_operators_see_keys_roles_and_limits_and_no_secret(tmp_path: Path)
     assert not any(secret in body for secret in (SECRET, texts[0][21:], "salt", "hash"))
 
 
-@pytest.mark.parametrize("path", ["/access", "/access/other"])
+@in_one_test("path", ["/access", "/access/other"])
 async def test_all_else_is_for_operators(tmp_path: Path, path: str) -> None:
     async with entering(tmp_path) as server:
         user = await server.sign_in("api_keys", "ada")

@@ -16,6 +16,7 @@ from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services, Transport
 from tests.extensions.access.credentials import issue_key
 from tests.extensions.access.server import Entrance, entering, settings_of
+from tests.in_one_test import in_one_test
 from tests.wire.documents import STATE, chat
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import PATH
@@ -73,7 +74,7 @@ async def test_no_route_answers_somebody_who_may_do_nothing(tmp_path: Path) -> N
     assert {route: status for route, status in found.items() if status != 403} == {}
 
 
-@pytest.mark.parametrize("credential", ["none", "wrong", "expired"])
+@in_one_test("credential", ["none", "wrong", "expired"])
 async def test_no_route_answers_without_a_credential_that_is_right(
     tmp_path: Path, credential: str
 ) -> None:

@@ -14,6 +14,7 @@ from copilot_runtime.extensions.access.service_tokens import (
     ServiceTokenVerifier,
     TokenForm,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +48,7 @@ async def test_a_token_is_good_for_its_method_and_body(clock: Clock) -> None:
     assert await verifier.verify(signed(clock), METHOD, b"body") == "agent"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("method", "body", "why"),
     [
         ("/llm.Llm/CreateCompletions", b"body", "signature"),
@@ -79,7 +80,7 @@ async def test_a_token_with_a_wrong_body_is_not_used_up(clock: Clock) -> None:
     assert await verifier.verify(token, METHOD, b"body") == "agent"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("seconds", "why"), [(60.0, ""), (60.001, "expired"), (-5.0, ""), (-5.001, "from the future")]
 )
 async def test_a_token_is_good_for_a_minute(clock: Clock, seconds: float, why: str) -> None:
@@ -145,13 +146,13 @@ CHANGES: list[Callable[[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@in_one_test("change", CHANGES)
 def test_what_was_changed_or_made_up_is_refused(clock: Clock, change: Callable[[str], str]) -> None:
     with pytest.raises(ServiceTokenInvalid):
         ServiceTokenVerifier([OLD], clock=clock).read(change(signed(clock)), METHOD)
 
 
-@pytest.mark.parametrize("name", ["", " "])
+@in_one_test("name", ["", " "])
 def test_a_service_without_a_name_is_refused(clock: Clock, name: str) -> None:
     text = f"{name}:{round(clock.now * 1000)}"
     signature = hmac.digest(OLD.encode(), text.encode(), "sha256").hex()
@@ -186,13 +187,13 @@ async def test_a_token_of_before_a_process_that_remembers_in_memory_is_refused(
     assert await verifier.verify(signed(clock), METHOD, b"body") == "agent"
 
 
-@pytest.mark.parametrize("secrets", [[], ["short"], [OLD, "short"]])
+@in_one_test("secrets", [[], ["short"], [OLD, "short"]])
 def test_a_secret_that_could_be_guessed_is_refused(secrets: list[str]) -> None:
     with pytest.raises(ConfigurationFailed, match="secret"):
         ServiceTokenVerifier(secrets)
 
 
-@pytest.mark.parametrize("name", ["", "a:b", "a b", "é", "x" * 101])
+@in_one_test("name", ["", "a:b", "a b", "é", "x" * 101])
 def test_a_service_whose_tokens_nobody_could_read_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationFailed, match="name of a service"):
         ServiceTokenSigner(name, [OLD])

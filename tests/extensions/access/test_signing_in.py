@@ -15,6 +15,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.access.service_tokens import ServiceTokenSigner
 from tests.extensions.access.credentials import SECRET, issue_key, make_key
 from tests.extensions.access.server import KEY, WAYS, entering, settings_of
+from tests.in_one_test import in_one_test
 from tests.wire_agui.http import Browser, run_input
 from tests.wire_agui.server import browsing
 
@@ -29,7 +30,7 @@ async def owners_of(browser: Browser) -> list[str]:
     return [thread["createdById"] for thread in threads]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("way", "owner"),
     [
         ("api_keys", "tenant:acme/ada"),
@@ -62,7 +63,7 @@ HALVES = ["ann\ud800", "ann\ud801", "ann\ufffd"]
 """JSON that is read, and a percent code that is none, make one of them all."""
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "token",
     [
         "",
@@ -122,7 +123,7 @@ async def test_a_key_may_stand_in_a_header_of_its_own(tmp_path: Path) -> None:
         assert await owners_of(server.browser(x_api_key=text)) == ["ada"]
 
 
-@pytest.mark.parametrize("balancers", [[], ["127.0.0.1"]])
+@in_one_test("balancers", [[], ["127.0.0.1"]])
 async def test_headers_of_a_proxy_are_believed_from_its_address_alone(
     tmp_path: Path, balancers: Sequence[str]
 ) -> None:
@@ -162,7 +163,7 @@ async def test_a_key_is_no_business_of_agents_and_hooks(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["authorization", "x-api-key", "x-forwarded-user", "x-tenant"])
+@in_one_test("name", ["authorization", "x-api-key", "x-forwarded-user", "x-tenant"])
 async def test_a_header_that_comes_twice_is_refused(tmp_path: Path, name: str) -> None:
     async with entering(tmp_path) as server:
         twice = {name: "ada", name.title(): "eve"}
@@ -275,7 +276,7 @@ async def test_a_hook_may_return_a_tenant_and_roles() -> None:
     assert odd.status == 500
 
 
-@pytest.mark.parametrize("field", ["roles", "scopes"])
+@in_one_test("field", ["roles", "scopes"])
 async def test_a_hook_that_returns_a_text_for_a_list_learns_why(
     field: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -288,7 +289,7 @@ async def test_a_hook_that_returns_a_text_for_a_list_learns_why(
     assert "Roles and scopes are lists of names" in caplog.text
 
 
-@pytest.mark.parametrize("user", ["tenant:acme/ada", "", *HALVES])
+@in_one_test("user", ["tenant:acme/ada", "", *HALVES])
 async def test_a_hook_cannot_return_the_owner_of_a_tenant(user: str) -> None:
     def sign_in(connection: Any) -> Identity:
         return Identity(user=user)
@@ -297,7 +298,7 @@ async def test_a_hook_cannot_return_the_owner_of_a_tenant(user: str) -> None:
         assert (await browser.ask("GET", "/threads")).status == 500
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("names", "why"),
     [
         (["api_key"], "Did you mean 'api_keys'"),
@@ -314,7 +315,7 @@ def test_a_way_to_sign_in_that_cannot_work_is_refused_at_the_start(
         CopilotRuntime(settings=settings)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("named", "section", "line"),
     [
         (

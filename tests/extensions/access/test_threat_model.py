@@ -3,9 +3,8 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.documents import DOCS, ROOT
+from tests.in_one_test import in_one_test
 
 PAGE = (DOCS / "access" / "threat-model.md").read_text()
 DEFENDED = PAGE.partition("## What is defended")[2].partition("## What is not defended")[0]
@@ -21,7 +20,7 @@ def test_there_are_many_threats() -> None:
     assert len(ROWS) > 30
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:40])
+@in_one_test("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:40])
 def test_each_line_of_what_is_defended_names_tests_that_are_there(row: str) -> None:
     tests = TEST.findall(row.split("|")[3])
 

@@ -11,6 +11,7 @@ from sqlglot import exp
 from copilot_runtime.extensions.analyst.checks import check_result
 from copilot_runtime.extensions.analyst.results import Column, Fix, Table
 from copilot_runtime.extensions.analyst.sql.repair.context import RepairContext
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +61,7 @@ def data() -> Data:
     return Data(connection)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("sql", "sentences"),
     [
         ("SELECT SUM(amount) FROM orders", []),

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pytest
 
+from tests.in_one_test import in_one_test
 from tests.test_examples import EXAMPLES, load_example
 
 DATA = EXAMPLES / "analyst" / "data"
@@ -31,7 +31,7 @@ def test_it_is_small() -> None:
     assert sum(path.stat().st_size for path in DATA.iterdir()) < 300_000
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("sql", "expected"),
     [
         (

@@ -18,6 +18,7 @@ from tests.extensions.analyst.analysts import (
     read_text,
 )
 from tests.extensions.frameworks import sdk_model
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +50,7 @@ def build_model(framework: str) -> Any:
     return FunctionModel(stream_function=play_pydantic)
 
 
-@pytest.mark.parametrize("framework", ["openai-agents", "pydantic-ai"])
+@in_one_test("framework", ["openai-agents", "pydantic-ai"])
 async def test_a_framework_answers_with_the_same_tools(tmp_path: Path, framework: str) -> None:
     analyst = build_analyst(tmp_path, framework=framework)
     agent = AnalystAgent(analyst, ScriptedAdapter(), model=build_model(framework))

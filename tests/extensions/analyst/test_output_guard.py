@@ -2,9 +2,8 @@
 
 from random import Random
 
-import pytest
-
 from copilot_runtime.extensions.analyst.guards import OutputGuard, guard_output
+from tests.in_one_test import in_one_test
 
 CASES = {
     "Found password=s3cret in it": "Found password=[REDACTED] in it",
@@ -38,7 +37,7 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), CASES.items())
+@in_one_test(("text", "expected"), CASES.items())
 def test_a_secret_does_not_leave(text: str, expected: str) -> None:
     guard = OutputGuard()
     assert (guard.feed(text) + guard.finish()).replace('"[REDACTED]', "[REDACTED]") in (
@@ -48,12 +47,12 @@ def test_a_secret_does_not_leave(text: str, expected: str) -> None:
     assert guard.redactions > 0
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@in_one_test("text", HARMLESS)
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert guard_output(text) == text
 
 
-@pytest.mark.parametrize("text", [*CASES, *HARMLESS, " ".join(CASES)])
+@in_one_test("text", [*CASES, *HARMLESS, " ".join(CASES)])
 def test_pieces_of_any_size_give_the_same_result(text: str) -> None:
     random = Random(text)
     for size in (1, 2, 3, 7, 0, 0, 0, 0, 0, 0):

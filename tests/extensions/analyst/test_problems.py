@@ -23,6 +23,7 @@ from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.analyst.sql.rules import SqlRefused
 from copilot_runtime.extensions.analyst.tools.call import call_tool
 from tests.extensions.analyst.analysts import ORDERS, build_analyst
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +73,7 @@ async def test_a_source_that_cannot_be_read_leaves_the_others_and_is_tried_again
         assert analyst.find_failing_checks() == ["data:none"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         'id,owner,amount\n1,bob,"SECRET"x,5\n2,ann,5\n',
@@ -130,7 +131,7 @@ async def test_a_filter_column_that_changes_its_type_closes_the_table(tmp_path: 
     await analyst.aclose()
 
 
-@pytest.mark.parametrize("mode", ["copy", "attach"])
+@in_one_test("mode", ["copy", "attach"])
 async def test_a_view_of_a_database_reads_no_file(tmp_path: Path, mode: str) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("SECRET")
@@ -168,7 +169,7 @@ metric_catalog:
 """
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("metric", "aggregation", "first", "trust"),
     [
         ("amount", "avg", 70 / 3, "derived"),

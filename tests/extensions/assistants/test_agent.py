@@ -22,6 +22,7 @@ from copilot_runtime.extensions.assistants.agent import AssistantAgent
 from copilot_runtime.extensions.assistants.folder import AssistantFolder
 from copilot_runtime.extensions.assistants.template import render_template
 from copilot_runtime.testing import ScriptedAdapter, call, say
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -441,7 +442,7 @@ def test_names_are_accepted_with_and_without_their_prefix(tmp_path: Path) -> Non
     assert [*write_files(tmp_path, a=boss, b="Hi").definitions] == ["boss", "b"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("files", "message"),
     [
         ({}, "has no assistants"),
@@ -492,7 +493,7 @@ async def test_a_file_that_breaks_leaves_everything_as_it_was(
     assert folder.definitions["a"].body == "You are another."
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("body", "message"),
     [
         ("{{ usr }}", "a.agent.md:1: 'usr' is undefined"),
@@ -512,7 +513,7 @@ async def test_a_template_that_fails_ends_the_run_with_a_sentence(
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "body",
     [
         "{{ 'x' * 10**10 }}",

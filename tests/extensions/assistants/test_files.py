@@ -17,6 +17,7 @@ from copilot_runtime.extensions.planner.settings import PlannerSettings
 from copilot_runtime.telemetry import LocalTelemetry, semconv
 from copilot_runtime.testing import call, say
 from tests.extensions.knowledge.uploads.chat import ask, question
+from tests.in_one_test import in_one_test
 from tests.telemetry.recorded import Spans
 from tests.yaml_bombs import BOMBS
 
@@ -83,7 +84,7 @@ def test_a_new_file_with_a_mistake_changes_nothing(
         assert "The assistants stay as they were" in caplog.text
 
 
-@pytest.mark.parametrize("bomb", BOMBS)
+@in_one_test("bomb", BOMBS)
 def test_a_new_file_whose_aliases_repeat_too_much_is_refused_at_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, bomb: str
 ) -> None:
@@ -108,7 +109,7 @@ def test_a_new_file_with_the_name_of_another_agent_is_left_out(
         assert caplog.text.count(f"The agent '{name}' of a file is left out") == 1
 
 
-@pytest.mark.parametrize("more", [{"agents": {"writer": DirectAgent(ScriptedAdapter())}}, {}])
+@in_one_test("more", [{"agents": {"writer": DirectAgent(ScriptedAdapter())}}, {}])
 def test_two_agents_of_one_name_are_a_mistake_at_the_start(tmp_path: Path, more: Any) -> None:
     write(tmp_path / "a", writer=WRITER)
     with pytest.raises(ConfigurationFailed, match="Two agents have the name 'writer'"):

@@ -18,6 +18,7 @@ from copilot_runtime.base.errors import LimitExceeded, UnknownName
 from copilot_runtime.extensions.assistants.window import BudgetWindow
 from copilot_runtime.extensions.knowledge.memory import Allocation
 from copilot_runtime.extensions.knowledge.tokens import count_tokens
+from tests.in_one_test import in_one_test
 
 SYSTEM = TextMessage(id="s", role="system", content="one two three four")
 QUESTION = TextMessage(id="q", role="user", content="What now?")
@@ -112,7 +113,7 @@ def test_without_a_question_the_last_turn_stays() -> None:
     assert ids(fit(40, say("m0"), say("m1"), *call("c", 4)))[-2:] == ["c", "rc"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("rules", "expected"),
     [
         ("copilot-ld-2025-11", ["s", "m0", "q"]),

@@ -26,6 +26,7 @@ from copilot_runtime.extensions.knowledge.access import Access
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.extensions.storage import MemoryStorage
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +70,7 @@ async def test_a_reader_gets_what_stands_behind_its_cursor(log: EventLog) -> Non
     assert (await log.read(page.cursor)).events == []
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@in_one_test("kind", ["memory", "sqlite"])
 async def test_the_oldest_go_when_all_are_too_large(kind: str, tmp_path: Path) -> None:
     most = 500_000
     file = tmp_path / "events.db"
@@ -117,7 +118,7 @@ async def test_pages_follow_each_other(log: EventLog) -> None:
     assert (first.is_last, second.is_last, third.is_last) == (False, False, True)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("filter", "found"),
     [
         (EventFilter(prefix="common.Message.a"), [str(A), str(BELOW_A)]),
@@ -167,7 +168,7 @@ async def test_cursors_of_another_log_or_of_the_future_are_refused(log: EventLog
             await log.read(cursor)
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "-1", "a-b", "a--1", "a-²", f"a-{'9' * 5000}", "1"])
+@in_one_test("cursor", ["", "x", "-1", "a-b", "a--1", "a-²", f"a-{'9' * 5000}", "1"])
 async def test_what_is_no_cursor_is_refused(log: EventLog, cursor: str) -> None:
     with pytest.raises(Misuse, match="is no cursor"):
         await log.read(cursor)
@@ -285,7 +286,7 @@ async def test_users_get_no_events_of_resources_that_they_may_not_read(log: Even
     assert len((await events.read()).events) == 4
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "event",
     [
         ResourceEvent(detail_type="", resources=()),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from copilot_runtime.base.errors import NetworkError
 from copilot_runtime.extensions.frameworks.langgraph import sse
 from copilot_runtime.extensions.frameworks.langgraph.sse import Frame, FrameParser
+from tests.in_one_test import in_one_test
 
 STREAM = (
     b"event: metadata\r\ndata: {}\r\nid: 1\r\n\r\n"
@@ -29,7 +30,7 @@ def test_frames_may_be_cut_anywhere_and_one_without_an_end_is_dropped(cuts: list
     assert [frame for block in blocks for frame in parser.feed(block)] == FRAMES
 
 
-@pytest.mark.parametrize("block", [b"data: x\n" * 8, b"x" * 64], ids=["lines", "one line"])
+@in_one_test("block", [b"data: x\n" * 8, b"x" * 64], ids=["lines", "one line"])
 def test_an_event_without_an_end_is_waited_for_only_so_long(
     block: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

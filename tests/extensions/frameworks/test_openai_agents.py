@@ -32,6 +32,7 @@ from tests.agents.pages import (
     texts_v1,
 )
 from tests.extensions.frameworks.sdk_model import Output, Play, PlayingModel, call, text, thought
+from tests.in_one_test import in_one_test
 from tests.wire.documents import user as user_v1
 from tests.wire_agui.http import text_of, user
 from tests.wire_agui.server import browsing
@@ -84,7 +85,7 @@ async def test_what_a_v1_page_tells_a_model_is_not_told_to_an_agent() -> None:
     assert [item["content"] for item in model.asked[0]] == ["Hi"]
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@in_one_test("whole", [False, True])
 async def test_thoughts_and_own_tools_are_shown(whole: bool) -> None:
     def play(heard: list[Any]) -> Sequence[Output]:
         if told := outputs(heard):
@@ -221,7 +222,7 @@ def careful(*also: Output) -> Agent[Any]:
     return agent_of(play, tools=[launch])
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("payload", "then"),
     [
         ({"approved": True}, "Then: A is gone"),
@@ -375,7 +376,7 @@ def calling_nobody(heard: list[Any]) -> Sequence[Output]:
     return [call("nobody")]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("play", "message"),
     [
         (breaking, "The run failed. The server's log says why."),

@@ -33,6 +33,7 @@ from tests.agents.pages import (
     results,
     texts_v1,
 )
+from tests.in_one_test import in_one_test
 from tests.wire_agui.http import text_of, user
 from tests.wire_agui.server import browsing
 
@@ -338,7 +339,7 @@ async def test_an_agent_that_validates_its_output_answers() -> None:
         assert text_of((await browser.run(agent="it")).events()) == "You said Hi"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("play", "message"),
     [
         (breaking, "The run failed. The server's log says why."),

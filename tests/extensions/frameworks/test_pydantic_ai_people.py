@@ -17,6 +17,7 @@ from tests.agents.pages import (
     texts_v1,
 )
 from tests.extensions.frameworks.test_pydantic_ai import Pieces, agent_of, called, returned
+from tests.in_one_test import in_one_test
 from tests.wire.documents import user as user_v1
 from tests.wire_agui.http import text_of
 from tests.wire_agui.server import browsing
@@ -40,7 +41,7 @@ def careful() -> Agent[Any, Any]:
     return agent
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("payload", "then"),
     [
         ({"approved": True}, "Then: A is gone"),

@@ -37,6 +37,10 @@ class Rogue:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/mcp"
 
+    def forget(self) -> None:
+        """Be as before the first case of a test, for the next one."""
+        self.asked.clear()
+
     def apps(self, **options: Any) -> McpApps:
         return McpApps(servers=[self.server()], **options)
 

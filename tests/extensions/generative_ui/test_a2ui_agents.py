@@ -17,6 +17,7 @@ from copilot_runtime.api.events import (
     Event,
 )
 from tests.agents.pages import asked_v1, page_v1, results
+from tests.in_one_test import in_one_test
 from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +44,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "value",
     [
         {"a2ui_operations": OPERATIONS},
@@ -72,7 +73,7 @@ async def test_a_v1_page_is_no_other_case(caplog: pytest.LogCaptureFixture) -> N
     assert [("A2UI" in warning) for warning in warnings(caplog)] == [True]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("value", "more"),
     [
         ({"a2ui_operations": OPERATIONS}, [DRAWN]),

@@ -23,6 +23,7 @@ from tests.extensions.generative_ui.agui_agent import (
     receive_one,
     relaying,
 )
+from tests.in_one_test import in_one_test
 from tests.wire_agui.http import user
 from tests.wire_agui.server import browsing
 
@@ -76,7 +77,7 @@ async def test_a_click_is_a_call_and_its_result_behind_all_messages() -> None:
     assert len({*ids_of(messages)}) == 3
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("click", "sentence"),
     [
         ({}, 'User performed action "unknown_action" on surface "unknown_surface". Context: {}'),
@@ -99,7 +100,7 @@ async def test_what_a_click_does_not_say_has_a_name(click: dict[str, Any], sente
     assert arguments == json.dumps(click, separators=(",", ":"), ensure_ascii=False)
 
 
-@pytest.mark.parametrize("options", [None, A2ui(enabled=False), A2ui(agents=["other"])])
+@in_one_test("options", [None, A2ui(enabled=False), A2ui(agents=["other"])])
 async def test_where_nothing_is_drawn_a_click_is_a_property_and_no_more(
     options: A2ui | None,
 ) -> None:
@@ -107,7 +108,7 @@ async def test_where_nothing_is_drawn_a_click_is_a_property_and_no_more(
     assert (got["messages"], got["forwardedProps"]) == ([], clicking())
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "properties",
     [{"a2uiAction": None}, {"a2uiAction": {}}, {}, {"a2uiAction": "submit"}, {"a2uiAction": []}],
 )
@@ -127,7 +128,7 @@ def nested(levels: int) -> Any:
     return {"a": nested(levels - 1)} if levels else {}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("action", "code", "message"),
     [
         ({"userAction": 1}, "MISUSE", "forwardedProps.a2uiAction.userAction must be an object."),
@@ -166,7 +167,7 @@ async def follow_up(browser: Any, provider: Any) -> tuple[list[Any], list[Any]]:
     return first["messages"], second["messages"]
 
 
-@pytest.mark.parametrize("settings", [CLIENT, SERVER], ids=["of the page", "of the server"])
+@in_one_test("settings", [CLIENT, SERVER], ids=["of the page", "of the server"])
 async def test_a_click_stays_in_its_place_in_a_conversation(settings: Settings) -> None:
     async with relaying(A2ui(), settings=settings) as (browser, provider):
         first, second = await follow_up(browser, provider)

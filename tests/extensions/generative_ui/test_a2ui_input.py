@@ -20,6 +20,7 @@ from copilot_runtime.extensions.generative_ui.a2ui.clicks import ClickLog
 from copilot_runtime.extensions.generative_ui.a2ui.input import prepare_input
 from copilot_runtime.extensions.generative_ui.options import A2ui
 from tests.extensions.generative_ui.agui_agent import receive_one
+from tests.in_one_test import in_one_test
 from tests.wire_agui.http import user
 from tests.wire_agui.server import browsing
 
@@ -79,7 +80,7 @@ def expected(**changes: Any) -> dict[str, Any]:
     return {"tools": [], "context": [], "forwardedProps": {}, "state": {}, **ASK} | changes
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("options", "fields", "changes"),
     [
         pytest.param(A2ui(), {}, {}, id="input-default-no-injection"),
@@ -184,7 +185,7 @@ async def test_what_an_agent_gets_is_stored_nowhere() -> None:
     assert started["input"]["tools"] == [] and started["input"]["context"] == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("options", "value", "catalog"),
     [
         (A2ui(default_catalog_id="ours"), '{"catalogId":"theirs"}', "ours"),

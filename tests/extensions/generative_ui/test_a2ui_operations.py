@@ -1,7 +1,5 @@
 """Operations of A2UI are checked before a page gets them."""
 
-import pytest
-
 from copilot_runtime.extensions.generative_ui.a2ui.operations import (
     check_operations,
     create_surface,
@@ -10,6 +8,7 @@ from copilot_runtime.extensions.generative_ui.a2ui.operations import (
     update_components,
     update_data_model,
 )
+from tests.in_one_test import in_one_test
 
 ROOT = {"id": "root", "component": "Text", "text": "Hi"}
 
@@ -34,7 +33,7 @@ def test_operations_are_grouped_by_surface_in_their_order() -> None:
     assert group_by_surface([first, second, third]) == {"a": [first, third], "b": [second]}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("operations", "problem"),
     [
         ({}, "a2ui_operations is no array."),

@@ -8,6 +8,7 @@ import pytest
 from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
 from copilot_runtime.api.messages import ResultMessage
 from copilot_runtime.extensions.generative_ui.options import A2ui, A2uiRecovery
+from tests.in_one_test import in_one_test
 from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio
@@ -74,7 +75,7 @@ async def test_a_surface_between_them_begins_the_attempts_anew() -> None:
     assert [one.get("attempt", one["status"]) for one in found] == [1, 2, "rendered", 1, "rendered"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("surface", "codes"),
     [
         ({}, ["missing_surface_id", "empty_components"]),
@@ -111,14 +112,14 @@ async def last_surfaces(*turns: Any) -> dict[str, Any]:
     return {event["messageId"]: event["content"] for event in shown}
 
 
-@pytest.mark.parametrize("wrong", [LOST, '{"surfaceId":"s","components":[{"id"'])
+@in_one_test("wrong", [LOST, '{"surfaceId":"s","components":[{"id"'])
 async def test_a_surface_that_is_written_again_replaces_the_one_that_was_wrong(wrong: Any) -> None:
     turns = [call("render_a2ui", one, id=f"c{at}") for at, one in enumerate((wrong, GOOD), 1)]
     [(id, content)] = (await last_surfaces(*turns)).items()
     assert (id, [*content]) == ("a2ui-surface-c1", ["a2ui_operations"])
 
 
-@pytest.mark.parametrize("wrong", [LOST, '{"surfaceId":"s","components":[{"id"'])
+@in_one_test("wrong", [LOST, '{"surfaceId":"s","components":[{"id"'])
 async def test_a_surface_that_is_not_written_again_ends_as_failed(wrong: Any) -> None:
     [content] = (await last_surfaces(call("render_a2ui", wrong))).values()
     assert content["status"] == "failed"

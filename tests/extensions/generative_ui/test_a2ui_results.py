@@ -20,6 +20,7 @@ from copilot_runtime.extensions.generative_ui.a2ui.operations import (
     update_components,
 )
 from copilot_runtime.extensions.generative_ui.options import A2ui
+from tests.in_one_test import in_one_test
 from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio
@@ -56,7 +57,7 @@ def surrounded(*surfaces: Any) -> list[Any]:
     return ["TOOL_CALL_RESULT", *surfaces, "RUN_FINISHED"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "value",
     [
         {"a2ui_operations": [A]},
@@ -106,7 +107,7 @@ async def test_a_recovery_without_success_is_a_failed_surface() -> None:
     assert await draw(value, A2ui()) == surrounded(("a2ui-surface-c", content))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("value", "options"),
     [
         ({"a2ui_operations": []}, A2ui()),
@@ -121,7 +122,7 @@ async def test_nothing_is_drawn(value: Any, options: A2ui | None) -> None:
     assert await draw(value, options) == surrounded()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "components",
     [
         [{"id": "root", "component": "Column", "children": ["a", "root"]}, {"id": "a"}],

@@ -22,6 +22,7 @@ from copilot_runtime.extensions.generative_ui.a2ui.operations import (
     update_data_model,
 )
 from copilot_runtime.extensions.generative_ui.options import A2ui, A2uiRecovery
+from tests.in_one_test import in_one_test
 from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio
@@ -135,7 +136,7 @@ async def test_progress_may_be_left_out() -> None:
     assert surfaces["a2ui-surface-r1"] == [begin, operations()]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("arguments", "error"),
     [
         (DANGLING, GONE),

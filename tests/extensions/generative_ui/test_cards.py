@@ -8,6 +8,7 @@ import pytest
 from copilot_runtime import RunInput
 from copilot_runtime.api.events import Activity, Event
 from copilot_runtime.extensions.generative_ui.options import A2ui
+from tests.in_one_test import in_one_test
 from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio
@@ -130,7 +131,7 @@ async def test_a_question_names_its_options() -> None:
     assert texts(await draw("analyst-question", question)) == ["Which total?", "• net", "• gross"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("kind", "content"),
     [
         ("plan", {"steps": []}),
@@ -146,7 +147,7 @@ async def test_what_is_not_ours_stays_as_it_is(kind: str, content: Any) -> None:
     assert (event["activityType"], event["content"]) == (kind, content)
 
 
-@pytest.mark.parametrize("a2ui", [None, False, A2ui(cards=False), A2ui(agents=["other"])])
+@in_one_test("a2ui", [None, False, A2ui(cards=False), A2ui(agents=["other"])])
 async def test_pages_without_surfaces_get_activities(a2ui: Any) -> None:
     assert (await draw("plan", PLAN, a2ui))["activityType"] == "plan"
 

@@ -2,19 +2,19 @@
 
 from typing import Any
 
-import pytest
 from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime
 from copilot_runtime.agents.agui import AguiAgent
+from tests.in_one_test import in_one_test
 
 OFF = {"a2uiEnabled": False, "openGenerativeUIEnabled": False}
 ON = {"a2uiEnabled": True, "a2ui": {"enabled": True}, "openGenerativeUIEnabled": False}
 SERVERS = {"servers": [{"type": "http", "url": "http://127.0.0.1:9/mcp"}]}
 
 
-@pytest.mark.parametrize("single", [False, True], ids=["rest", "single"])
-@pytest.mark.parametrize(
+@in_one_test("single", [False, True], ids=["rest", "single"])
+@in_one_test(
     ("options", "expected"),
     [
         ({}, OFF),

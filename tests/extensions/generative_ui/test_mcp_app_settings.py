@@ -10,6 +10,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, UnknownName
 from copilot_runtime.cli.tables import setting_rows
 from copilot_runtime.extensions.generative_ui.options import McpApps, McpAppServer
 from copilot_runtime.extensions.settings import load_settings, read_settings
+from tests.in_one_test import in_one_test
 
 FILE = """
 threads: memory
@@ -62,7 +63,7 @@ def test_every_option_may_stand_in_the_file(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "ids"),
     [
         ("https://a.example/mcp, https://b.example/mcp", ["", ""]),
@@ -83,7 +84,7 @@ def test_pages_may_be_shown_of_servers_that_pages_name_alone() -> None:
     assert not options.servers
 
 
-@pytest.mark.parametrize("variables", [{}, {"ENABLED": "false", "SERVERS": "https://a.example"}])
+@in_one_test("variables", [{}, {"ENABLED": "false", "SERVERS": "https://a.example"}])
 def test_they_may_be_off(variables: dict[str, str]) -> None:
     assert read(variables) is None
 
@@ -114,7 +115,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("variables", "problem"), WRONG)
+@in_one_test(("variables", "problem"), WRONG)
 def test_what_cannot_be_used_is_refused_at_the_start(
     variables: dict[str, str], problem: str
 ) -> None:
@@ -151,7 +152,7 @@ def test_a_catalog_of_a2ui_may_stand_in_the_file(tmp_path: Path) -> None:
     assert options.a2ui.schema == catalog
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "options",
     [
         {"uris": "ui://"},

@@ -15,6 +15,7 @@ from copilot_runtime.base.errors import Refused, StoreFailed
 from copilot_runtime.extensions.generative_ui.options import McpApps, McpAppServer
 from tests.extensions.generative_ui.apps import CARD, Weather, ask_server, call_tool, read_resource
 from tests.extensions.generative_ui.apps import serve_weather as serve
+from tests.in_one_test import in_one_test
 from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio
@@ -99,7 +100,7 @@ async def test_a_call_that_cannot_be_stored_is_not_made(weather: Weather) -> Non
     assert weather.calls == []
 
 
-@pytest.mark.parametrize("name", ["refresh", "delete_everything"])
+@in_one_test("name", ["refresh", "delete_everything"])
 async def test_other_tools_of_the_server_are_not_called(weather: Weather, name: str) -> None:
     events = await run(weather, Caller(*call(name, {}, id="c1")))
 
@@ -207,7 +208,7 @@ HOSTILE: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("request_", "error"), HOSTILE)
+@in_one_test(("request_", "error"), HOSTILE)
 async def test_a_hostile_page_gets_nothing_else(
     weather: Weather, request_: Any, error: str
 ) -> None:

@@ -29,6 +29,7 @@ from tests.extensions.generative_ui.rogue import (
     serve_rogue,
     stream_for_ever,
 )
+from tests.in_one_test import in_one_test
 from tests.wire.documents import chat
 from tests.wire.documents import user as user_v1
 from tests.wire.merge import merge
@@ -107,7 +108,7 @@ URIS = [
 ]
 
 
-@pytest.mark.parametrize(("uri", "expected"), URIS)
+@in_one_test(("uri", "expected"), URIS)
 async def test_only_resources_below_ui_are_asked_for(
     uri: str, expected: bool, rogue: Rogue
 ) -> None:
@@ -127,7 +128,7 @@ def test_an_origin_is_no_beginning_of_a_longer_one() -> None:
     assert not is_allowed("file:///srv/app/../secret", allowed)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "visibility",
     [["model"], [], None, "model", "app", ["App"], [{"app": True}], {"app": True}, False],
 )
@@ -147,7 +148,7 @@ async def test_a_tool_for_apps_needs_no_page(rogue: Rogue) -> None:
         assert "content" in await ask_server(browser, WORK)
 
 
-@pytest.mark.parametrize("tools", ["app", "all"])
+@in_one_test("tools", ["app", "all"])
 async def test_tools_that_the_operator_left_out_are_not_called(tools: Any, rogue: Rogue) -> None:
     apps = McpApps(servers=[rogue.server(tools=["other_*"])], tools=tools)
     async with browsing(agents={"it": silent}, mcp_apps=apps) as browser:
@@ -176,7 +177,7 @@ ODD: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("request_", "error"), ODD)
+@in_one_test(("request_", "error"), ODD)
 async def test_what_is_no_request_is_refused(request_: Any, error: str, rogue: Rogue) -> None:
     async with browsing(agents={"it": silent}, mcp_apps=rogue.apps()) as browser:
         assert (await ask_server(browser, request_))["error"] == error
@@ -184,7 +185,7 @@ async def test_what_is_no_request_is_refused(request_: Any, error: str, rogue: R
     assert "tools/call" not in rogue.asked
 
 
-@pytest.mark.parametrize("depth", [200, 10_000, 100_000])
+@in_one_test("depth", [200, 10_000, 100_000])
 async def test_a_request_that_is_nested_deeply_harms_nobody(depth: int, rogue: Rogue) -> None:
     deep = "[" * depth + "]" * depth
     request = f'{json.dumps(WORK)[:-2]}, "arguments": {{"x": {deep}}}}}}}'
@@ -264,7 +265,7 @@ async def test_a_server_does_not_send_us_elsewhere(rogue: Rogue) -> None:
     assert other.asked == []
 
 
-@pytest.mark.parametrize("depth", [230, 2_000, 100_000])
+@in_one_test("depth", [230, 2_000, 100_000])
 async def test_an_answer_that_is_nested_deeply_is_an_error(depth: int, rogue: Rogue) -> None:
     def answer(params: Mapping[str, Any]) -> Any:
         del params
@@ -437,7 +438,7 @@ async def test_a_thread_of_somebody_else_is_neither_read_nor_changed(weather: We
     assert threads["threads"] == []
 
 
-@pytest.mark.parametrize("status", [301, 307])
+@in_one_test("status", [301, 307])
 async def test_a_server_over_sse_does_not_send_us_elsewhere(status: int, rogue: Rogue) -> None:
     async with serve_rogue() as other:
         sse = McpServer(f"{rogue.url}?to={other.url}&status={status}", transport="sse")

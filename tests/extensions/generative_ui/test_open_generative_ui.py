@@ -17,6 +17,7 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.extensions.generative_ui.open_generative_ui.page import MAX_ITEMS
 from copilot_runtime.extensions.generative_ui.options import OpenGenerativeUi
+from tests.in_one_test import in_one_test
 from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio
@@ -72,7 +73,7 @@ async def draw(
     return contents, [event["type"] for event in sent]
 
 
-@pytest.mark.parametrize("size", [1, 3, 24, 100_000])
+@in_one_test("size", [1, 3, 24, 100_000])
 async def test_a_page_grows_key_by_key(size: int) -> None:
     contents, types = await draw(*write(PAGE, size))
     html = contents[-1].pop("html")
@@ -98,7 +99,7 @@ async def test_a_long_page_does_not_come_in_as_many_pieces() -> None:
     assert "".join(contents[-1]["html"]) == "<p>x</p>" * 10_000
 
 
-@pytest.mark.parametrize("arguments", ["{}", "", "oops", {"html": 5, "css": None, "other": "x"}])
+@in_one_test("arguments", ["{}", "", "oops", {"html": 5, "css": None, "other": "x"}])
 async def test_a_call_that_draws_nothing_goes_to_the_page_in_its_place(arguments: Any) -> None:
     contents, types = await draw(*write(arguments), *say("Done.", id="m"))
 
@@ -107,9 +108,7 @@ async def test_a_call_that_draws_nothing_goes_to_the_page_in_its_place(arguments
     assert types.index("TOOL_CALL_END") < types.index("TEXT_MESSAGE_START")
 
 
-@pytest.mark.parametrize(
-    "broken", ['{"initialHeight": 200, "css": oops', '{"initialHeight":200,"h']
-)
+@in_one_test("broken", ['{"initialHeight": 200, "css": oops', '{"initialHeight":200,"h'])
 async def test_broken_arguments_end_the_page(broken: str) -> None:
     contents, types = await draw(*write(broken))
 

@@ -17,6 +17,7 @@ from copilot_runtime.extensions.generative_ui.options import (
     OpenGenerativeUi,
 )
 from copilot_runtime.extensions.mcp.client.server import McpServer
+from tests.in_one_test import in_one_test
 
 URL = "https://mcp.example/mcp"
 NODE_SERVER = {"type": "http", "url": URL, "serverId": "weather"}
@@ -59,7 +60,7 @@ def test_an_empty_mapping_is_a2ui_as_it_is_and_none_in_it_is_absent() -> None:
     assert build(a2ui={"schema": None}).a2ui == A2ui()
 
 
-@pytest.mark.parametrize("value", [True, False])
+@in_one_test("value", [True, False])
 def test_true_and_false_switch_a2ui_and_open_generative_ui(value: bool) -> None:
     options = build(a2ui=value, open_generative_ui=value)
 
@@ -97,7 +98,7 @@ def test_two_agents_may_each_have_a_server_at_one_address() -> None:
     assert [server.agent for server in options.servers] == ["weather", "travel"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("options", "problem"),
     [
         ({"a2ui": {"injectA2uiTool": True}}, "no key 'injectA2uiTool'. Did you mean 'injectA2UIT"),
@@ -159,14 +160,14 @@ def test_an_address_with_a_password_is_refused_and_not_repeated() -> None:
     assert "s3cret" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("option", ["a2ui", "open_generative_ui"])
+@in_one_test("option", ["a2ui", "open_generative_ui"])
 def test_a_scope_without_its_agent_is_logged(option: str, caplog: pytest.LogCaptureFixture) -> None:
     build(**{option: {"agents": ["weather", "wether"]}})
 
     assert f"{option} is for the agent 'wether', which is not there." in caplog.text
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "options",
     [
         {"mcp_apps": [McpServer(URL)]},

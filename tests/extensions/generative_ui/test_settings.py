@@ -15,6 +15,7 @@ from copilot_runtime.extensions.generative_ui.options import (
     OpenGenerativeUi,
 )
 from copilot_runtime.extensions.settings import load_settings
+from tests.in_one_test import in_one_test
 
 CATALOG = {"catalogId": "https://acme.example/catalog", "components": {"Text": {}}}
 
@@ -54,7 +55,7 @@ def test_every_setting_of_a2ui_is_an_option(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("variables", "expected"),
     [
         ({}, None),
@@ -83,7 +84,7 @@ def test_what_a_program_gives_counts_more() -> None:
     assert build({"COPILOT_A2UI_ENABLED": "false"}, a2ui=True) == A2ui()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "problem"),
     [
         (None, "cannot be read: No such file"),

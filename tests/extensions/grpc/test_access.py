@@ -30,6 +30,7 @@ from copilot_runtime.extensions.grpc.protos.tool_pb2_grpc import ToolStub
 from copilot_runtime.extensions.grpc.service import Call, RpcMethod, RpcService
 from copilot_runtime.transports.transport import Services
 from tests.extensions.grpc.servers import SECRET, Served, build_settings, serve
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +75,7 @@ def tamper(token: str) -> str:
     return b64encode(text.replace("shop:", "bank:", 1).encode()).decode()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("build", "words"),
     [
         (lambda: "", "Sign in to use this server."),

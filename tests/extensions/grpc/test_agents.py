@@ -27,6 +27,7 @@ from copilot_runtime.extensions.grpc.protos.llm_pb2_grpc import LlmStub
 from copilot_runtime.extensions.knowledge import Knowledge
 from tests.extensions.grpc.servers import Served, build_settings, serve
 from tests.extensions.knowledge.library import WordCounter
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -113,7 +114,7 @@ async def test_who_leaves_stops_the_run() -> None:
         await adapter.was_stopped.wait()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("request_", "code", "words"),
     [
         (agent_pb2.ProcessRequestRequest(), "INVALID_ARGUMENT", "1 to 2000 messages"),

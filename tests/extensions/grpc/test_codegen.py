@@ -17,6 +17,7 @@ from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.grpc.codegen import Generation, generate
 from copilot_runtime.extensions.tools.catalog import ToolCatalog
 from tests.extensions.grpc.servers import SECRET, build_settings, serve
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +66,7 @@ def test_stubs_are_generated(folder: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("option", ["--service", "--tools"])
+@in_one_test("option", ["--service", "--tools"])
 def test_a_method_that_takes_a_stream_is_named_as_left_out(folder: Path, option: str) -> None:
     proto = str(folder / "book_shop.proto")
     done = CliRunner().invoke(cli, ["codegen", proto, "--out", str(folder / "made"), option])
@@ -102,9 +103,7 @@ def test_methods_may_be_called_as_words_of_python_or_functions_of_every_service(
     assert [*service.list_methods()] == ["Import", "ListMethods"]
 
 
-@pytest.mark.parametrize(
-    ("place", "out"), [("book_shop_service", "."), ("made/book_shop_service.py", "made")]
-)
+@in_one_test(("place", "out"), [("book_shop_service", "."), ("made/book_shop_service.py", "made")])
 def test_a_service_is_found_in_the_folder_where_the_server_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, out: str
 ) -> None:
@@ -181,7 +180,7 @@ def test_generated_code_passes_the_checks(folder: Path) -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "text", "words"),
     [
         ("none.proto", None, "There is no"),

@@ -13,6 +13,7 @@ from copilot_runtime.extensions.grpc.client import ServiceChannel
 from copilot_runtime.extensions.grpc.protos import event_pb2
 from copilot_runtime.extensions.grpc.protos.event_pb2_grpc import EventStub
 from tests.extensions.grpc.servers import Served, build_settings, serve
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +80,7 @@ async def test_who_comes_back_gets_what_happened_meanwhile_in_batches(served: Se
     assert (sum(sizes), max(sizes)) == (50, 20)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("request_", "code"),
     [
         (order("common.User.bob/common.Note.n1"), "PERMISSION_DENIED"),

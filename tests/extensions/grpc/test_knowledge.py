@@ -19,6 +19,7 @@ from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource
 from tests.extensions.grpc.servers import Served, build_settings, serve
 from tests.extensions.knowledge.library import ADA, LIBRARY, library, write_pages
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +51,7 @@ async def test_a_search_finds_what_the_caller_may_read(served: Served) -> None:
     assert str(OF_ANN) not in [passage.id for passage in of_bob.passages]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("request_", "words"),
     [
         (vector_pb2.SearchContentRequest(), "1 to 10 texts"),

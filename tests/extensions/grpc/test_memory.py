@@ -22,6 +22,7 @@ from copilot_runtime.extensions.grpc.message import MessageReader
 from copilot_runtime.extensions.grpc.protos import tool_pb2
 from copilot_runtime.extensions.grpc.protos.tool_pb2_grpc import ToolStub
 from tests.extensions.grpc.servers import SECRET, Served, build_settings, serve
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -109,7 +110,7 @@ async def test_what_is_packed_is_unpacked_up_to_the_limit(peak: Callable[[], flo
     assert peak() < 70  # of which 64 are what the test signs
 
 
-@pytest.mark.parametrize("packed", [BOMB[:-9], BOMB + b"more", BOMB[:2] + b"nonsense"])
+@in_one_test("packed", [BOMB[:-9], BOMB + b"more", BOMB[:2] + b"nonsense"])
 async def test_what_is_packed_wrongly_is_no_message(packed: bytes) -> None:
     async with serving(max_body_bytes=65 * MEGABYTE) as served, connect(served) as channel:
         status = await find_status(channel.unary_unary(CALL)(packed, metadata=sign(b"")))

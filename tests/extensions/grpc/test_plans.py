@@ -9,6 +9,7 @@ from copilot_runtime.extensions.grpc.protos import plan_pb2
 from copilot_runtime.extensions.grpc.protos.plan_pb2_grpc import PlanStub
 from tests.extensions.grpc.servers import build_settings, serve
 from tests.extensions.planner.test_agent import build_planner, write_plan
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,7 @@ async def test_a_message_is_planned_and_answered() -> None:
     assert [(one.role, one.content) for one in found] == [("assistant", "Dear Ann.")]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("request_", "words"),
     [
         (plan_pb2.ProcessRequest(content=" "), "Write into content what shall be done."),

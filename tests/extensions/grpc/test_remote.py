@@ -18,6 +18,7 @@ from copilot_runtime.extensions.knowledge.resources import Resource
 from tests.documents import blocks
 from tests.extensions.grpc.servers import SECRET, Served, build_settings, serve
 from tests.extensions.knowledge.library import library, write_pages
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +56,7 @@ async def ask(runtime: CopilotRuntime, user: str | None, question: str) -> None:
         await collect_run(runtime.conversations, run)
 
 
-@pytest.mark.parametrize(("user", "finds"), [("ann", True), ("bob", False)])
+@in_one_test(("user", "finds"), [("ann", True), ("bob", False)])
 async def test_a_tool_searches_elsewhere_for_the_user(
     vectors: Served, tmp_path: Path, user: str, *, finds: bool
 ) -> None:
@@ -74,7 +75,7 @@ async def test_a_tool_searches_elsewhere_for_the_user(
     assert "passages" in result
 
 
-@pytest.mark.parametrize(("user", "finds"), [("ann", True), ("bob", False)])
+@in_one_test(("user", "finds"), [("ann", True), ("bob", False)])
 async def test_a_chat_is_answered_from_knowledge_elsewhere(
     vectors: Served, user: str, *, finds: bool
 ) -> None:

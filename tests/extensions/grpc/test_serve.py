@@ -13,6 +13,7 @@ from copilot_runtime.extensions.grpc.client import connect
 from copilot_runtime.extensions.grpc.protos import vector_pb2
 from copilot_runtime.extensions.grpc.protos.vector_pb2_grpc import VectorStub
 from tests.extensions.grpc.servers import SECRET
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +59,7 @@ async def test_a_machine_serves_vectors_and_a_graph_alone(tmp_path: Path) -> Non
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("words", "sentence"),
     [
         (["--services", "vector"], "grpc.services names 'vector', and there is no knowledge."),

@@ -15,6 +15,7 @@ from copilot_runtime.api.stage import StageFunction
 from copilot_runtime.extensions.guardrails.guardrails import topics, words
 from copilot_runtime.extensions.guardrails.phrases import Phrases
 from copilot_runtime.extensions.guardrails.settings import GuardrailSettings
+from tests.in_one_test import in_one_test
 from tests.security.conftest import RULES, asking, log_of, refusal, text_of
 
 pytestmark = pytest.mark.anyio
@@ -58,8 +59,8 @@ async def test_an_answer_of_very_many_texts_is_refused_before_it_is_judged(
     assert judged == []
 
 
-@pytest.mark.parametrize("rule", [topics(deny=["bombs"]), words(["bombs"])])
-@pytest.mark.parametrize(
+@in_one_test("rule", [topics(deny=["bombs"]), words(["bombs"])])
+@in_one_test(
     "later",
     [
         [],
@@ -77,7 +78,7 @@ async def test_all_that_a_person_wrote_is_judged(
     assert adapter.requests == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "texts",
     [
         *(["b.o.m.b.s"], ["b-o-m-b-s"], ["b o m b s"], ["make b\no\nm\nb\ns now"], ["b o mbs"]),
@@ -90,7 +91,7 @@ async def test_a_disguise_does_not_help(texts: list[str]) -> None:
         assert refusal(await log_of(ScriptedAdapter(say("Sure.")), [rule], asking(*texts)))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "context", [ContextItem("The bombs", "two"), ContextItem("What I like", '{"it": "b.o.m.b.s"}')]
 )
 async def test_the_context_of_the_page_is_judged(context: ContextItem) -> None:
@@ -99,7 +100,7 @@ async def test_the_context_of_the_page_is_judged(context: ContextItem) -> None:
     assert refusal(await log_of(ScriptedAdapter(say("Sure.")), [topics(deny=["bombs"])], run))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "answer",
     [
         Resume("Which topic?", "bombs"),

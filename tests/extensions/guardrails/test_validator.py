@@ -16,6 +16,7 @@ from copilot_runtime.api.events import ActionExecutionStart, TextMessageContent
 from copilot_runtime.api.messages import ResultMessage, TextMessage
 from copilot_runtime.base.errors import MissingPublicApiKey, NetworkError
 from copilot_runtime.extensions.guardrails.guardrails import HttpGuardrail
+from tests.in_one_test import in_one_test
 from tests.security.conftest import KEY, RULES, asking, log_of, refusal, text_of
 
 pytestmark = pytest.mark.anyio
@@ -203,7 +204,7 @@ async def test_the_operator_may_bring_the_key() -> None:
     assert [key for key, _ in service.asked] == ["ck_pub_ours"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("answer", "status", "code"),
     [
         ({"status": "perhaps"}, 200, "NETWORK_ERROR"),

@@ -45,6 +45,7 @@ from copilot_runtime.extensions.storage import MemoryStorage
 from copilot_runtime.testing import Client
 from tests.extensions.knowledge.library import WordCounter, write_pages
 from tests.extensions.mcp.server.clients import over_http, text_of
+from tests.in_one_test import in_one_test
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import PATH, serving
 
@@ -301,7 +302,7 @@ def use_tool(name: str, arguments: dict[str, Any]) -> Route:
     return call
 
 
-@pytest.mark.parametrize("stranger", STRANGERS)
+@in_one_test("stranger", STRANGERS)
 async def test_no_route_in_python_shows_what_is_denied(worlds: Worlds, stranger: str) -> None:
     actor = STRANGERS[stranger]
     differing: list[str] = []
@@ -313,7 +314,7 @@ async def test_no_route_in_python_shows_what_is_denied(worlds: Worlds, stranger:
     assert differing == []
 
 
-@pytest.mark.parametrize("uri", READERS)
+@in_one_test("uri", READERS)
 async def test_who_may_read_a_secret_finds_it(worlds: Worlds, uri: str) -> None:
     actor = READERS[uri]
     found = await worlds.full.search("zebra", actor=actor, limit=0)
@@ -452,7 +453,7 @@ async def match_secret(knowledge: Knowledge, actor: Actor) -> Any:
     return await knowledge.triples(PATTERNS[1], actor=actor)
 
 
-@pytest.mark.parametrize("way", [get_secret, search_secret, match_secret])
+@in_one_test("way", [get_secret, search_secret, match_secret])
 async def test_the_first_request_after_an_idle_time_is_answered_by_the_policy_of_now(
     tmp_path: Path, way: Route
 ) -> None:
@@ -723,7 +724,7 @@ async def test_a_rule_for_an_agent_applies_where_it_acts(tmp_path: Path) -> None
     assert allowed[1] == 1
 
 
-@pytest.mark.parametrize("user", ["ann", "eve"])
+@in_one_test("user", ["ann", "eve"])
 async def test_a_program_gets_of_a_tool_what_its_user_may_read(policy: Policy, user: str) -> None:
     runtime = CopilotRuntime(
         DemoAdapter(pace=0),
@@ -825,7 +826,7 @@ class Served:
         return f"{answer.status} {answer.body.decode()}"
 
 
-@pytest.mark.parametrize("user", ["ann", ""])
+@in_one_test("user", ["ann", ""])
 async def test_no_route_of_a_server_shows_what_is_denied(worlds: Worlds, user: str) -> None:
     answers: list[dict[str, str]] = []
     for knowledge in (worlds.full, worlds.empty):

@@ -49,6 +49,7 @@ from tests.extensions.knowledge.test_access import (
     build,
     sign_in,
 )
+from tests.in_one_test import in_one_test
 from tests.wire.documents import PLAIN, chat
 from tests.wire.documents import user as user_v1
 from tests.wire_agui.http import Browser, text_of, user
@@ -204,7 +205,7 @@ def policy(tmp_path: Path) -> Any:
     return load_policy(path)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@in_one_test("kind", KINDS)
 async def test_an_agent_finds_what_its_user_may_read(kind: str, policy: Any) -> None:
     async with browsing(KINDS[kind], await build(policy, [*COMMON, *SECRETS])) as browser:
         ann, eve = [await ask(browser, who, thread=who) for who in ("ann", "eve")]
@@ -220,7 +221,7 @@ HOURS = "common.Document.d/common.Chunk.c"
 BOAT = "The colour of my boat is green"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@in_one_test("kind", KINDS)
 async def test_an_agent_recalls_what_was_said_in_the_thread_of_its_user(
     kind: str, policy: Any
 ) -> None:

@@ -15,6 +15,7 @@ from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource
 from tests.commands import read_messages
 from tests.extensions.knowledge.library import ADA, LIBRARY, write_pages
+from tests.in_one_test import in_one_test
 
 Run = Callable[..., Result]
 CHAT = "common.User.ann/common.Conversation.t1"
@@ -109,7 +110,7 @@ def test_a_pattern_may_be_in_one_argument(run: Run) -> None:
     assert ADA in run("graph", '? schema:name "Ada Byron"').stdout
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("predicate", "guess"),
     [
         ("schema:nam", " Did you mean schema:name?"),
@@ -135,7 +136,7 @@ def test_a_prefix_that_there_is_not_is_named(run: Run) -> None:
     assert "Known are dct, ex, foaf, owl, rdf, rdfs, schema" in found.stderr
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("query", "message", "hint"),
     [
         ("SELECT ?n { ?p a schm:Person }", "no prefix 'schm'", "Did you mean schema:? Known are"),
@@ -223,9 +224,7 @@ def test_an_answer_that_is_cut_off_says_so(run: Run) -> None:
     assert "--limit 2 shows it" in found.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments", [[], ["?"], ["?", "?"], ["?", "?", "?", "--sparql", "ASK {}"]]
-)
+@in_one_test("arguments", [[], ["?"], ["?", "?"], ["?", "?", "?", "--sparql", "ASK {}"]])
 def test_a_query_is_either_a_pattern_or_sparql(run: Run, arguments: list[str]) -> None:
     failure = run("graph", *arguments).exception
 
@@ -258,7 +257,7 @@ def test_knowledge_in_the_memory_of_a_server_cannot_be_read_from_here(run: Run) 
     assert "in the memory of a server" in str(failure)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "arguments",
     [
         ["search", "dogs"],
@@ -342,6 +341,6 @@ def test_what_is_for_one_conversation_needs_one(run: Run) -> None:
     assert str(run("memory", "--forget").exception) == "Which conversation is meant?"
 
 
-@pytest.mark.parametrize("command", ["search", "graph", "ontology", "memory"])
+@in_one_test("command", ["search", "graph", "ontology", "memory"])
 def test_help_shows_examples(run: Run, command: str) -> None:
     assert f"copilot-runtime {command} " in run(command, "--help").stdout

@@ -16,6 +16,7 @@ from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.testing import say
 from tests.extensions.knowledge.memory.test_context import words
 from tests.extensions.knowledge.test_served import sign_in
+from tests.in_one_test import in_one_test
 
 ANN = "common.User.ann/common.Conversation.t1"
 NOBODY = "common.Conversation.t1"
@@ -93,7 +94,7 @@ def test_a_window_is_optimised_in_graphql() -> None:
     assert window["tokens"] == sum(it["tokens"] for it in window["resources"])
 
 
-@pytest.mark.parametrize("turn", [NetworkError("no model"), say(""), say("<think>never ends")])
+@in_one_test("turn", [NetworkError("no model"), say(""), say("<think>never ends")])
 def test_where_the_model_fails_the_window_fits_all_the_same(turn: Any) -> None:
     with serve(ScriptedAdapter(turn)) as (client, _):
         result = ask(client, OPTIMIZE, "ann", id=ANN, budget=500)
@@ -126,7 +127,7 @@ def test_a_conversation_of_nobody_belongs_to_who_knows_it() -> None:
         assert ask(client, WINDOW, "", id=NOBODY)["data"]["contextWindow"]["tokens"] <= 500
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("body", "status"),
     [
         ("{", 400),

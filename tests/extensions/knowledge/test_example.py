@@ -9,6 +9,7 @@ import pytest
 
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.testing import Client
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +83,7 @@ async def find_things(knowledge: Knowledge, uris: list[str]) -> set[str]:
     return {iri.removeprefix(THINGS) for resource in found for iri in resource.id.subjects}
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+@in_one_test("question", QUESTIONS)
 async def test_what_a_question_is_about_is_among_the_five_best(
     line: Knowledge, question: str
 ) -> None:
@@ -92,7 +93,7 @@ async def test_what_a_question_is_about_is_among_the_five_best(
     assert QUESTIONS[question] <= found
 
 
-@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: " ".join(pattern[1:]))
+@in_one_test("pattern", PATTERNS, ids=lambda pattern: " ".join(pattern[1:]))
 async def test_a_pattern_finds_exactly_what_is_meant(
     line: Knowledge, pattern: tuple[str, str, str]
 ) -> None:
@@ -101,7 +102,7 @@ async def test_a_pattern_finds_exactly_what_is_meant(
     assert await find_things(line, [passage.id for passage in passages]) == PATTERNS[pattern]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("question", "answer"),
     [
         ("Darf mein Hund mit?", "Hunde dürfen nicht im Auto bleiben"),

@@ -12,6 +12,7 @@ from rdflib.term import Node
 
 from copilot_runtime.extensions.knowledge import Knowledge
 from tests.extensions.knowledge.test_example import PAGES, THINGS
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +72,7 @@ def test_the_ontology_is_valid_shacl(line: Line) -> None:
     assert result[0]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("one", "other"),
     [
         ("worksFor", "member"),
@@ -139,7 +140,7 @@ BROKEN: Mapping[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@in_one_test("name", BROKEN)
 def test_the_ontology_refuses(line: Line, name: str) -> None:
     change = BROKEN[name]
     thing, predicate = THING[change.thing], SCHEMA[change.property]

@@ -20,7 +20,7 @@ from copilot_runtime.extensions.storage import LocalStorage
 
 pytestmark = pytest.mark.anyio
 
-KILLS = int(os.environ.get("KILLS", "5"))
+KILLS = int(os.environ.get("KILLS", "2"))
 LOG = "log.jsonl"
 PADDING = "x" * 1_000_000
 """So much in a line that many a kill tears one."""

@@ -20,6 +20,7 @@ from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
 from copilot_runtime.extensions.storage import MemoryStorage
 from tests.extensions.knowledge.library import ADA, LIBRARY, WordCounter, library, stocked
+from tests.in_one_test import in_one_test
 from tests.runs import run_input
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +35,7 @@ async def test_a_search_returns_passages_the_best_first(knowledge: Knowledge) ->
     assert first.score is not None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "page"),
     [
         ("faq.md", "# FAQ\n\n## How do I reset my password?\n\nOpen Settings, choose Security."),
@@ -122,7 +123,7 @@ async def test_a_pattern_may_be_one_text(knowledge: Knowledge) -> None:
     )
 
 
-@pytest.mark.parametrize("pattern", ["? ?", ("?", "?"), ("?", "?", 5), 5, None, {"?", "a"}])
+@in_one_test("pattern", ["? ?", ("?", "?"), ("?", "?", 5), 5, None, {"?", "a"}])
 async def test_a_pattern_has_three_parts(knowledge: Knowledge, pattern: Any) -> None:
     for query in (knowledge.find, knowledge.triples):
         with pytest.raises(Misuse, match=r"Expected 3 parts|is no pattern of three texts"):
@@ -424,7 +425,7 @@ print(sorted({{"numpy", "pyoxigraph", "rdflib", "lxml", "pypdf"}} & set(sys.modu
     assert not store.exists()
 
 
-@pytest.mark.parametrize("uri", ["x" * 6000, "ü" * 200, "\x00", "../catalog"])
+@in_one_test("uri", ["x" * 6000, "ü" * 200, "\x00", "../catalog"])
 async def test_a_name_that_no_file_can_have_is_that_of_no_resource(
     tmp_path: Path, uri: str
 ) -> None:

@@ -3,9 +3,10 @@
 import pytest
 
 from copilot_runtime import knowledge
+from tests.in_one_test import in_one_test
 
 
-@pytest.mark.parametrize("name", knowledge.__all__)
+@in_one_test("name", knowledge.__all__)
 def test_each_public_name_is_importable(name: str) -> None:
     assert getattr(knowledge, name).__name__ == name
 

@@ -10,6 +10,7 @@ from copilot_runtime.extensions.knowledge.resource_types import (
     describe,
     to_resource,
 )
+from tests.in_one_test import in_one_test
 
 
 def test_a_name_is_that_of_the_id_or_the_object() -> None:
@@ -53,7 +54,7 @@ def test_an_object_is_read_by_the_type_of_its_id() -> None:
     assert subjects.id.subjects == ("https://a.example",)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("fields", "message"),
     [
         ({}, "Object must have an identifier"),

@@ -12,6 +12,7 @@ from copilot_runtime.extensions.knowledge.access import Access, AccessDenied
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex, VersionConflict
 from copilot_runtime.extensions.storage import LocalStorage, MemoryStorage, Storage, StorageFailed
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -424,9 +425,7 @@ def test_a_resource_that_cannot_be_stored_is_refused() -> None:
         Resource(MESSAGE.id, fields={"content": "x"})
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"{", b"[]", b"{}", b'{"id":{"type":"a.B"}}', CONVERSATION.data]
-)
+@in_one_test("data", [b"", b"{", b"[]", b"{}", b'{"id":{"type":"a.B"}}', CONVERSATION.data])
 async def test_what_is_no_resource_stands_in_nobody_s_way(
     resources: ResourceIndex, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

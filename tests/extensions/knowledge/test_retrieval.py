@@ -13,6 +13,7 @@ from copilot_runtime.extensions.knowledge.retrieval import find_queries, rank_pa
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
 from copilot_runtime.extensions.knowledge.tokens import count_tokens
 from tests.extensions.knowledge.library import stocked
+from tests.in_one_test import in_one_test
 from tests.runs import run_input
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +33,7 @@ def test_the_last_question_is_searched_for() -> None:
     assert find_queries(said("Hello there, my friend", "Hi", question)) == [question]
 
 
-@pytest.mark.parametrize("question", ["And on Sundays?", "Who of the people works in there?"])
+@in_one_test("question", ["And on Sundays?", "Who of the people works in there?"])
 def test_a_question_that_refers_to_the_one_before_is_searched_for_with_it(question: str) -> None:
     before = "When does the library in the old mill open?"
 
@@ -47,7 +48,7 @@ def test_results_of_actions_are_no_questions() -> None:
     ]
 
 
-@pytest.mark.parametrize("messages", [[], said("  ")])
+@in_one_test("messages", [[], said("  ")])
 def test_without_a_question_nothing_is_searched_for(messages: list[Any]) -> None:
     assert find_queries(messages) == []
 

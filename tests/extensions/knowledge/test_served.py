@@ -25,6 +25,7 @@ from copilot_runtime.extensions.knowledge.policies import user_identifier
 from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.testing import Client
 from tests.extensions.knowledge.library import ADA, LIBRARY, library
+from tests.in_one_test import in_one_test
 
 anyio = pytest.mark.anyio
 PROTOCOL = "graphql-transport-ws"
@@ -274,7 +275,7 @@ def test_the_ontology_is_turtle_and_a_picture(client: TestClient) -> None:
     assert "<svg" in picture.text
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("path", "status"),
     [
         ("/search", 400),
@@ -377,7 +378,7 @@ def diary(pages: Path) -> Iterator[tuple[TestClient, str]]:
         yield client, resource.uri
 
 
-@pytest.mark.parametrize("route", ROUTES)
+@in_one_test("route", ROUTES)
 def test_what_belongs_to_somebody_is_shown_to_nobody_else(
     diary: tuple[TestClient, str], route: str
 ) -> None:
@@ -433,7 +434,7 @@ def test_graphql_shows_one_resource_with_all_that_is_stored(client: TestClient) 
     assert ask(client, query, id="common.Message.none")["data"] == {"resource": None}
 
 
-@pytest.mark.parametrize("uri", ["\x00", "x" * 6000, "common.Message.a\x7fb", "\\", "ü" * 200])
+@in_one_test("uri", ["\x00", "x" * 6000, "common.Message.a\x7fb", "\\", "ü" * 200])
 def test_a_name_that_nothing_can_have_is_that_of_no_resource(client: TestClient, uri: str) -> None:
     missing = client.get("/graphql/knowledge/resources/common.Message.none")
     found = client.get(f"/graphql/knowledge/resources/{quote(uri, safe='')}")
@@ -485,7 +486,7 @@ def test_graphql_shows_the_memory_of_a_conversation_to_its_owner(pages: Path) ->
     assert nobody["conversation"] == "common.Conversation.t1"
 
 
-@pytest.mark.parametrize("thread", [r"é\u0000x", r"\u202e"])
+@in_one_test("thread", [r"é\u0000x", r"\u202e"])
 def test_graphql_refuses_the_memory_of_what_can_be_no_thread(pages: Path, thread: str) -> None:
     with TestClient(runtime(library(pages)).app()) as client:
         answer = ask(client, f'{{ memory(threadId: "{thread}") {{ conversation }} }}')
@@ -495,7 +496,7 @@ def test_graphql_refuses_the_memory_of_what_can_be_no_thread(pages: Path, thread
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("field", "words"),
     [
         ("search(input: []) { id }", "1 to 10 texts"),

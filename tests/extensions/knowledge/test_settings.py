@@ -16,6 +16,7 @@ from copilot_runtime.base.errors import (
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
 from copilot_runtime.extensions.settings import load_settings
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +58,7 @@ def test_the_environment_sets_what_the_file_sets(tmp_path: Path) -> None:
     assert knowledge.retrieval is False
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("environ", "address"),
     [
         ({"STORAGE_TYPE": "s3", "S3_BUCKET": "b"}, "s3://b"),
@@ -74,9 +75,7 @@ def test_the_variables_of_copilot_ld_say_where_knowledge_is(
     assert load("", tmp_path, **environ).knowledge.address == address
 
 
-@pytest.mark.parametrize(
-    ("kind", "address"), [("local", "local:.copilot/knowledge"), ("memory", "memory")]
-)
+@in_one_test(("kind", "address"), [("local", "local:.copilot/knowledge"), ("memory", "memory")])
 def test_they_change_where_sources_go(kind: str, address: str, tmp_path: Path) -> None:
     settings = load("knowledge: {sources: pages}", tmp_path, STORAGE_TYPE=kind)
 
@@ -90,7 +89,7 @@ def test_a_storage_of_the_settings_wins_over_them(tmp_path: Path) -> None:
     assert settings.knowledge.storage == "memory"
 
 
-@pytest.mark.parametrize("kind", ["supabase", "s3"])
+@in_one_test("kind", ["supabase", "s3"])
 def test_a_storage_that_we_have_not_is_refused_where_there_are_sources(
     kind: str, tmp_path: Path
 ) -> None:
@@ -98,7 +97,7 @@ def test_a_storage_that_we_have_not_is_refused_where_there_are_sources(
         load("knowledge: {sources: pages}", tmp_path, STORAGE_TYPE=kind)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "words"),
     [
         ("base: nowhere", "it is no IRI, such as https://example.com/"),
@@ -130,7 +129,7 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "words", "way_out"), CASES)
+@in_one_test(("arguments", "words", "way_out"), CASES)
 def test_what_cannot_work_is_said_when_it_is_made(
     arguments: dict[str, Any], words: str, way_out: str
 ) -> None:
@@ -158,7 +157,7 @@ def test_a_package_that_is_missing_is_named_with_the_command(
         Knowledge("memory")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("given", "words"),
     [
         ("pages", "knowledge is a path, and not a Knowledge object"),

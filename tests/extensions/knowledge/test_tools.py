@@ -16,6 +16,7 @@ from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.settings import KNOWLEDGE_TOOLS, KnowledgeSettings
 from copilot_runtime.extensions.knowledge.tokens import count_tokens
 from tests.extensions.knowledge.library import ADA, LIBRARY, stocked
+from tests.in_one_test import in_one_test
 from tests.runs import run_input
 
 pytestmark = pytest.mark.anyio
@@ -91,7 +92,7 @@ async def test_one_text_is_as_good_as_a_list(knowledge: Knowledge) -> None:
     assert await results(knowledge, "search_content", {"input": "dogs"}) == many
 
 
-@pytest.mark.parametrize("given", [None, 5, [], [""], [5], ["a"] * 11, {"a": 1}])
+@in_one_test("given", [None, 5, [], [""], [5], ["a"] * 11, {"a": 1}])
 async def test_what_cannot_be_searched_for_is_told_to_the_model(
     knowledge: Knowledge, given: Any
 ) -> None:
@@ -123,7 +124,7 @@ async def test_nothing_found_is_said_in_a_sentence(knowledge: Knowledge) -> None
     assert await call(knowledge, "get_subjects", {"type": "schema:Car"}) == "No results found."
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("pattern", "hint"),
     [
         ({"subject": "Lena"}, "'Lena' is none. Write it as <https://…>, urn:… or schema:name"),
@@ -139,7 +140,7 @@ async def test_a_model_is_told_how_to_write_what_it_wrote_wrong(
     assert hint in answer["error"]["message"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "arguments"),
     [
         ("query_by_pattern", {"predicate": "rdf:type", "object": "schm:Person"}),
@@ -155,7 +156,7 @@ async def test_a_prefix_that_there_is_not_is_named_when_nothing_is_found(
     )
 
 
-@pytest.mark.parametrize("subject", ["urn:x:y", "https://a.example/b", "<foo:bar>", "schema:X"])
+@in_one_test("subject", ["urn:x:y", "https://a.example/b", "<foo:bar>", "schema:X"])
 async def test_an_iri_is_taken_for_no_prefix(knowledge: Knowledge, subject: str) -> None:
     assert await call(knowledge, "query_by_pattern", {"subject": subject}) == "No results found."
 
@@ -206,7 +207,7 @@ async def test_a_long_list_of_subjects_says_how_many_are_left_out(pages: Path) -
     assert "(1 more are left out" in await call(knowledge, "get_subjects")
 
 
-@pytest.mark.parametrize("tokens", [30, 60, 120])
+@in_one_test("tokens", [30, 60, 120])
 async def test_a_result_is_no_longer_than_the_settings_allow(pages: Path, tokens: int) -> None:
     long = pages / "long.md"
     long.write_text("# Long\n\n" + "The history of the mill is long. " * 200, encoding="utf-8")

@@ -24,6 +24,7 @@ from copilot_runtime.threads.export import export_threads
 from copilot_runtime.threads.store import ThreadKey, ThreadQuery
 from copilot_runtime.threads.url import build_store
 from tests.extensions.operations.stores import AFTER, build_settings, describe, fill, make_settings
+from tests.in_one_test import in_one_test
 from tests.threads.logs import run_of, told
 
 pytestmark = pytest.mark.anyio
@@ -281,7 +282,7 @@ async def test_of_stores_with_nothing_in_them_there_is_no_backup(tmp_path: Path)
     assert names(tmp_path) == ["old"]
 
 
-@pytest.mark.parametrize("name", ["threads", "plans", "access"])
+@in_one_test("name", ["threads", "plans", "access"])
 async def test_a_file_that_cannot_be_opened_is_named(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

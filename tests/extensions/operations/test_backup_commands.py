@@ -16,6 +16,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.operations.places import WORKERS_EVENTS, WORKERS_TRACES
 from tests.extensions.operations.stores import build_settings, fill, make_settings
+from tests.in_one_test import in_one_test
 from tests.processes import running
 
 
@@ -72,9 +73,7 @@ def test_a_command_that_reads_makes_no_file_and_a_backup_after_it_fails(
     assert sorted(path.name for path in folder.iterdir()) == ["copilot.yml", "empty"]
 
 
-@pytest.mark.parametrize(
-    "words", ["backup b", "threads list", "migrate --dry-run", "keys list", "doctor"]
-)
+@in_one_test("words", ["backup b", "threads list", "migrate --dry-run", "keys list", "doctor"])
 def test_a_database_that_says_nothing_is_named_soon(
     words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

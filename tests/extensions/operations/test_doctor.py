@@ -22,6 +22,7 @@ from copilot_runtime.testing import ScriptedAdapter
 from tests.extensions.access.credentials import make_key, providing, write_jwks
 from tests.extensions.cluster.redis_server import redis_server
 from tests.extensions.operations.stores import build_settings
+from tests.in_one_test import in_one_test
 
 Run = Callable[..., Result]
 POSTGRES = "postgresql://app@127.0.0.1:1/app"
@@ -276,7 +277,7 @@ def test_no_secret_is_shown_whatever_fails(run: Run, tmp_path: Path) -> None:
     assert "✗ threads" in result.stdout
 
 
-@pytest.mark.parametrize("mark", ["/", "#", "?", "[", "@"])
+@in_one_test("mark", ["/", "#", "?", "[", "@"])
 def test_no_part_of_a_password_is_shown_that_breaks_its_url(run: Run, mark: str) -> None:
     result = run("--json", limits={"store": f"redis://:S3CR{mark}ETpw@127.0.0.1"})
     assert result.exit_code == 1
@@ -361,7 +362,7 @@ def test_the_address_of_the_command_line_is_looked_at(
     assert findings(run("--json", "--host", "0.0.0.0"))["access"]["state"] == "warning"
 
 
-@pytest.mark.parametrize(("audience", "state"), [([], "warning"), (["copilot"], "good")])
+@in_one_test(("audience", "state"), [([], "warning"), (["copilot"], "good")])
 def test_tokens_that_are_meant_for_others_are_worth_a_warning(
     run: Run, audience: list[str], state: str
 ) -> None:
@@ -441,7 +442,7 @@ def test_settings_of_a_program_are_looked_at(run: Run, tmp_path: Path) -> None:
     assert found["threads"]["text"] == "sqlite:elsewhere.db is made when it is needed"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("settings", "names"),
     [
         ({"workers": 3, "limits": {"runs_per_user": ["3/minute"]}}, {"limits"}),

@@ -33,6 +33,7 @@ from copilot_runtime.threads.store import Thread, ThreadKey
 from tests.extensions.cluster.kills.proxy import Proxy
 from tests.extensions.cluster.redis_server import redis_server
 from tests.extensions.planner.crew import wait_until
+from tests.in_one_test import in_one_test
 from tests.processes import running
 from tests.threads.cluster import Cluster
 
@@ -187,7 +188,7 @@ def only_queries(connection: sqlite3.Connection) -> Generator[None]:
 
 @pytest.mark.anyio
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize(
+@in_one_test(
     ("limit", "cause"),
     [
         (few_pages, "the disk is full. Make room"),

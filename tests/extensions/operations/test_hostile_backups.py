@@ -22,6 +22,7 @@ from copilot_runtime.extensions.storage import LocalStorage
 from copilot_runtime.threads.export import export_threads
 from copilot_runtime.threads.url import build_store
 from tests.extensions.operations.stores import build_settings, fill
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -108,7 +109,7 @@ async def test_only_who_has_the_key_can_sign(backup: bytes, tmp_path: Path) -> N
     await restore_backup(select_sources(new), tmp_path / "good.tar", ignore, key=KEY)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("field", "value"),
     [
         ("name", "../../etc/passwd"),
@@ -151,7 +152,7 @@ _API_KEY = {
 }
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "record",
     [
         ("knowledge", StoredObject("../../evil", b"x")),
@@ -173,7 +174,7 @@ async def test_records_that_no_store_takes_are_refused(
     assert "refused" in await refuse(write(good, record), tmp_path)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("part", "record"),
     [
         ("events", Row("events", {"number": 1, "id); DROP TABLE log; --": 1})),

@@ -31,6 +31,7 @@ from copilot_runtime.extensions.tracing.store.sqlite import SqliteTraceStore
 from copilot_runtime.threads.export import export_threads
 from copilot_runtime.threads.url import build_store
 from tests.extensions.operations.stores import build_settings, fill
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +72,7 @@ def check_threads(lines: list[dict[str, Any]]) -> None:
     assert [run["events"][-1]["type"] for run in runs] == ["run_finished", "run_failed"]
 
 
-@pytest.mark.parametrize("dump", ["threads-1", "threads-2"])
+@in_one_test("dump", ["threads-1", "threads-2"])
 async def test_threads_of_each_version_are_read(dump: str, tmp_path: Path) -> None:
     path = load(dump, tmp_path / "threads.db")
     check_threads(await read_threads(f"sqlite:{path}"))

@@ -14,6 +14,7 @@ from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from tests.extensions.knowledge.library import write_pages
 from tests.extensions.operations.stores import build_settings, fill
+from tests.in_one_test import in_one_test
 
 _PROGRAM = """
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
@@ -99,7 +100,7 @@ def test_threads_the_audit_log_and_tables_are_those_of_the_program(folder: Path)
     assert threads["address"] == f"sqlite:{folder}/own/threads.db"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("words", "shown"),
     [
         ("events --json", "T2"),

@@ -12,6 +12,7 @@ from copilot_runtime.base.errors import Misuse, NotFound
 from copilot_runtime.extensions.planner.agent import PlannerAgent
 from copilot_runtime.testing import say
 from tests.extensions.planner.test_agent import ask, build_planner, read_text, write_plan
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -31,14 +32,14 @@ def answer(question: Interrupt, payload: Any, **fields: Any) -> Resume:
     return Resume(value="", interrupt_id=question.interrupt_id, payload=payload, **fields)
 
 
-@pytest.mark.parametrize("payload", [True, {"approved": True}, {"answer": "approve"}, "approve"])
+@in_one_test("payload", [True, {"approved": True}, {"answer": "approve"}, "approve"])
 async def test_an_approval_has_many_forms(payload: Any) -> None:
     agent = build_asking()
     question = find_question(await ask(agent))
     assert read_text(await ask(agent, answer(question, payload))) == "Dear Ann,"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("resume", "reason"),
     [
         ({"payload": False}, "A person refused it."),
@@ -53,7 +54,7 @@ async def test_a_refusal_has_many_forms(resume: dict[str, Any], reason: str) -> 
     assert text == f"The plan was stopped. {reason}"
 
 
-@pytest.mark.parametrize("payload", ["perhaps", {"answer": 7}, {}, [], 0, "x" * 10_000])
+@in_one_test("payload", ["perhaps", {"answer": 7}, {}, [], 0, "x" * 10_000])
 async def test_an_answer_of_no_use_says_what_would_be_one(payload: Any) -> None:
     agent = build_asking()
     question = find_question(await ask(agent))

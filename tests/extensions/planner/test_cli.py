@@ -17,6 +17,7 @@ import pytest
 
 from copilot_runtime.extensions.planner.cli.client import PlanClient
 from tests.cli.test_cli import CLEAN, COMMAND, answering, run, url_in
+from tests.in_one_test import in_one_test
 from tests.processes import Program, finished, in_terminal, running
 
 MAIN = """
@@ -378,9 +379,7 @@ def test_a_question_of_an_assistant_is_answered_in_a_text(url: str) -> None:
         assert program.wait() == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "outcome"), [(b"three\n", "resolved 'three'"), (b"\n", "cancelled None")]
-)
+@in_one_test(("text", "outcome"), [(b"three\n", "resolved 'three'"), (b"\n", "cancelled None")])
 def test_a_question_of_an_assistant_is_answered_later(url: str, text: bytes, outcome: str) -> None:
     id = read_id(run("plan", "ask", "--url", url).stdout)
     command = [*COMMAND, "plans", "watch", id, "--url", url]

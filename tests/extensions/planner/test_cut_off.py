@@ -17,6 +17,7 @@ from copilot_runtime.extensions.planner.worker import AgentWorker
 from copilot_runtime.testing import ScriptedAdapter, call, say
 from tests.extensions.planner.crew import Crew, always, build_plan, wait_until
 from tests.extensions.planner.wire import join_wire
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -69,8 +70,8 @@ class Server:
         )
 
 
-@pytest.mark.parametrize("replayable", [True, False])
-@pytest.mark.parametrize("failure", ["cut", "hold"])
+@in_one_test("replayable", [True, False])
+@in_one_test("failure", ["cut", "hold"])
 async def test_a_task_that_another_server_took_over_has_its_effect_once(
     database: str, failure: str, replayable: bool
 ) -> None:

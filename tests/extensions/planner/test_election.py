@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.api import Adapter, Agent, ChatRequest, RunInput
 from copilot_runtime.api.events import Events
 from copilot_runtime.testing import call, say
+from tests.in_one_test import in_one_test
 
 COOK = """---
 description: An assistant.
@@ -95,7 +95,7 @@ def ask(client: TestClient, query: str) -> Any:
     return client.post("/graphql", json={"query": query}).json()["data"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("task", "assistant"),
     [
         ({"purpose": "Repair the pipe in the bathroom."}, "plumber"),

@@ -14,6 +14,7 @@ from copilot_runtime.api.events import Event, Events, Usage
 from copilot_runtime.extensions.planner.settings import PlannerSettings
 from copilot_runtime.testing import Client, ReplyFailed, call, say
 from copilot_runtime.testing.client import Reply
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +75,7 @@ def tasks_of(reply: Reply) -> Sequence[Any]:
 CIRCLE = [task("a", depends_on=["b"]), task("b", depends_on=["a"])]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wrong", "sentence"),
     [
         (
@@ -182,7 +183,7 @@ async def test_corrections_that_need_corrections_end_at_the_depth_of_the_plan() 
     assert reply.state["plan"]["status"] == "failed"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("limits", "sentence"),
     [
         (
@@ -200,7 +201,7 @@ async def test_corrections_end_at_the_size_of_the_plan(
     assert sentence in tasks_of(reply)[0]["reason"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "garbage",
     [
         say("I think it is fine"),

@@ -17,6 +17,7 @@ from copilot_runtime.extensions.planner.requests import PlanRequests
 from copilot_runtime.testing import call, say
 from tests.extensions.events.http.test_rest import RUN
 from tests.extensions.planner.crew import Crew, build_engine, build_plan, finish
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -93,7 +94,7 @@ PLAN = {"tasks": [{"name": "poem", "purpose": "Write a poem."}]}
 SCRIPT = (call("create_plan", PLAN), say("Waves."), say("Waves."))
 
 
-@pytest.mark.parametrize("is_of_program", [False, True])
+@in_one_test("is_of_program", [False, True])
 def test_a_server_tells_the_plans_of_its_planners(is_of_program: bool) -> None:
     adapter = ScriptedAdapter(*SCRIPT)
     given = {"planner": PlannerAgent(adapter, build_engine(Crew()), PlanRequests(None))}  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ from copilot_runtime.testing import call, say
 from tests.agents.pages import GIVEN, answered, asked_v1, failure, page_v1, questions, texts_v1
 from tests.extensions.frameworks.langgraph import graphs
 from tests.extensions.planner.planners import ScriptedAgent, build_planner, write_plan
+from tests.in_one_test import in_one_test
 from tests.wire_agui.http import Event, run_input, text_of, user
 from tests.wire_agui.server import browsing
 
@@ -169,7 +170,7 @@ async def test_a_person_answers_a_graph_on_a_v1_page() -> None:
     assert texts_v1(answer)[-1] == "Hello Ada."
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("response", "text"),
     [
         ("true", "Dear Ann,"),

@@ -34,6 +34,7 @@ from tests.extensions.knowledge.library import WordCounter
 from tests.extensions.knowledge.test_served import sign_in, wait_until_ready
 from tests.extensions.knowledge.uploads.chat import ask, question
 from tests.extensions.planner.crew import Crew, always, build_engine, build_plan, finish
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -289,7 +290,7 @@ def test_tasks_belong_to_the_user_and_go_with_the_thread(tmp_path: Path) -> None
         wait_for(client, "ann", 0)
 
 
-@pytest.mark.parametrize("looks", [0, 1])
+@in_one_test("looks", [0, 1])
 async def test_a_thread_that_is_deleted_meanwhile_gets_no_resources(looks: int) -> None:
     knowledge = build_knowledge()
 

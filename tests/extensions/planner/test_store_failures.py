@@ -36,6 +36,7 @@ from tests.extensions.planner.crew import (
     finish,
     wait_until,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +62,7 @@ async def see(engine: PlanEngine, plan_id: str, part: str) -> None:
     await wait_until(lambda: part in getattr(engine.failures.get(plan_id), "message", ""))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("failing", "well", "part"),
     [
         ("max_page_count = 1", "max_page_count = 1000000", "the disk is full"),

@@ -18,6 +18,7 @@ from copilot_runtime.extensions.planner.sqlite import SqlitePlanLog
 from copilot_runtime.extensions.planner.worker import AgentWorker
 from copilot_runtime.testing import ScriptedAdapter, call, say
 from tests.extensions.planner.crew import Crew, build_plan
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -148,7 +149,7 @@ async def test_a_call_of_a_tool_that_is_gone_is_told_to_the_model(tmp_path: Path
     await second.engine.aclose()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("answer", "effects", "result"),
     [("done", [], "It was sent."), ("retry", ["send"], "send done")],
 )
@@ -179,7 +180,7 @@ async def test_a_person_gives_a_task_up_whose_call_was_interrupted(tmp_path: Pat
     await second.engine.aclose()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("answer", "effects", "output"),
     [("done", [], "It was sent."), ("retry", ["look", "send"], "All done.")],
 )

@@ -2,9 +2,8 @@
 
 import json
 
-import pytest
-
 from tests.extensions.scenarios.conftest import Play
+from tests.in_one_test import in_one_test
 
 SCRIPT = [
     {"call": "get_weather", "arguments": {"city": "Oslo", "unit": "F"}},
@@ -20,7 +19,7 @@ def write(expect: object, **fields: object) -> str:
     return json.dumps({"scenarios": [{**scenario, **fields}]})
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "expect",
     [
         {},
@@ -51,7 +50,7 @@ def test_an_expectation_holds(play: Play, expect: object) -> None:
     assert outcome.attempt["outcome"] == "passed"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("expect", "name", "expected", "actual"),
     [
         ({"text": "warm"}, "text", "contains 'warm'", "It is cold in Oslo."),

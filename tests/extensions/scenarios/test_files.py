@@ -7,6 +7,7 @@ import pytest
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.scenarios.files import load_scenarios
 from tests.extensions.scenarios.conftest import Play
+from tests.in_one_test import in_one_test
 from tests.yaml_bombs import BOMBS
 
 
@@ -18,7 +19,7 @@ def find_mistakes(path: Path, text: str) -> list[str]:
     return [line.removeprefix(f"{path.as_posix()}:") for line in caught.value.message.splitlines()]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "mistake"),
     [
         ("scenario: []", "1: there is no 'scenario'; did you mean 'scenarios'?"),
@@ -102,7 +103,7 @@ def test_each_mistake_is_named_with_its_line(tmp_path: Path, text: str, mistake:
     assert any(line.startswith(mistake) for line in find_mistakes(tmp_path / "a.test.yml", text))
 
 
-@pytest.mark.parametrize("bomb", BOMBS)
+@in_one_test("bomb", BOMBS)
 def test_aliases_that_repeat_too_much_are_refused(tmp_path: Path, bomb: str) -> None:
     [mistake] = find_mistakes(tmp_path / "a.test.yml", f"scenarios:\n- name: x\n{bomb}")
     assert mistake.startswith("7: aliases (`*name`) repeat more than 100,000 values: use fewer")
@@ -126,7 +127,7 @@ def test_the_mistakes_of_all_files_are_named_at_once(play: Play) -> None:
     assert "b/b.test.yaml:1: there is no 'x'; known: defaults, scenarios" in outcome.output
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("content", "reason"),
     [(b"\xff\xfe", "is not UTF-8 text"), (b" " * 4_000_001, "has more than 4,000,000 bytes")],
 )

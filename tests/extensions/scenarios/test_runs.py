@@ -19,6 +19,7 @@ from copilot_runtime.extensions.scenarios.report import Result, encode_junit
 from copilot_runtime.extensions.scenarios.runner import Progress, run_scenarios
 from tests.documents import ROOT
 from tests.extensions.scenarios.conftest import APP, Play
+from tests.in_one_test import in_one_test
 from tests.processes import in_terminal
 from tests.wire_agui.server import serving
 
@@ -58,7 +59,7 @@ def test_scenarios_are_listed(play: Play) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("options", "names"),
     [
         (["-k", "oslo"], ["Weather in Oslo"]),
@@ -148,7 +149,7 @@ def test_the_time_of_all_scenarios_is_an_option(play: Play) -> None:
     assert outcome.attempt["error"] == "It took longer than 0.2 s."
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("options", "reason"),
     [
         (["--url", "http://x", "--target", "a"], "--url or --target"),
@@ -363,7 +364,7 @@ def test_an_application_that_does_not_end_well_changes_no_report(play: Play) -> 
     assert outcome.report["passed"] == 4
 
 
-@pytest.mark.parametrize(("rate", "count", "outcome"), [(0.07, 7, "passed"), (0.07, 6, "failed")])
+@in_one_test(("rate", "count", "outcome"), [(0.07, 7, "passed"), (0.07, 6, "failed")])
 def test_a_pass_rate_is_not_missed_by_rounding(rate: float, count: int, outcome: str) -> None:
     scenario = Scenario(name="a", say="Hi", repeat=100, pass_rate=rate)
     attempts = [Attempt(number=number) for number in range(100)]

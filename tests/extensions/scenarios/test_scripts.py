@@ -1,8 +1,7 @@
 """Models whose answers stand in the file, pages with tools, and people who answer."""
 
-import pytest
-
 from tests.extensions.scenarios.conftest import Play
+from tests.in_one_test import in_one_test
 
 QUESTIONS = """
 from copilot_runtime import CopilotRuntime
@@ -259,7 +258,7 @@ scenarios:
 """
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("judge", "failure"),
     [
         ("{criteria: polite, script: [true]}", None),

@@ -9,6 +9,7 @@ from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.storage import LocalStorage, MemoryStorage, Storage
 from copilot_runtime.extensions.storage.memory import OverlayStorage
 from tests.extensions.storage.conftest import OpenBucket
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -67,7 +68,7 @@ class Client:
         return sorted(etags), await self._storage.exists(key)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@in_one_test("seed", range(8))
 async def test_a_directory_does_what_memory_does(tmp_path: Path, seed: int) -> None:
     memory, local = MemoryStorage(), LocalStorage(tmp_path)
     clients = Client(memory, seed), Client(local, seed)
@@ -77,7 +78,7 @@ async def test_a_directory_does_what_memory_does(tmp_path: Path, seed: int) -> N
     assert await memory.get_many(await memory.list()) == await local.get_many(await local.list())
 
 
-@pytest.mark.parametrize("seed", range(8))
+@in_one_test("seed", range(8))
 async def test_what_is_written_over_a_directory_does_not_reach_it(
     tmp_path: Path, seed: int
 ) -> None:

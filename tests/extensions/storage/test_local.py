@@ -12,6 +12,7 @@ import pytest
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, Misuse
 from copilot_runtime.extensions.storage import LocalStorage, ObjectNotFound, StorageFailed
 from copilot_runtime.extensions.storage import local as module
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -90,7 +91,7 @@ async def test_processes_lose_nothing_of_each_other(tmp_path: Path) -> None:
     assert await storage.get("n.json") == b"300"
 
 
-@pytest.mark.parametrize("where", ["folder", "deep"])
+@in_one_test("where", ["folder", "deep"])
 async def test_a_symbolic_link_leads_nowhere(tmp_path: Path, where: str) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret").write_text("secret")
@@ -244,7 +245,7 @@ async def test_a_folder_is_made_anew_when_another_process_removes_it(
         await storage.put("folder/b", b"1")
 
 
-@pytest.mark.parametrize(("fsync", "at_once", "at_end"), [("always", 4, 4), ("never", 0, 0)])
+@in_one_test(("fsync", "at_once", "at_end"), [("always", 4, 4), ("never", 0, 0)])
 async def test_data_is_on_the_disk_when_the_policy_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: module.Fsync, at_once: int, at_end: int
 ) -> None:

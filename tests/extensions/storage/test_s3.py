@@ -16,6 +16,7 @@ from copilot_runtime.extensions.storage import ObjectChanged, ObjectNotFound, St
 from copilot_runtime.extensions.storage import s3 as module
 from copilot_runtime.extensions.storage.s3 import APPENDS, AppendSegment, S3Storage, _StoredObject  # pyright: ignore[reportPrivateUsage]
 from tests.extensions.storage.conftest import OpenBucket
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -222,7 +223,7 @@ async def test_segments_of_processes_that_have_ended_are_merged(
     assert await open_bucket().get("log") == b"0123"
 
 
-@pytest.mark.parametrize("condition", ["none", "if-match", "if-none-match"])
+@in_one_test("condition", ["none", "if-match", "if-none-match"])
 async def test_a_server_that_ignores_conditions_is_refused(
     open_bucket: OpenBucket, condition: str
 ) -> None:
@@ -456,7 +457,7 @@ def server_that_answers(status: int, body: str) -> Generator[str]:
     server.server_close()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("status", "body", "message"),
     [
         (

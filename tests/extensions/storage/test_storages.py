@@ -16,6 +16,7 @@ from copilot_runtime.extensions.storage.jsonlines import (
 )
 from copilot_runtime.extensions.storage.s3 import S3Storage
 from copilot_runtime.extensions.storage.storage import copy_objects
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -195,7 +196,7 @@ async def test_a_log_tells_of_what_was_written_with_it(storage: Storage) -> None
     assert await storage.get("log.jsonl") == b"a.jsonb.json"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "key",
     ["", "/etc/passwd", "../a", "a/../../b", "a//b", "a/", "./a", "a\\b", "a\x00b", "a\nb", ".~/x"],
 )

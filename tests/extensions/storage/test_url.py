@@ -8,6 +8,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.storage import LocalStorage, MemoryStorage
 from copilot_runtime.extensions.storage.s3 import S3Storage
 from copilot_runtime.extensions.storage.url import open_storage
+from tests.in_one_test import in_one_test
 
 
 def test_an_address_names_a_storage(tmp_path: Path) -> None:
@@ -20,7 +21,7 @@ def test_an_address_names_a_storage(tmp_path: Path) -> None:
     assert (bucket.bucket, bucket.prefix) == ("bucket", "a b")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("address", "message"),
     [
         ("", "The storage '' has no kind"),

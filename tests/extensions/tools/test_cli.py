@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse, UnknownName
 from copilot_runtime.cli.main import cli
+from tests.in_one_test import in_one_test
 
 FUNCTIONS = "tests.extensions.tools.catalog.functions"
 TOOLS = f"""
@@ -92,7 +93,7 @@ def test_a_call_that_fails_ends_with_status_1(run: Run) -> None:
     assert "The model" not in result.stderr
 
 
-@pytest.mark.parametrize("arguments", ["a=3", "[1]", '{"a": '])
+@in_one_test("arguments", ["a=3", "[1]", '{"a": '])
 def test_arguments_that_are_no_object_are_an_error_with_an_example(
     run: Run, arguments: str
 ) -> None:
@@ -103,7 +104,7 @@ def test_arguments_that_are_no_object_are_an_error_with_an_example(
     )
 
 
-@pytest.mark.parametrize("command", ["call", "show", "check"])
+@in_one_test("command", ["call", "show", "check"])
 def test_a_name_that_is_nearly_right_is_guessed(run: Run, command: str) -> None:
     with pytest.raises(UnknownName, match="Did you mean 'greet'"):
         run(command, "gret")

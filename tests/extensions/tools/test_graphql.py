@@ -16,6 +16,7 @@ from copilot_runtime.extensions.storage import MemoryStorage
 from copilot_runtime.transports.graphql.schema import sdl
 from tests.extensions.knowledge.library import WordCounter
 from tests.extensions.tracing.http.spans import LOCAL, sign_in
+from tests.in_one_test import in_one_test
 
 TOOLS = f"""
 double:
@@ -110,7 +111,7 @@ def test_tools_are_listed_as_a_model_gets_them(tmp_path: Path) -> None:
     assert third["error"]
 
 
-@pytest.mark.parametrize("arguments", [{"number": 21}, '{"number": 21}'])
+@in_one_test("arguments", [{"number": 21}, '{"number": 21}'])
 def test_a_tool_is_called_with_an_object_or_its_text(tmp_path: Path, arguments: Any) -> None:
     with serve(tmp_path) as client:
         assert call(client, "double", arguments) == {"content": "42", "error": None}
@@ -135,7 +136,7 @@ def test_a_tool_knows_who_calls_it(tmp_path: Path) -> None:
         assert call(client, "whoami", headers=headers)["content"] == "ann red"
 
 
-@pytest.mark.parametrize("headers", [{}, {"x-user": "bob"}])
+@in_one_test("headers", [{}, {"x-user": "bob"}])
 def test_others_neither_see_nor_call_tools(tmp_path: Path, headers: Any) -> None:
     with serve(tmp_path, OPERATORS, authenticate=sign_in) as client:
         assert ask(client, LIST, headers)["errors"][0]["message"] == REFUSAL

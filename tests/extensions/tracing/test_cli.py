@@ -24,6 +24,7 @@ from copilot_runtime.extensions.tracing.cli.sources import ServerSource, StoreSo
 from copilot_runtime.extensions.tracing.store import Record
 from tests.commands import read_messages
 from tests.extensions.tracing.http.spans import agent, chat, tool, trip
+from tests.in_one_test import in_one_test
 from tests.processes import in_terminal, running
 
 ROOT = Path(__file__).parents[3]
@@ -74,7 +75,7 @@ def problem(result: Result) -> CopilotError:
     return result.exception
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "command",
     [*("list", "show", "query", "stats", "tail"), *("diff", "export", "import", "delete")],
 )
@@ -91,7 +92,7 @@ def test_traces_are_a_table_with_the_newest_first(run: Run) -> None:
     assert "finished (ValueError)  thread-1" in lines[2]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("options", "traces"),
     [
         (["--thread", "thread-2"], [B]),
@@ -223,7 +224,7 @@ def as_vs_code(record: Record) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         json.dumps({"spans": trip("c" * 32)}, indent=1),
@@ -261,7 +262,7 @@ def test_a_store_may_be_a_folder_of_json_lines(run: Run, tmp_path: Path) -> None
     assert "execute_tool book" in run("show", "cccc", "--store", store).stdout
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "said"),
     [
         ("{}\nno", "Line 2 is no JSON."),
@@ -289,7 +290,7 @@ def test_all_traces_of_a_person_are_deleted(run: Run) -> None:
     assert problem(run("delete")).message == "Name traces by their ids, or a person by --user."
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("options", "message", "hint"),
     [
         (["--store", "memory"], "in the memory of a server", "--url http://127.0.0.1:8000/graphql"),

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from copilot_runtime.base.formatting import format_dollars, format_duration, format_time
 from copilot_runtime.extensions.tracing.mermaid import MOST_CALLS, NOTHING, draw_sequence
 from copilot_runtime.extensions.tracing.store import Record
 from copilot_runtime.extensions.tracing.waterfall import draw_waterfall
 from tests.extensions.tracing.http.spans import agent, chat, span, tool, trip
+from tests.in_one_test import in_one_test
 
 RED = "\x1b[31m"
 
@@ -48,7 +47,7 @@ def test_a_terminal_without_unicode_gets_plain_characters() -> None:
     assert "x execute_tool book" in text
 
 
-@pytest.mark.parametrize("width", [1, 40, 57, 80, 200])
+@in_one_test("width", [1, 40, 57, 80, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     spans = [*trip(), tool("名" * 90, id="6", parent="5", error="E", message="長" * 400)]
     for line in draw(spans, width=width).splitlines()[3:]:
@@ -99,7 +98,7 @@ def test_nothing_is_said_to_be_nothing() -> None:
     assert draw_sequence([]) == NOTHING
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("seconds", "text"),
     [
         (0, "0µs"),

@@ -30,6 +30,7 @@ from copilot_runtime.extensions.tracing.store import MemoryTraceStore
 from copilot_runtime.extensions.tracing.store.records import encode_span
 from copilot_runtime.security.loopback import LISTENER, Listener
 from copilot_runtime.telemetry import LocalTelemetry, semconv
+from tests.in_one_test import in_one_test
 from tests.telemetry.test_spans import PARENT
 from tests.wire_agui.server import PATH, serving
 
@@ -125,7 +126,7 @@ def protobuf_of(spans: int = 1, **more: Any) -> bytes:
 PROTOBUF = {"content-type": "application/x-protobuf"}
 
 
-@pytest.mark.parametrize("root", [False, True])
+@in_one_test("root", [False, True])
 async def test_a_span_in_json_is_kept_with_the_process_that_made_it(root: bool) -> None:
     async with receiving() as receiver:
         response = await receiver.post(json=request_of(SPAN), root=root)
@@ -197,7 +198,7 @@ async def test_what_other_dialects_call_content_is_left_out_like_ours() -> None:
     assert span["resource"]["attributes"] == {"service.name": "elsewhere", **facts}
 
 
-@pytest.mark.parametrize("is_packed", [False, True])
+@in_one_test("is_packed", [False, True])
 async def test_a_span_in_protobuf_is_kept(is_packed: bool) -> None:
     body, headers = protobuf_of(parent_span_id=bytes.fromhex(PARENT_SPAN)), PROTOBUF
     if is_packed:
@@ -262,7 +263,7 @@ BROKEN: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@in_one_test("name", BROKEN)
 async def test_a_broken_span_is_rejected_and_the_others_are_kept(name: str) -> None:
     async with receiving() as receiver:
         response = await receiver.post(json=request_of({**SPAN, **BROKEN[name]}, SPAN, 5))
@@ -316,7 +317,7 @@ async def test_values_no_store_could_keep_become_texts_or_nothing() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("more", "status"),
     [
         ({"method": "GET"}, 405),
@@ -359,7 +360,7 @@ async def test_what_is_no_otlp_is_refused_with_a_reason(more: dict[str, Any], st
         assert b"\x12" in response.content
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("path", "body", "rejected"),
     [
         ("/v1/logs", {"resourceLogs": [{"scopeLogs": [{"logRecords": [{}, {}]}]}]}, 2),
@@ -412,7 +413,7 @@ async def test_without_the_package_json_works_and_protobuf_is_refused(
             assert refused.status_code == 415
 
 
-@pytest.mark.parametrize("name", ["x-forwarded-for", "via", "host"])
+@in_one_test("name", ["x-forwarded-for", "via", "host"])
 async def test_by_default_only_this_machine_may_send(name: str) -> None:
     async with receiving(allowed_hosts=("app.example.com",)) as receiver:
         refused = await receiver.post(json=request_of(SPAN), headers={name: "app.example.com"})
@@ -467,7 +468,7 @@ async def test_a_listener_hears_of_spans_that_come_in() -> None:
     assert heard == ["end fetch"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("listener", "token", "endpoint"),
     [
         (Listener("127.0.0.1", "localhost", 8000), "", "http://127.0.0.1:8000"),

@@ -28,6 +28,7 @@ from tests.extensions.tracing.test_receive import (
     receiving,
     request_of,
 )
+from tests.in_one_test import in_one_test
 from tests.telemetry.test_spans import PARENT
 
 pytestmark = pytest.mark.anyio
@@ -56,7 +57,7 @@ async def read_events(receiver: Receiver) -> list[dict[str, Any]]:
     return [event for event in span["events"] if event["name"] != "exception"]
 
 
-@pytest.mark.parametrize("is_first", [True, False])
+@in_one_test("is_first", [True, False])
 async def test_a_record_is_an_event_of_its_span_whichever_comes_first(is_first: bool) -> None:
     async with receiving() as receiver:
         for signal in ("logs", "traces") if is_first else ("traces", "logs"):
@@ -120,7 +121,7 @@ async def test_a_record_in_protobuf_is_kept_by_its_own_name() -> None:
     assert "has no traceId and spanId" in answer.partial_success.error_message
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "broken",
     [
         {"traceId": ""},

@@ -11,6 +11,7 @@ from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.transports.agui.encode import Dialect
 from copilot_runtime.transports.agui.handlers import AgentNames, Answers
 from copilot_runtime.transports.agui.routes import Operation
+from tests.in_one_test import in_one_test
 from tests.threads.logs import KEY, run_of, told, user
 
 pytestmark = pytest.mark.anyio
@@ -70,7 +71,7 @@ async def test_the_events_of_a_thread_are_a_list_of_them_all() -> None:
     ] * 2
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "sentence"),
     [
         ("subscribe", "This server tells no WebSocket of changes"),

@@ -17,6 +17,7 @@ from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.errors import LimitExceeded, Misuse
 from copilot_runtime.threads.log_ids import asks_same
 from copilot_runtime.transports.agui.decode import run_input
+from tests.in_one_test import in_one_test
 from tests.wire_agui.http import run_input as body_of
 
 
@@ -39,7 +40,7 @@ def test_two_runs_of_one_id_have_logs_of_their_own() -> None:
     assert decoded().log_id != decoded().log_id
 
 
-@pytest.mark.parametrize("name", ["run", "ask", "connect", "suggest"])
+@in_one_test("name", ["run", "ask", "connect", "suggest"])
 def test_only_a_run_is_known_again_by_what_it_asks(name: str) -> None:
     one, other = decoded(name=name), decoded(name=name)
 
@@ -77,7 +78,7 @@ def test_tools_and_context_are_read_however_little_they_say() -> None:
     assert run.context == [ContextItem("d", "v"), ContextItem("", '{"a":1}')]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("choice", "parameters"),
     [
         ("required", Parameters(tool_choice="required")),
@@ -119,7 +120,7 @@ def test_an_answer_to_an_interrupt_may_leave_out_that_it_is_one() -> None:
     ]
 
 
-@pytest.mark.parametrize("status", ["denied", "Resolved", 5, ["resolved"]])
+@in_one_test("status", ["denied", "Resolved", 5, ["resolved"]])
 def test_an_answer_that_is_neither_yes_nor_no_is_refused(status: Any) -> None:
     body = body_of(resume=[{"interruptId": "i", "status": status}])
 
@@ -127,8 +128,8 @@ def test_an_answer_that_is_neither_yes_nor_no_is_refused(status: Any) -> None:
         decoded(body)
 
 
-@pytest.mark.parametrize("wrong", ["", "a\nb", "a\0b", "\x7f", "\x85", "\ud83d", "x" * 501])
-@pytest.mark.parametrize("name", ["threadId", "runId"])
+@in_one_test("wrong", ["", "a\nb", "a\0b", "\x7f", "\x85", "\ud83d", "x" * 501])
+@in_one_test("name", ["threadId", "runId"])
 def test_an_id_that_no_log_could_show_is_refused(name: str, wrong: str) -> None:
     with pytest.raises(Misuse, match=name):
         decoded(body_of() | {name: wrong})
@@ -139,7 +140,7 @@ def test_too_many_messages_are_refused_before_they_are_read() -> None:
         decoded(body_of(messages=["not a message"] * 11))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("fields", "counted"),
     [
         ({"tools": [None] * 11}, "11 tools"),
@@ -162,7 +163,7 @@ def test_too_much_of_anything_is_refused_before_it_is_read(
         decoded(body_of(**fields), max_items=10)
 
 
-@pytest.mark.parametrize("body", [None, [], "run", 5])
+@in_one_test("body", [None, [], "run", 5])
 def test_what_is_no_object_is_no_run(body: Any) -> None:
     with pytest.raises(Misuse, match="the body must be an object"):
         run_input(body, Caller(), agent=None, max_messages=1)

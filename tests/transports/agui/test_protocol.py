@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from ag_ui.core import Event as TheirEvent
 from ag_ui.core import RunAgentInput
 from hypothesis import given, settings
@@ -24,6 +23,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.jsontext import replace_surrogates
 from copilot_runtime.transports.agui.decode import run_input
+from tests.in_one_test import in_one_test
 from tests.orders import any_runs, encoded
 from tests.referee import find_faults
 
@@ -31,7 +31,7 @@ THEIRS: TypeAdapter[Any] = TypeAdapter(TheirEvent)
 
 
 @given(events=any_runs(), legacy=st.booleans())
-@settings(max_examples=150, deadline=None, database=None)
+@settings(database=None)
 def test_every_event_we_write_is_one_of_the_protocol(events: Any, legacy: bool) -> None:
     for event in encoded(events, legacy=legacy):
         # their parser takes no half characters, which a browser joins
@@ -39,7 +39,7 @@ def test_every_event_we_write_is_one_of_the_protocol(events: Any, legacy: bool) 
 
 
 @given(events=any_runs(), legacy=st.booleans())
-@settings(max_examples=150, deadline=None, database=None)
+@settings(database=None)
 def test_a_referee_from_outside_finds_no_fault_with_any_run(events: Any, legacy: bool) -> None:
     ended = events if isinstance(events[-1], LAST) else [*events, RunFinished()]
     ended = begin_each_once(ended)
@@ -76,7 +76,7 @@ def decoded(body: Any) -> RunInput:
 
 
 @given(text=TEXTS, state=st.dictionaries(TEXTS, TEXTS), props=st.dictionaries(TEXTS, TEXTS))
-@settings(max_examples=50, deadline=None, database=None)
+@settings(database=None)
 def test_their_request_is_read_whole(text: str, state: Any, props: Any) -> None:
     theirs = RunAgentInput.model_validate(
         {
@@ -100,7 +100,7 @@ def test_their_request_is_read_whole(text: str, state: Any, props: Any) -> None:
     assert run.actions[0].name == "t"
 
 
-@pytest.mark.parametrize("status", ["resolved", "cancelled"])
+@in_one_test("status", ["resolved", "cancelled"])
 def test_their_answers_to_interrupts_are_read(status: str) -> None:
     answer = {"interruptId": "i", "status": status, "payload": {"yes": True}}
     fields = {"threadId": "t", "runId": "r", "messages": [], "tools": [], "context": []}

@@ -27,6 +27,7 @@ from copilot_runtime.transports.agui.rest import (
 )
 from copilot_runtime.transports.agui.routes import REST_ROUTES
 from copilot_runtime.transports.rest_route import Problem
+from tests.in_one_test import in_one_test
 
 NOT_OFFERED = {"annotate", "inspect", "subscribe", "clear threads"}
 """Clients of CopilotKit ask for them; there is nothing to describe."""
@@ -145,7 +146,7 @@ def test_a_run_is_described_with_all_that_is_read_of_it() -> None:
     assert {"resume", "protocolVersion", "tools", "context"} <= schema["properties"].keys()
 
 
-@pytest.mark.parametrize("verb", ["run", "connect", "suggest", "ask"])
+@in_one_test("verb", ["run", "connect", "suggest", "ask"])
 def test_what_is_described_as_required_is_enough_and_needed(verb: str) -> None:
     enough = {name: RUN[name] for name in describe_run()["required"]}
     with TestClient(runtime().app()) as client:
@@ -206,7 +207,7 @@ def test_the_models_are_what_is_answered() -> None:
     assert Problem.model_validate(lost) == Problem(error="invalid_request", message=cursor)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("method", "path", "body"),
     [
         ("GET", "/info", None),
@@ -247,7 +248,7 @@ def test_a_typed_route_answers_as_a_mounted_runtime_does(
     assert answers[0] == answers[1]
 
 
-@pytest.mark.parametrize("id", ["a/b", "100%25", "a/messages", "Äpfel"])
+@in_one_test("id", ["a/b", "100%25", "a/messages", "Äpfel"])
 def test_an_id_reaches_a_typed_route_as_it_was_encoded(id: str) -> None:
     with TestClient(runtime().app()) as client:
         client.post("/graphql/agent/default/run", json={**RUN, "threadId": id})

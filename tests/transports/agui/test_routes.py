@@ -6,9 +6,10 @@ import pytest
 
 from copilot_runtime.transports.agui.errors import Refusal
 from copilot_runtime.transports.agui.routes import Operation, from_envelope, from_path
+from tests.in_one_test import in_one_test
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("method", "path", "operation"),
     [
         ("GET", "info", Operation(name="info")),
@@ -32,7 +33,7 @@ def test_a_query_is_read_with_its_empty_values_and_its_unicode() -> None:
     assert found.query == {"agentId": "ä b", "cursor": "", "limit": "5"}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "path", ["", "infos", "agent", "agent//run", "agent/a", "threads//messages", "threads/a/b/c"]
 )
 def test_any_other_path_is_not_found(path: str) -> None:
@@ -51,7 +52,7 @@ def test_a_resource_in_an_envelope_is_the_path_it_names() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "path",
     ["/agent/a/run", "agent/a/run", "/info", "info/", "/agent/a/stop/t", "transcribe", "/", "?x"],
 )
@@ -62,7 +63,7 @@ def test_a_resource_is_never_a_run(path: str) -> None:
         from_envelope({"method": "resource/request", "params": params})
 
 
-@pytest.mark.parametrize("params", [None, [], {}, {"agentId": ""}, {"agentId": 5}])
+@in_one_test("params", [None, [], {}, {"agentId": ""}, {"agentId": 5}])
 def test_a_run_in_an_envelope_names_its_agent(params: Any) -> None:
     with pytest.raises(Refusal, match="agentId"):
         from_envelope({"method": "agent/run", "params": params, "body": {}})

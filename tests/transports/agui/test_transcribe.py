@@ -14,6 +14,7 @@ from copilot_runtime.base.errors import (
     RateLimited,
 )
 from copilot_runtime.transports.agui.transcribe import Answer, transcribe
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +66,7 @@ UNSUPPORTED = (
 NO_FILE = "No audio file found in form data. Please include an 'audio' field."
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("body", "answer"),
     [
         (
@@ -98,7 +99,7 @@ async def test_a_form_is_answered_as_node_does(body: bytes, answer: Answer):
     assert await of_form(body) == answer
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("content_type", "message"),
     [
         ("text/plain", "Request must be multipart/form-data or application/json with base64 audio"),
@@ -118,7 +119,7 @@ async def test_json_may_come_where_a_form_is_expected():
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("body", "answer"),
     [
         (RECORDING, transcript("recording.webm", "audio/webm")),
@@ -172,7 +173,7 @@ async def test_json_is_answered_as_node_does(body: Any, answer: Answer):
     assert await of_json(body) == answer
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("error", "status", "answer"),
     [
         (

@@ -9,6 +9,7 @@ from graphql import GraphQLError, get_introspection_query
 
 from copilot_runtime.transports.graphql import documents
 from copilot_runtime.transports.graphql.documents import Document, Documents
+from tests.in_one_test import in_one_test
 from tests.transports.graphql.generated import SCHEMA
 from tests.wire.documents import AGENTS, CHAT, PLAIN, STATE
 
@@ -31,12 +32,12 @@ def nested(depth: int) -> str:
     return "{ a " * depth + "}" * depth
 
 
-@pytest.mark.parametrize("text", [CHAT, PLAIN, AGENTS, STATE], ids=["chat", "plain", "a", "s"])
+@in_one_test("text", [CHAT, PLAIN, AGENTS, STATE], ids=["chat", "plain", "a", "s"])
 def test_what_clients_send_is_far_from_every_limit(text: str) -> None:
     assert reasons(text, max_depth=9, max_aliases=0, max_tokens=1000) == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         nested(16),
@@ -68,7 +69,7 @@ def test_a_bomb_of_fragments_is_counted_without_being_built() -> None:
     assert process_time() - began < 1
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "cycle",
     [
         "{ ...A } fragment A on Query { ...A }",
@@ -80,14 +81,14 @@ def test_fragments_in_a_circle_end_with_a_reason(cycle: str) -> None:
     assert any("Cannot spread fragment" in reason for reason in reasons(cycle))
 
 
-@pytest.mark.parametrize("text", ["{ hello " * 5000, "{ a(b: " + "[" * 5000])
+@in_one_test("text", ["{ hello " * 5000, "{ a(b: " + "[" * 5000])
 def test_a_document_of_too_many_words_is_not_read_to_its_end(text: str) -> None:
     (reason,) = reasons(text, max_tokens=100)
 
     assert "100 tokens" in reason
 
 
-@pytest.mark.parametrize("text", ["{ hello", "", "}", "\x00", "{ hello } }", "query {", "#"])
+@in_one_test("text", ["{ hello", "", "}", "\x00", "{ hello } }", "query {", "#"])
 def test_what_cannot_be_parsed_is_not_even_a_document(text: str) -> None:
     document = read(Documents(SCHEMA), text)
 
@@ -102,7 +103,7 @@ def test_a_mutation_may_not_start_runs_without_end() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "body",
     ["{{ ... {{ {roots} }} }}", "{{ ...All }} fragment All on Mutation {{ {roots} }}"],
     ids=["inline", "named"],
@@ -121,7 +122,7 @@ def test_a_document_is_understood_once() -> None:
     assert known.plan(read(known, CHAT), None) is known.plan(read(known, CHAT), None) is not None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     ["{ hello", "{ nothing }", "{ hello } #" + "x" * 20_000],
     ids=["not parsed", "not valid", "large"],
@@ -135,7 +136,7 @@ def test_what_is_invalid_or_large_takes_no_place_among_the_known(text: str) -> N
 LONGEST = 100
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text", ["{ hello } #" + "x" * LONGEST, '"""' + "x\n" * LONGEST + '""" query a { hello }']
 )
 def test_a_document_is_measured_before_any_of_it_is_read(
@@ -150,7 +151,7 @@ def test_a_document_is_measured_before_any_of_it_is_read(
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         "{" + "availableAgents { agents { id } } " * 152 + "}",
@@ -203,7 +204,7 @@ def test_the_documents_used_longest_ago_are_forgotten(monkeypatch: pytest.Monkey
     assert read(known, AGENTS) is not agents
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         PLAIN,
@@ -238,7 +239,7 @@ NO_ALIAS = "Nothing below '__schema' and '__type' has an alias."
 NO_PATCHES = "Nothing below '__schema' and '__type' has '@defer' or '@stream'."
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "reason"),
     [
         (introspect(" ".join(f"a{n}: __schema {{ ...All }}" for n in range(49))), ONCE),
@@ -273,7 +274,7 @@ def test_the_schema_is_told_once_and_whole(text: str, reason: str) -> None:
     assert reasons(text) == [reason]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         "{ __schema { types { fields { type { fields { type { fields { name } } } } } } } }",
@@ -292,7 +293,7 @@ PRE_INTROSPECTION = " ".join(
 """As Apollo Kotlin and Strawberry Shake ask first what a server can be asked."""
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         get_introspection_query(),

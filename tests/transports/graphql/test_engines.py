@@ -89,7 +89,6 @@ def comparable(value: Any) -> Any:
 @example(query=SPLIT, log=EVERYTHING)
 @example(query=LATE, log=[*say("one"), *say("two")[:2], RuntimeError("cut off")])
 @settings(
-    max_examples=150,
     phases=[Phase.explicit, Phase.generate],
     deadline=None,
     database=None,
@@ -105,9 +104,7 @@ async def test_planned_or_executed_the_answer_is_the_same(query: str, log: Log) 
 
 
 @given(query=documents())
-@settings(
-    max_examples=50, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
-)
+@settings(database=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_the_comparison_generates_is_valid_and_has_a_plan(query: str) -> None:
     known = Documents(
         SCHEMA, max_depth=100, max_aliases=10_000, max_tokens=100_000, max_repeats=10_000

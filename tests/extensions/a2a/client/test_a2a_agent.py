@@ -32,6 +32,7 @@ from tests.extensions.a2a.client.remote import (
     serve_remote,
     text_of,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +44,7 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda it: " ".join(map(str, it.values())))
+@in_one_test("way", WAYS, ids=lambda it: " ".join(map(str, it.values())))
 async def test_an_agent_answers_over_each_binding(way: dict[str, Any]) -> None:
     async with serve_remote(**way) as remote:
         assert text_of(await hear(A2aAgent(remote.url))) == "Hello there"
@@ -64,7 +65,7 @@ async def test_an_artifact_in_pieces_is_one_text_that_grows_while_the_agent_work
     ]
 
 
-@pytest.mark.parametrize("streaming", [True, False])
+@in_one_test("streaming", [True, False])
 async def test_an_agent_may_answer_with_a_message_alone(streaming: bool) -> None:
     async with serve_remote(streaming=streaming, answers_with_message="Yes.") as remote:
         assert text_of(await hear(A2aAgent(remote.url))) == "Yes."
@@ -214,7 +215,7 @@ async def test_a_task_that_waits_for_input_goes_on_with_the_next_message(
     assert len({message.context_id for message in remote.asked}) == 1
 
 
-@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@in_one_test("binding", ["JSONRPC", "HTTP+JSON"])
 async def test_a_task_still_waits_after_a_restart_of_this_server(binding: str) -> None:
     messages = [
         TextMessage(id="1", role="user", content="Weather?"),
@@ -236,7 +237,7 @@ async def test_a_task_that_the_agent_does_not_know_is_restarted() -> None:
         assert text_of(await hear(agent, asked("Weather?"))) == "In which city?"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("end", "message", "kind"),
     [
         ("failed", "The agent 'remote' failed: No luck.", "AgentFailed"),

@@ -31,6 +31,7 @@ from tests.extensions.a2a.client.remote import (
     serve_remote,
     text_of,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +65,7 @@ async def fail(provider: Provider, *scripts: Sequence[Step], **fields: Any) -> C
     return error
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("answer", "kind", "message"),
     [
         (whole(b"<html>"), "ConfigurationFailed", "The agent 'remote' has no card."),
@@ -101,7 +102,7 @@ async def test_the_older_place_of_the_card_is_tried_as_well(provider: Provider) 
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "url",
     [
         "http://169.254.169.254/latest",
@@ -135,7 +136,7 @@ async def test_an_agent_that_only_speaks_grpc_is_refused_with_its_binding() -> N
     assert "GRPC" in (error.hint or "")
 
 
-@pytest.mark.parametrize("url", ["", "agents.example.com", "ftp://example.com", "http://"])
+@in_one_test("url", ["", "agents.example.com", "ftp://example.com", "http://"])
 def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
     with pytest.raises(ConfigurationFailed, match="is not an address"):
         A2aAgent(url)
@@ -147,7 +148,7 @@ async def test_an_unreachable_server_is_an_error(provider: Provider) -> None:
     assert "127.0.0.1" not in error.message
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("script", "kind"),
     [
         (streamed(b"data: {\n\n"), "IncompleteStream"),

@@ -19,6 +19,7 @@ from copilot_runtime.extensions.generative_ui.a2ui.operations import (
     update_components,
 )
 from tests.extensions.a2a.client.remote import Remote, data_part, serve_remote
+from tests.in_one_test import in_one_test
 from tests.wire_agui.http import text_of, user
 from tests.wire_agui.server import browsing
 
@@ -73,7 +74,7 @@ async def test_a_stop_on_the_page_cancels_the_task() -> None:
     assert stopped["stopped"] is True
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "program",
     [
         "from copilot_runtime.extensions.a2a.client import A2aAgent",

@@ -19,6 +19,7 @@ from copilot_runtime.extensions.generative_ui.a2ui.operations import (
     update_data_model,
 )
 from tests.extensions.a2a.client.remote import Remote, Script, asked, data_part, hear, serve_remote
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +50,7 @@ def drawn(events: list[Any]) -> list[Activity]:
     return [it for it in events if isinstance(it, Activity)]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "types",
     [{"mime_type": "application/json+a2ui"}, {"media_type": "application/a2ui+json"}],
     ids=["metadata", "media type"],
@@ -216,7 +217,7 @@ def test_templates_choices_and_nested_values_of_0_8_are_upgraded() -> None:
     assert data == update_data_model("s", {"age": 3, "in": {"x": True}}, "/user")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("uri", "event"),
     [
         (V09, {"version": "v0.9", "action": {"name": "buy", "surfaceId": "s"}}),
@@ -231,7 +232,7 @@ async def test_a_click_reaches_the_agent_as_data(uri: str, event: dict[str, Any]
     assert part.metadata["mimeType"] == part.media_type
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("uri", "capabilities"),
     [
         (V09, {"v0.9": {"supportedCatalogIds": [BASIC_CATALOG]}}),
@@ -254,7 +255,7 @@ async def test_an_agent_without_the_extension_gets_nothing_of_it() -> None:
     assert "a2a-extensions" not in remote.headers[-1]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("operation", "reason"),
     [
         ({"updateComponents": {"surfaceId": "s", "components": "x"}}, "updateComponents"),
@@ -271,7 +272,7 @@ def test_a_surface_that_cannot_be_drawn_says_so_and_is_forgotten(
     assert book.size == 0
 
 
-@pytest.mark.parametrize("value", [None, [], [1], {}, {"createSurface": 3}, {"other": {}}, "x"])
+@in_one_test("value", [None, [], [1], {}, {"createSurface": 3}, {"other": {}}, "x"])
 def test_what_is_no_message_of_a2ui_draws_nothing(value: Any) -> None:
     assert [*SurfaceBook().feed(value)] == []
 

@@ -8,6 +8,7 @@ import pytest
 
 from copilot_runtime.extensions.a2a.server.task_ids import TaskKey, derive_id, parse_task_id
 from tests.extensions.a2a.server.clients import asking, at_a2a
+from tests.in_one_test import in_one_test
 from tests.transports.served import at_work, by_token
 from tests.wire_agui.http import Browser
 
@@ -44,7 +45,7 @@ async def test_nothing_is_there_unless_it_is_switched_on() -> None:
         assert (await call(url_of(browser), "SendMessage", {"message": HI})).status_code == 404
 
 
-@pytest.mark.parametrize("path", ["echo", f"echo/{CARD}", "echo/message:send"])
+@in_one_test("path", ["echo", f"echo/{CARD}", "echo/message:send"])
 async def test_a_page_of_a_browser_may_not_ask(path: str) -> None:
     settings = {"serve_a2a": True}
     async with at_work(settings=settings) as browser:
@@ -91,7 +92,7 @@ async def test_a_card_has_the_url_of_the_request_or_of_the_settings() -> None:
     assert card["url"] == "https://agents.example.com/graphql/a2a/echo"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("body", "code"),
     [
         (b"", -32700),
@@ -124,11 +125,11 @@ async def test_what_is_no_request_is_an_error_of_the_protocol(
     assert "Traceback" not in caplog.text, "it is a mistake of the caller, who may make many"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "body",
     [b"", b"{", b"\xff\xfe", b'{"message": "\xff"}', b"[" * 5_000, b"3", b'{"message": 3}'],
 )
-@pytest.mark.parametrize(("path", "version"), [("", "1.0"), ("v1/", "0.3")])
+@in_one_test(("path", "version"), [("", "1.0"), ("v1/", "0.3")])
 async def test_a_body_that_is_no_message_is_a_mistake_of_the_caller(
     path: str, version: str, body: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -150,7 +151,7 @@ async def test_clients_of_0_3_get_an_error_for_a_lone_surrogate_in_a_task_id(
     assert "Traceback" not in caplog.text
 
 
-@pytest.mark.parametrize("path", ["", "v1/"])
+@in_one_test("path", ["", "v1/"])
 async def test_half_a_character_is_no_reason_to_refuse_a_text(path: str) -> None:
     older = {"role": "ROLE_USER", "content": [{"text": "Hi \ud83d"}], "messageId": "1"}
     newer = {**HI, "parts": [{"text": "Hi \ud83d"}]}
@@ -163,7 +164,7 @@ async def test_half_a_character_is_no_reason_to_refuse_a_text(path: str) -> None
             assert "Hi \ufffd" in answer.text, answer.text
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("params", "code"),
     [
         ({"message": {**HI, "parts": []}}, -32602),
@@ -191,7 +192,7 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
     assert answer.status_code == 413
 
 
-@pytest.mark.parametrize(("most", "count"), [(100, 200), (250_000, 60_000)])
+@in_one_test(("most", "count"), [(100, 200), (250_000, 60_000)])
 async def test_a_body_of_too_many_values_is_refused(most: int, count: int) -> None:
     settings = {"serve_a2a": True, "max_values": most}
     async with at_work(settings=settings) as browser:
@@ -200,7 +201,7 @@ async def test_a_body_of_too_many_values_is_refused(most: int, count: int) -> No
     assert answer.status_code == 413
 
 
-@pytest.mark.parametrize("id", ["", "x", "%00", "é", "AAAA", "../../x", "A" * 2_000])
+@in_one_test("id", ["", "x", "%00", "é", "AAAA", "../../x", "A" * 2_000])
 async def test_an_id_of_no_task_is_not_found(id: str) -> None:
     async with at_work(settings={"serve_a2a": True}) as browser:
         for method in ("GetTask", "CancelTask", "SubscribeToTask"):
@@ -229,12 +230,12 @@ async def test_an_agent_may_have_any_name() -> None:
             assert (await asker.ask()).artifacts[0].parts[0].text == "Here."
 
 
-@pytest.mark.parametrize("thread", ["t", "a/b", "späh", "x" * 500])
+@in_one_test("thread", ["t", "a/b", "späh", "x" * 500])
 def test_an_id_of_a_task_says_its_thread(thread: str) -> None:
     key = TaskKey(thread, derive_id("echo", "m-1"))
     assert parse_task_id(key.task_id) == key
 
 
-@pytest.mark.parametrize("id", ["", "A", "AAAA", "é", "____________________________"])
+@in_one_test("id", ["", "A", "AAAA", "é", "____________________________"])
 def test_what_is_no_id_of_a_task_says_nothing(id: str) -> None:
     assert parse_task_id(id) is None

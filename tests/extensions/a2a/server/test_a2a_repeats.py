@@ -12,6 +12,7 @@ from copilot_runtime import Events, RunInput
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api.events import Interrupt
 from tests.extensions.a2a.server.clients import asking, at_a2a, call_v03, said, state_of, text_of
+from tests.in_one_test import in_one_test
 from tests.transports.served import Slow, at_work, by_token
 
 pytestmark = pytest.mark.anyio
@@ -66,7 +67,7 @@ def content_of(task: Task) -> tuple[str, str, str, str]:
 
 
 @each_way
-@pytest.mark.parametrize("context", ["", "c"])
+@in_one_test("context", ["", "c"])
 async def test_a_message_that_comes_again_gets_the_same_task(
     way: dict[str, Any], context: str
 ) -> None:
@@ -79,7 +80,7 @@ async def test_a_message_that_comes_again_gets_the_same_task(
 
 
 @each_way
-@pytest.mark.parametrize("context", ["", "c"])
+@in_one_test("context", ["", "c"])
 async def test_a_message_that_comes_four_times_at_once_is_worked_on_once(
     way: dict[str, Any], context: str
 ) -> None:
@@ -152,7 +153,7 @@ async def test_without_a_context_a_short_id_tells_no_messages_apart() -> None:
     assert tasks[0].context_id != tasks[1].context_id
 
 
-@pytest.mark.parametrize("context", ["", "c"])
+@in_one_test("context", ["", "c"])
 async def test_the_same_message_of_another_user_is_another_task(context: str) -> None:
     counter, tasks = Counter(), list[Task]()
     options: dict[str, Any] = {"agents": {"counter": counter}, "authenticate": by_token}

@@ -45,6 +45,7 @@ from tests.extensions.a2a.server.clients import (
     state_of,
     text_of,
 )
+from tests.in_one_test import in_one_test
 from tests.transports.served import Broken, Slow, at_work, by_token
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import PATH, serving
@@ -79,7 +80,7 @@ async def test_an_agent_answers_with_its_text_as_an_artifact(way: dict[str, Any]
     assert [it.parts[0].text for it in task.history] == ["Hi"]
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["at-once", "after-its-end"])
+@in_one_test("late", [False, True], ids=["at-once", "after-its-end"])
 async def test_a_text_is_streamed_as_it_is_written(
     late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,7 +236,7 @@ async def test_what_a_guardrail_refuses_is_a_rejected_task() -> None:
     assert (state_of(task), task.status.message.parts[0].text) == ("rejected", "Not about that.")
 
 
-@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@in_one_test("binding", ["JSONRPC", "HTTP+JSON"])
 async def test_a_task_goes_on_without_its_client_who_may_come_back(binding: str) -> None:
     slow, task_id = Slow(), ""
     async with at_a2a("slow", agents={"slow": slow}, way={"binding": binding}) as asker:
@@ -264,7 +265,7 @@ async def test_a_client_need_not_wait_for_the_end() -> None:
         await slow.left.wait()
 
 
-@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@in_one_test("binding", ["JSONRPC", "HTTP+JSON"])
 async def test_a_task_is_canceled_with_what_it_has(binding: str) -> None:
     slow = Slow()
     async with at_a2a(
@@ -429,7 +430,7 @@ async def test_a_click_in_a_surface_is_a_run_with_the_click() -> None:
     assert [it.type for it in listener.runs[0].messages] == ["text", "action_execution", "result"]
 
 
-@pytest.mark.parametrize("method", ["message/send", "message/stream"])
+@in_one_test("method", ["message/send", "message/stream"])
 async def test_clients_of_0_3_are_answered_in_their_words(method: str) -> None:
     message = {"messageId": "1", "role": "user", "parts": [{"kind": "text", "text": "Hi"}]}
     async with at_a2a() as asker:

@@ -24,6 +24,7 @@ from copilot_runtime.extensions.analyst.result_storage import MOST_OF_ONE, Chart
 from copilot_runtime.extensions.analyst.results import Chart, Column, Table
 from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.analyst.tools.tool import ToolFailed
+from tests.in_one_test import in_one_test
 
 SALES = Table(
     columns=[Column("month", "VARCHAR"), Column("shop", "VARCHAR"), Column("sales", "DOUBLE")],
@@ -39,7 +40,7 @@ def draw(data: ChartData, title: str = "Sales") -> Chart:
     return Chart(id="1", title=title, plotly=build_plotly(data), vega_lite=build_vega_lite(data))
 
 
-@pytest.mark.parametrize("kind", get_args(ChartKind))
+@in_one_test("kind", get_args(ChartKind))
 def test_every_kind_is_valid_for_plotly_and_drawn_as_text(kind: ChartKind) -> None:
     roles = Roles(x="sales" if kind == "histogram" else "month", y=["sales"], split_by="shop")
     roles = replace(roles, split_by="") if kind == "pie" else roles
@@ -95,7 +96,7 @@ def test_long_labels_lie_beside_their_bars() -> None:
     assert plotly["layout"]["yaxis"]["title"]["text"] == "Product"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("kind", "roles", "message"),
     [
         ("bar", Roles(y=["shop"]), "not numbers"),

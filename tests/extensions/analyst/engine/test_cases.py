@@ -4,6 +4,7 @@ import pytest
 
 from tests.extensions.analyst.engine.cases import run_fingerprint_case, run_sandbox_case
 from tests.extensions.analyst.engine.conftest import FIXTURE
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -13,7 +14,7 @@ def test_the_fingerprint_is_the_one_of_the_contract() -> None:
     assert run_fingerprint_case({"columns": columns}) == {"fingerprint": "4b5c2d0e4d47"}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("sql", "error"),
     [
         ("ATTACH '/tmp/evil.duckdb' AS e", "PermissionException"),

@@ -18,6 +18,7 @@ from copilot_runtime.extensions.analyst.engine.options import EngineOptions
 from copilot_runtime.extensions.analyst.engine.sources import Progress, parse_source
 from copilot_runtime.extensions.analyst.scope import Scope
 from tests.database.test_private_file import read_elsewhere
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -266,7 +267,7 @@ def _write_latin(path: Path) -> None:
     path.write_bytes(b"name\n" + "Z\u00fcrich".encode("latin-1") + b"\n")
 
 
-@pytest.mark.parametrize("spoil", [_write_latin, _write_noise, Path.mkdir])
+@in_one_test("spoil", [_write_latin, _write_noise, Path.mkdir])
 async def test_a_source_that_is_no_table_is_refused_without_its_path(
     tmp_path: Path, options: EngineOptions, spoil: Callable[[Path], object]
 ) -> None:
@@ -279,7 +280,7 @@ async def test_a_source_that_is_no_table_is_refused_without_its_path(
     await engine.aclose()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "value",
     ["", "ftp://x/y.csv", "notes.docx", {"location": "a.csv", "mode": "attach"}, {"place": "x"}, 3],
 )

@@ -28,6 +28,7 @@ from copilot_runtime.extensions.analyst.evaluation.runner import (
     evaluate_questions,
 )
 from copilot_runtime.extensions.analyst.results import Column, Table
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -170,7 +171,7 @@ async def test_a_script_that_is_too_short_is_an_error() -> None:
     assert report.results[0].reason.startswith("The script has no answer for request 2")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("expected", "found", "options", "difference"),
     [
         ([[1, "a"]], [["a", 1]], {}, None),
@@ -205,7 +206,7 @@ def test_a_thousand_rows_with_many_columns_are_compared_at_once() -> None:
     assert compare_tables(names, rows, names, rows[::-1]) is None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "message"),
     [
         ("questions:\n  - question: a\n", ":2: .*'sql' is missing"),

@@ -8,6 +8,7 @@ import pytest
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.extensions.analyst.http import endpoint
 from tests.extensions.analyst.http.server import read_events, read_ids, serve
+from tests.in_one_test import in_one_test
 
 SUM = call("run_sql", {"sql": "SELECT sum(amount) AS total FROM orders"})
 CHART = call(
@@ -22,7 +23,7 @@ CHART = call(
 )
 
 
-@pytest.mark.parametrize("path", ["/copilot/stream/oai", "/graphql/copilot/stream"])
+@in_one_test("path", ["/copilot/stream/oai", "/graphql/copilot/stream"])
 def test_a_question_streams_its_thoughts_and_one_answer(tmp_path: Path, path: str) -> None:
     with serve(tmp_path, SUM, say("It is 30.")) as client:
         answer = client.post(path, json={"message": "What is the sum?"})
@@ -107,7 +108,7 @@ def test_a_silence_is_broken_by_comments(tmp_path: Path, monkeypatch: pytest.Mon
     assert ": ping" in text
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "body",
     [
         b"{",

@@ -12,6 +12,7 @@ from copilot_runtime.extensions.analyst.memory.entries import (
     read_memory,
     write_memory,
 )
+from tests.in_one_test import in_one_test
 
 
 def _use(text: str, kind: Kind = "column", **fields: object) -> MemoryEntry:
@@ -42,7 +43,7 @@ def test_what_is_not_used_is_forgotten_after_six_turns() -> None:
     assert "old" not in _hits(_count(once, "new", times=7))
 
 
-@pytest.mark.parametrize("kind", LIMITS)
+@in_one_test("kind", LIMITS)
 def test_the_most_used_of_each_kind_stay(kind: Kind) -> None:
     uses = [_use(f"t{at}", kind) for at in range(25)]
     memory = TableMemory().count(uses, "1").count(uses[20:], "2")
@@ -89,7 +90,7 @@ def test_a_memory_is_written_and_read() -> None:
     assert read_memory(None) == TableMemory()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         *("", "nonsense", "[]", "{}", '{"version": 2}'),

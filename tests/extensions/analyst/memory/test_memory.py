@@ -25,6 +25,7 @@ from copilot_runtime.extensions.analyst.memory.store import (
 from copilot_runtime.extensions.analyst.memory.turn import Turn
 from copilot_runtime.extensions.analyst.results import Column, Fix
 from copilot_runtime.telemetry.span import Span
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -184,7 +185,7 @@ class FailingStore(ProcessMemoryStore):
             raise self._error
 
 
-@pytest.mark.parametrize("error", [OSError("disk full"), None])
+@in_one_test("error", [OSError("disk full"), None])
 async def test_a_store_that_fails_or_hangs_fails_the_span_and_nothing_else(
     error: Exception | None, caplog: pytest.LogCaptureFixture
 ) -> None:

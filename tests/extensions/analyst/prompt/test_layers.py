@@ -1,7 +1,5 @@
 """The system prompt: its layers, their order and their size."""
 
-import pytest
-
 from copilot_runtime.extensions.analyst.prompt.layers import (
     MOST_STATIC_TOKENS,
     STATIC,
@@ -10,6 +8,7 @@ from copilot_runtime.extensions.analyst.prompt.layers import (
     compose_system_prompt,
 )
 from copilot_runtime.extensions.knowledge.tokens import count_tokens
+from tests.in_one_test import in_one_test
 
 
 def test_static_layers_come_first_and_skills_last() -> None:
@@ -29,7 +28,7 @@ def test_static_layers_with_all_tools_stay_within_their_budget() -> None:
     assert sum(map(count_tokens, texts)) <= MOST_STATIC_TOKENS
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("tools", "has_notes"),
     [(["summarize_data"], False), (["run_sql"], True), (["plot_data"], True), ([], False)],
 )

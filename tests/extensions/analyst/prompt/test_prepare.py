@@ -14,6 +14,7 @@ from copilot_runtime.extensions.analyst.prompt.prepare import (
     prepare_request,
 )
 from copilot_runtime.extensions.analyst.prompt.skills import Skill
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +34,7 @@ def test_a_turn_is_a_message_with_what_follows_it() -> None:
     assert _send(TALK[:3], history_limit=2, history_unit="turns") == ["m0", "m1", "m2", "now"]
 
 
-@pytest.mark.parametrize("limit", [0, -1])
+@in_one_test("limit", [0, -1])
 def test_without_a_history_there_is_the_question(limit: int) -> None:
     assert _send(TALK, history_limit=limit) == ["now"]
     assert _send(None) == ["now"]
@@ -93,7 +94,7 @@ def test_equal_questions_give_equal_requests() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("message", "has_context", "kind"),
     [
         ("What is the average faithfulness by environment?", False, "data_question"),

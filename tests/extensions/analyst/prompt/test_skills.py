@@ -14,6 +14,7 @@ from copilot_runtime.extensions.analyst.prompt.skills import (
     select_skills,
 )
 from copilot_runtime.extensions.knowledge.tokens import count_tokens
+from tests.in_one_test import in_one_test
 
 SKILLS = [
     Skill(name="trend", body="t", priority=10, triggers=["trend", "over time", "anomaly"]),
@@ -23,7 +24,7 @@ SKILLS = [
 ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("message", "context", "names"),
     [
         ("show me a bar chart", [], ["plot", "house"]),
@@ -47,7 +48,7 @@ def test_a_trigger_in_a_script_without_spaces_is_found() -> None:
     assert skill.name == "plot"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "reason"),
     [
         ("no front matter at all", "no front matter"),
@@ -73,7 +74,7 @@ def test_a_skill_of_windows_is_read() -> None:
     assert skill == Skill(name="bom", body="Body\nEnd", triggers=("x",), source="SKILL.md")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("triggers", "result", "words"),
     [("chart", (), "are no list"), ("[chart, yes, '']", ("chart",), "are no texts")],
 )

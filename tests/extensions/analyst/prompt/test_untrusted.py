@@ -2,7 +2,7 @@
 
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.extensions.analyst.prompt.ddl import render_ddl
@@ -53,7 +53,6 @@ TEXTS = st.one_of(st.text(), st.lists(PARTS, max_size=12).map("".join))
 TAG = re.compile(r"<\s*/?\s*(?:skills?|schema)", re.IGNORECASE)
 
 
-@settings(max_examples=50)
 @given(TEXTS, st.integers(1, 80))
 def test_a_line_is_one_line_without_tags(text: str, limit: int) -> None:
     for result in (quote_line(text, limit), quote_attribute(text, limit)):
@@ -64,7 +63,6 @@ def test_a_line_is_one_line_without_tags(text: str, limit: int) -> None:
     assert quote_line(quote_line(text)) == quote_line(text)
 
 
-@settings(max_examples=50)
 @given(TEXTS)
 def test_a_cell_is_one_literal(text: str) -> None:
     cell = quote_cell(text)
@@ -72,7 +70,6 @@ def test_a_cell_is_one_literal(text: str) -> None:
     assert cell == WITHHELD or re.fullmatch(r"'(?:[^'\n]|'')*'", cell)
 
 
-@settings(max_examples=50)
 @given(TEXTS, TEXTS)
 def test_blocks_are_closed_once(name: str, body: str) -> None:
     text = render_skills([Skill(name=name, body=body)])
@@ -83,7 +80,6 @@ def test_blocks_are_closed_once(name: str, body: str) -> None:
     text.encode()
 
 
-@settings(max_examples=50)
 @given(TEXTS, TEXTS)
 def test_a_column_is_one_line_of_ddl(name: str, value: str) -> None:
     column = make_column(name, unique_count=1, values=[value], is_complete=True)
@@ -91,7 +87,6 @@ def test_a_column_is_one_line_of_ddl(name: str, value: str) -> None:
     assert len(render_ddl(make_table([column])).splitlines()) == 4
 
 
-@settings(max_examples=50)
 @given(TEXTS, st.integers(0, 40))
 def test_lines_are_cut_whole(text: str, limit: int) -> None:
     lines = quote_block(text)

@@ -9,6 +9,7 @@ from copilot_runtime.extensions.analyst.sql.repair.context import RepairContext
 from copilot_runtime.extensions.analyst.sql.repair.loop import RepairOutcome, run_with_repair
 from copilot_runtime.extensions.analyst.sql.rules import SqlRefused
 from tests.extensions.analyst.repair.evaluation_data import PlainEngine
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +42,7 @@ def rows(outcome: RepairOutcome) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("sql", "answer", "fixes"),
     [
         (
@@ -152,7 +153,7 @@ async def test_a_name_or_a_missing_clause_repairs_itself(
     assert outcome.attempts == 2
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("sql", "answer", "nulls"),
     [
         ("SELECT AVG(CAST(latency AS DOUBLE)) FROM eval_data", 1500.0, 100),
@@ -181,7 +182,7 @@ async def test_values_that_do_not_convert_become_null_and_are_counted(
     assert "wrapped with TRY_CAST to handle NULL values" in fix.description
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("sql", "answer"),
     [
         ("SELECT DATE_FORMAT(ts,'%Y-%m'), COUNT(*) FROM eval_data GROUP BY 1 ORDER BY 1", MONTHS),
@@ -230,7 +231,7 @@ async def test_a_code_fence_is_no_part_of_sql(engine: PlainEngine) -> None:
     assert (rows(outcome), outcome.attempts) == ([(1000,)], 1)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "sql",
     [
         "SELECT zzz FROM eval_data",
@@ -282,7 +283,7 @@ async def test_a_repair_sees_only_rows_that_its_person_may_see(engine: PlainEngi
     assert (rows(converted), converted.fixes[0].nulls) == ([(300,)], 33)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "sql",
     [
         "DROP TABLE evaldata",

@@ -11,6 +11,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.analyst.results import Column
 from copilot_runtime.extensions.analyst.semantic.catalog import MetricCatalog
 from copilot_runtime.extensions.analyst.semantic.compile import DimensionFilter
+from tests.in_one_test import in_one_test
 
 CATALOG = """
 metric_catalog:
@@ -90,7 +91,7 @@ def test_a_ratio_without_rows_is_null(catalog: MetricCatalog) -> None:
     assert run(catalog.compile("return_rate", filters=filters).sql) == [(None,)]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("arguments", "message"),
     [
         ({"name": "revenu"}, "Did you mean 'revenue'?"),
@@ -107,7 +108,7 @@ def test_what_a_metric_lacks_is_named(
         catalog.compile(**arguments)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("sql", "metrics"),
     [
         ("SELECT SUM(amount) FROM orders WHERE status <> 'returned'", ["revenue"]),
@@ -166,7 +167,7 @@ def test_a_metric_of_a_column_that_is_gone_is_stale(catalog: MetricCatalog) -> N
     assert catalog.list_stale({"orders": ORDERS, "customers": CUSTOMERS}) == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "message"),
     [
         ("metric_catalog:\n  a:\n    m:\n      table: t\n      sql: amount\n", ":5: .*aggregate"),

@@ -1,11 +1,10 @@
 """The shape of SQL holds no values."""
 
-import pytest
-
 from copilot_runtime.extensions.analyst.sql.parsing import fingerprint_sql, hash_sql
+from tests.in_one_test import in_one_test
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("sql", "shape"),
     [
         (
@@ -26,7 +25,7 @@ def test_every_value_is_a_question_mark(sql: str, shape: str) -> None:
     assert fingerprint_sql(sql) == shape
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "sql", ["SELEC * FROM t WHERE pw='hunter2'", "'" * 3, "(" * 9_000, "FROM t" + " JOIN t" * 40]
 )
 def test_of_a_text_that_is_no_sql_only_a_hash_is_left(sql: str) -> None:

@@ -6,6 +6,7 @@ from copilot_runtime.extensions.analyst.scope import Scope
 from copilot_runtime.extensions.analyst.sql.guard import guard_sql
 from copilot_runtime.extensions.analyst.sql.rules import SqlRefused
 from tests.extensions.analyst.sql.rules import BOB, build_rules
+from tests.in_one_test import in_one_test
 
 
 def _judge(sql: str) -> str:
@@ -17,7 +18,7 @@ def _judge(sql: str) -> str:
     return "ok"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "sql",
     [
         "SELECT environment, count(*) FROM eval_data GROUP BY ALL ORDER BY ALL LIMIT 3",
@@ -56,7 +57,7 @@ def test_a_query_that_reads_is_allowed(sql: str) -> None:
     assert _judge(sql) == "ok"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("code", "sql"),
     [
         ("multiple_statements", "SELECT 1; SELECT 2"),

@@ -17,6 +17,7 @@ from copilot_runtime.extensions.analyst.tools.call import (
     render_output,
 )
 from copilot_runtime.extensions.analyst.tools.registry import TOOLS
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +62,7 @@ async def test_one_scope_never_gets_what_was_computed_for_another(session: Sessi
     assert filtered.output["filter_values"]["source_name"] == ["alpha_bot"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "arguments"),
     [
         ("nope", {}),
@@ -151,7 +152,7 @@ def test_a_result_that_is_too_long_loses_rows_and_stays_valid() -> None:
     assert output["columns"] == ["id", "text"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "output",
     [
         {"rows": [{"a": "x" * 100_000}]},

@@ -12,6 +12,7 @@ from copilot_runtime.extensions.analyst.semantic.catalog import MetricCatalog
 from copilot_runtime.extensions.analyst.session import Session
 from copilot_runtime.extensions.analyst.tools.call import call_tool
 from copilot_runtime.extensions.analyst.tools.compare_data import compute_t_quantile
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -95,9 +96,7 @@ async def test_two_groups_are_compared_with_how_sure_it_is(session: Session) -> 
     }
 
 
-@pytest.mark.parametrize(
-    ("freedom", "quantile"), [(1, 12.7062), (2, 4.30265), (5, 2.57058), (30, 2.04227)]
-)
+@in_one_test(("freedom", "quantile"), [(1, 12.7062), (2, 4.30265), (5, 2.57058), (30, 2.04227)])
 def test_quantiles_are_those_of_students_tables(freedom: float, quantile: float) -> None:
     assert compute_t_quantile(freedom) == pytest.approx(quantile, rel=2e-3)
 
@@ -175,7 +174,7 @@ async def test_a_file_is_for_its_owner_and_without_formulas(session: Session) ->
         await downloads.open(download.id, Scope(user="eve"))
 
 
-@pytest.mark.parametrize("text", ["=1", " =1", "\u3000@a", "\uff1d1", "\uff0b1", "\ufeff-1", "\ta"])
+@in_one_test("text", ["=1", " =1", "\u3000@a", "\uff1d1", "\uff0b1", "\ufeff-1", "\ta"])
 def test_no_cell_of_a_csv_file_is_a_formula(text: str) -> None:
     assert write_line([text]).decode().strip().strip('"') == f"'{text}"
     assert write_line(["a=1", -1, ""]) == b"a=1,-1,\r\n"
@@ -293,7 +292,7 @@ async def test_a_metric_under_the_name_of_another_is_not_verified(session: Sessi
         assert any("raw_score" in one for one in result.lineage.checks) == (trust == "free_sql")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("filters", "count"),
     [
         ({"ts": "2026-01-02"}, 24),

@@ -4,7 +4,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
 from graphql import build_schema, find_breaking_changes
 from starlette.testclient import TestClient, WebSocketTestSession
 
@@ -12,6 +11,7 @@ from copilot_runtime import CopilotRuntime
 from copilot_runtime.extensions.events.hub import ResourceEvents
 from copilot_runtime.transports.graphql.schema import sdl
 from tests.extensions.events.http.test_rest import OF_ANN, OF_BOB, PUBLIC, make_runtime, put
+from tests.in_one_test import in_one_test
 
 PROTOCOL = "graphql-transport-ws"
 FIELDS = "id source time detailType resources detail cursor"
@@ -86,7 +86,7 @@ def test_a_subscription_to_a_prefix_gets_nothing_of_a_longer_name() -> None:
             assert receive(socket)["resources"] == [str(OF_ANN)]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("arguments", "message"),
     [
         ('(after: "x")', "'x' is no cursor."),

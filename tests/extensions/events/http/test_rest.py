@@ -25,6 +25,7 @@ from copilot_runtime.extensions.events.runs import RunEvents, build_run_event
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -116,7 +117,7 @@ async def test_people_get_events_of_what_they_may_read() -> None:
     assert of_nobody["last"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("query", "count"),
     [
         ("source=shop", 2),
@@ -138,7 +139,7 @@ async def test_events_are_chosen_by_source_type_and_prefix(query: str, count: in
     assert len(page["events"]) == count
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("query", "status", "part"),
     [
         ("after=nonsense", 400, "is no cursor"),
@@ -338,7 +339,7 @@ async def test_knowledge_brings_events_along_by_itself() -> None:
     ]
 
 
-@pytest.mark.parametrize("store", ["", "none"])
+@in_one_test("store", ["", "none"])
 async def test_without_a_log_there_is_nothing_to_read(store: str) -> None:
     runtime = make_runtime(store)
     async with Client(runtime) as client:
@@ -364,7 +365,7 @@ async def test_a_client_tells_of_what_it_may_write() -> None:
     assert (refusal.status_code, refusal.json()["message"]) == (403, "Access denied")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("body", "part"),
     [
         ("[", "no JSON."),

@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from copilot_runtime.extensions.frameworks.remote.catalog import build_schema, parse_catalog
+from tests.in_one_test import in_one_test
 
 
 def schema(**parameter: Any) -> Any:
     return build_schema([{"name": "x", **parameter}])["properties"]["x"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("parameter", "expected"),
     [
         ({}, {"type": "string"}),
@@ -77,6 +78,6 @@ def test_what_has_no_name_is_left_out_in_a_word(caplog: pytest.LogCaptureFixture
     assert caplog.messages == ["A remote endpoint offers 3 actions without a name, left out."]
 
 
-@pytest.mark.parametrize("parameters", [None, 7, "x", [], [7, {"type": "string"}]])
+@in_one_test("parameters", [None, 7, "x", [], [7, {"type": "string"}]])
 def test_what_is_none_takes_nothing(parameters: Any) -> None:
     assert build_schema(parameters) == {"type": "object", "properties": {}, "required": []}

@@ -19,6 +19,7 @@ from tests.extensions.frameworks.remote.endpoint import (
     asked,
     endpoint_of,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +74,7 @@ async def test_it_is_asked_again_when_the_answer_is_old(server: Provider) -> Non
     await endpoint.aclose()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "other",
     [
         Caller(user="ann", properties={"team": "red"}, url="http://page/"),
@@ -217,7 +218,7 @@ async def test_the_headers_of_the_hook_win_over_ours_and_these_over_those_of_the
     await endpoint.aclose()
 
 
-@pytest.mark.parametrize("returned", [7, {"a": 1}, {"a": "b\r\nc: d"}, [("a", "b")]])
+@in_one_test("returned", [7, {"a": 1}, {"a": "b\r\nc: d"}, [("a", "b")]])
 async def test_a_hook_that_returns_no_headers_is_a_failure_and_asks_nothing(
     server: Provider, returned: Any
 ) -> None:
@@ -242,7 +243,7 @@ async def test_a_hook_that_fails_costs_only_this_endpoint(server: Provider) -> N
     assert str(failure) == "The run failed. The server's log says why."
 
 
-@pytest.mark.parametrize("url", ["agents", "ftp://host/", "http://", "/copilotkit"])
+@in_one_test("url", ["agents", "ftp://host/", "http://", "/copilotkit"])
 def test_an_address_is_needed(url: str) -> None:
     with pytest.raises(ConfigurationFailed, match="is not an address"):
         RemoteEndpoint(url)

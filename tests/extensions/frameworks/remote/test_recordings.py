@@ -14,6 +14,7 @@ from copilot_runtime.api.events import AgentState, Event, Interrupt
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.event_order.verify import verify_events
 from copilot_runtime.extensions.frameworks.remote.translate import RemoteEventDecoder
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -93,7 +94,7 @@ BLOCKS = [
 ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "expected"),
     [
         ("text", TEXT),
@@ -160,7 +161,7 @@ def test_an_agent_that_fails_says_why() -> None:
     assert str(failure) == "The agent exploded."
 
 
-@pytest.mark.parametrize("name", NAMES)
+@in_one_test("name", NAMES)
 def test_lines_may_be_cut_anywhere(name: str) -> None:
     whole, _ = replayed(name)
     cut, _ = replayed(name, at_once=7)
@@ -169,7 +170,7 @@ def test_lines_may_be_cut_anywhere(name: str) -> None:
     assert states(cut) == states(whole)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@in_one_test("name", NAMES)
 async def test_what_is_said_is_in_an_order_that_clients_accept(name: str) -> None:
     events, _ = replayed(name)
 

@@ -40,6 +40,7 @@ from tests.extensions.frameworks.remote.endpoint import (
     lines,
     text,
 )
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -169,7 +170,7 @@ async def test_a_server_that_has_only_the_newer_routes_is_asked_there(
     assert server.requests[2].body == server.requests[1].body
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("script", "kind", "message"),
     [
         (

@@ -21,6 +21,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.base.errors import IncompleteStream, NetworkError
 from copilot_runtime.extensions.frameworks.remote.translate import RemoteEventDecoder
 from tests.extensions.frameworks.remote.endpoint import text
+from tests.in_one_test import in_one_test
 
 RUN = RunInput(thread_id="t", run_id="r", messages=[])
 
@@ -107,7 +108,7 @@ def test_a_crew_that_fails_says_why() -> None:
     assert str(failure) == "No key."
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("data", "message"),
     [
         ({"message": "Agent exploded", "type": "ValueError"}, "Agent exploded"),
@@ -162,7 +163,7 @@ def test_pieces_of_calls_that_come_mixed_find_their_call() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("shown", "names"),
     [(True, ["x", "y"]), (False, []), ("y", ["y"]), (["x"], ["x"]), (None, [])],
 )
@@ -192,7 +193,7 @@ def test_the_result_of_a_call_that_was_not_shown_is_not_shown() -> None:
     assert events == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "line",
     [
         {"event": None},
@@ -214,7 +215,7 @@ def test_what_lacks_its_parts_costs_nothing_but_itself(line: dict[str, Any]) -> 
     assert events[-2] == TextMessageContent(message_id="m", content="Hi")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "line",
     [
         b"Internal Server Error",

@@ -20,6 +20,7 @@ from tests.extensions.frameworks.remote.endpoint import (
     lines,
     text,
 )
+from tests.in_one_test import in_one_test
 from tests.wire.client import Client, client_of
 from tests.wire.documents import AGENTS, PLAIN, STATE, chat, user
 from tests.wire_agui.server import browsing
@@ -75,7 +76,7 @@ def contents(response: Any) -> list[str]:
     return ["".join(message.get("content", ())) for message in response["messages"]]
 
 
-@pytest.mark.parametrize("script", [GONE, BROKEN, [HANG], [whole(b"no")]])
+@in_one_test("script", [GONE, BROKEN, [HANG], [whole(b"no")]])
 async def test_an_endpoint_that_is_down_costs_no_chat_that_does_not_need_it(
     server: Provider, script: Any
 ) -> None:
@@ -135,7 +136,7 @@ async def test_an_agent_is_not_found_where_all_endpoints_answer(server: Provider
     assert "Available agents are: research, crew." in error["message"]
 
 
-@pytest.mark.parametrize(("script", "code"), [(GONE, "API_NOT_FOUND"), (BROKEN, "UNKNOWN")])
+@in_one_test(("script", "code"), [(GONE, "API_NOT_FOUND"), (BROKEN, "UNKNOWN")])
 async def test_a_list_is_an_error_only_if_nothing_is_known(
     server: Provider, script: Any, code: str
 ) -> None:

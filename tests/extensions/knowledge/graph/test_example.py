@@ -13,6 +13,7 @@ from copilot_runtime.extensions.knowledge.graph import GraphIndex, Ontology
 from copilot_runtime.extensions.knowledge.ingestion import Ingestion
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
 from copilot_runtime.extensions.storage import MemoryStorage
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -129,7 +130,7 @@ async def test_the_data_conform(data: Graph, shapes: Graph) -> None:
     assert conforms(data, shapes)
 
 
-@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=[*MISTAKES])
+@in_one_test("mistake", MISTAKES.values(), ids=[*MISTAKES])
 async def test_data_with_a_mistake_do_not_conform(
     mistake: Callable[[Graph], None], data: Graph, shapes: Graph
 ) -> None:

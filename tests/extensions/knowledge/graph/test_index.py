@@ -21,6 +21,7 @@ from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.extensions.storage import MemoryStorage, ObjectChanged
 from tests.extensions.knowledge.graph.scenes import PEOPLE, Only, build, fill, names, turtle
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +63,7 @@ TANGLES = {
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("content", TANGLES.values(), ids=TANGLES)
+@in_one_test("content", TANGLES.values(), ids=TANGLES)
 async def test_nodes_without_a_name_stop_nothing_however_many_refer_to_each_other(
     content: str,
 ) -> None:
@@ -278,7 +279,7 @@ async def test_content_that_cannot_be_read_harms_no_other_and_is_tried_once() ->
     assert names(await graph.find()) == ["m2"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("format", "content"),
     [
         ("nquads", '<urn:s> <urn:p> "o" <urn:g> .'),
@@ -436,7 +437,7 @@ async def test_an_index_of_copilot_ld_can_be_read_and_written() -> None:
     assert await GraphIndex(copy).triples(limit=0) == await graph.triples(limit=0)
 
 
-@pytest.mark.parametrize("term", [{"termType": "Variable", "value": "x"}, {}, "x"])
+@in_one_test("term", [{"termType": "Variable", "value": "x"}, {}, "x"])
 def test_quads_that_are_none_are_refused(term: object) -> None:
     quad = {"subject": {"termType": "NamedNode", "value": "urn:s"}, "predicate": term}
     with pytest.raises(Misuse, match="This is no quad of RDF/JS"):
@@ -599,7 +600,7 @@ async def test_an_empty_graph_has_no_subjects() -> None:
     assert await graph.subjects("schema:Person") == {}
 
 
-@pytest.mark.parametrize("subject", ["schema:Person", "schema:PersonShape"])
+@in_one_test("subject", ["schema:Person", "schema:PersonShape"])
 async def test_other_names_of_a_class_mean_it_as_well(subject: str) -> None:
     label = f'{subject} skos:altLabel "Individual" .'
     both = ["https://example.invalid/alice", "https://example.invalid/bob"]

@@ -24,6 +24,7 @@ from copilot_runtime.extensions.knowledge.graph.terms import parse_triples
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
 from copilot_runtime.extensions.storage import MemoryStorage
 from tests.extensions.knowledge.graph.scenes import PREFIXES, Only, build, fill, turtle
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -127,7 +128,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("change", BROKEN.values(), ids=[*BROKEN])
+@in_one_test("change", BROKEN.values(), ids=[*BROKEN])
 async def test_broken_data_do_not_conform(change: tuple[str, str]) -> None:
     before, after = change
     assert before in COMPANY
@@ -206,7 +207,7 @@ async def test_cardinalities_kinds_and_datatypes_are_those_of_the_data() -> None
     assert about.classes == ((f"{SCHEMA}Person", 2), (f"{SCHEMA}Organization", 1))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("objects", "dominant"),
     [("ex:p", "Person"), ("ex:p, ex:o", ""), ("ex:p, ex:q, ex:o", "Person"), ("ex:none", "")],
 )
@@ -232,7 +233,7 @@ def links(forward: int, backward: int, names: tuple[str, str] = ("member", "memb
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("forward", "backward", "are_inverse"),
     [(5, 4, True), (4, 5, True), (10, 8, True), (5, 6, True), (5, 3, False), (10, 7, False)],
 )
@@ -253,7 +254,7 @@ async def test_the_ratios_of_inverses_are_settings() -> None:
     assert inverses(await derive(links(5, 4), strict)) == {}
 
 
-@pytest.mark.parametrize("names", [("citation", "isCitedBy"), ("isCitedBy", "citation")])
+@in_one_test("names", [("citation", "isCitedBy"), ("isCitedBy", "citation")])
 async def test_a_one_way_predicate_is_no_inverse_in_either_direction(
     names: tuple[str, str],
 ) -> None:
@@ -301,7 +302,7 @@ async def test_of_several_candidates_the_one_that_says_the_same_is_the_inverse()
     }
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "settings",
     [
         {"min_inverse_ratio": 0},
@@ -316,7 +317,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, float]) -> None
         OntologySettings(**settings)  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("value", "is_checked"),
     [
         ('"x"^^xsd:integer', False),
@@ -446,7 +447,7 @@ def invent(count: int) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("kind", invent(1))
+@in_one_test("kind", invent(1))
 async def test_four_times_as_much_that_is_invented_takes_hardly_more_than_four_times_as_long(
     kind: str,
 ) -> None:

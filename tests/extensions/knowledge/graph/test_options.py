@@ -11,6 +11,7 @@ from copilot_runtime.extensions.knowledge.graph import (
     SparqlLimits,
     read_options,
 )
+from tests.in_one_test import in_one_test
 
 
 def test_all_options_can_be_left_out() -> None:
@@ -39,7 +40,7 @@ def test_options_are_read_with_their_sections() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("options", "message"),
     [
         ({"prefix": {}}, "No option of graph named 'prefix'."),

@@ -13,23 +13,24 @@ from copilot_runtime.extensions.knowledge.graph import (
 from copilot_runtime.extensions.knowledge.graph.terms import Prefixes, is_wildcard
 from copilot_runtime.extensions.storage import MemoryStorage
 from tests.extensions.knowledge.graph.scenes import PEOPLE, build, names
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
-@pytest.mark.parametrize("term", [None, "", "?", "*", "_", "null", "NULL"])
+@in_one_test("term", [None, "", "?", "*", "_", "null", "NULL"])
 def test_a_wildcard_is_anything(term: str | None) -> None:
     assert is_wildcard(term)
 
 
-@pytest.mark.parametrize("term", ["Null", "??", "x", '"_"', "<_>"])
+@in_one_test("term", ["Null", "??", "x", '"_"', "<_>"])
 def test_anything_else_is_what_it_says(term: str) -> None:
     assert not is_wildcard(term)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("line", "parts"),
     [
         ("person:john ? ?", ("person:john", "?", "?")),
@@ -42,7 +43,7 @@ def test_a_line_has_three_parts(line: str, parts: tuple[str, str, str]) -> None:
     assert parse_pattern(line) == Pattern(*parts)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("line", "message"),
     [
         (None, "line must be a string"),
@@ -60,7 +61,7 @@ def test_a_line_of_another_form_is_refused(line: object, message: str) -> None:
     assert caught.value.message == message
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("pattern", "found"),
     [
         ("? ? ?", ["m1", "m2", "m3"]),
@@ -104,7 +105,7 @@ async def test_an_unquoted_object_may_be_a_text_with_spaces() -> None:
     assert names(await graph.find(Pattern(object="Alice Smith"))) == ["m1"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("stored", "pattern"),
     [
         ('"C:\\\\temp"', '"C:\\\\temp"'),
@@ -139,7 +140,7 @@ async def test_an_anonymous_item_can_be_asked_for_by_its_name() -> None:
     assert str(address).startswith("<urn:skolem:")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("pattern", "message"),
     [
         (Pattern("alice"), "The subject of a pattern is an IRI, and 'alice' is none."),

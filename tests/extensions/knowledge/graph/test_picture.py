@@ -8,6 +8,7 @@ import pytest
 from copilot_runtime.extensions.knowledge.graph import Ontology
 from copilot_runtime.extensions.knowledge.graph.picture import draw_ontology
 from tests.extensions.knowledge.graph.scenes import build
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +72,7 @@ async def test_every_class_is_a_box_with_its_properties() -> None:
     assert svg.count('marker-start="') == 1
 
 
-@pytest.mark.parametrize("count", [2, 9, 27])
+@in_one_test("count", [2, 9, 27])
 async def test_no_box_lies_over_another(count: int) -> None:
     svg = await draw(*ring(count))
     found = boxes(svg)

@@ -16,6 +16,7 @@ from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.extensions.storage import MemoryStorage
 from tests.extensions.knowledge.graph.scenes import Evaluations, build
 from tests.extensions.knowledge.library import WordCounter
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +65,7 @@ def flood(knowledge: Knowledge, name: str | None, count: int) -> Tasks:
     ]
 
 
-@pytest.mark.parametrize("name", ["mallory", None])
+@in_one_test("name", ["mallory", None])
 async def test_many_heavy_queries_of_one_let_others_be_answered_at_once(
     knowledge: Knowledge, name: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

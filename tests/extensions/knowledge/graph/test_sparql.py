@@ -28,6 +28,7 @@ from copilot_runtime.extensions.knowledge.graph.sparql import check_query
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
 from copilot_runtime.extensions.storage import MemoryStorage
 from tests.extensions.knowledge.graph.scenes import PEOPLE, Evaluations, Only, build, fill
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -84,7 +85,7 @@ async def test_statements_about_statements_are_terms_of_an_answer(graph: GraphIn
     assert str(result.rows[0]["x"]) == f'<{EX}a> <{EX}b> "c d"'
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "query",
     [
         "INSERT DATA { ex:a ex:b ex:c }",
@@ -104,7 +105,7 @@ async def test_an_update_is_refused(graph: GraphIndex, query: str) -> None:
     assert await graph.count() == 7
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("query", "reason"),
     [
         ("SELECT * { SERVICE <http://127.0.0.1/> { ?s ?p ?o } }", "SERVICE"),
@@ -125,7 +126,7 @@ async def test_a_query_that_looks_elsewhere_is_refused(
         await graph.sparql(query)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "query",
     [
         'SELECT * { ?s schema:name "SERVICE <http://x> INSERT DATA" }',
@@ -142,7 +143,7 @@ async def test_words_in_texts_names_and_comments_are_no_keywords(
     assert (await graph.sparql(query)).cut == ""
 
 
-@pytest.mark.parametrize("query", ["", "# SELECT", "FETCH * { ?s ?p ?o }", "{ ?s ?p ?o }"])
+@in_one_test("query", ["", "# SELECT", "FETCH * { ?s ?p ?o }", "{ ?s ?p ?o }"])
 async def test_what_is_no_query_is_refused(graph: GraphIndex, query: str) -> None:
     with pytest.raises(Misuse, match="A query begins with SELECT, ASK, CONSTRUCT or DESCRIBE"):
         await graph.sparql(query)
@@ -170,7 +171,7 @@ async def test_rows_and_bytes_are_limited(large: GraphIndex) -> None:
     assert (len(exact.rows), exact.cut) == (7, "")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "query",
     [
         f"SELECT (COUNT(*) AS ?n) {{ {BOMB} }}",
@@ -190,7 +191,7 @@ async def test_a_query_that_runs_long_is_stopped(large: GraphIndex, query: str) 
     assert (await large.sparql("ASK { ?s a ex:T }")).boolean
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "query",
     [
         f'SELECT ?a40 {{ BIND("{"a" * 100}" AS ?a0) {DOUBLING} }}',

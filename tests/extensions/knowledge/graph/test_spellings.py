@@ -12,6 +12,7 @@ import pytest
 from copilot_runtime.base.errors import Misuse, Refused
 from copilot_runtime.extensions.knowledge.graph import GraphIndex, SparqlLimits
 from tests.extensions.knowledge.graph.scenes import PEOPLE, build
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -87,20 +88,20 @@ async def graph() -> AsyncIterator[GraphIndex]:
     await graph.aclose()
 
 
-@pytest.mark.parametrize("query", ELSEWHERE.values(), ids=ELSEWHERE)
+@in_one_test("query", ELSEWHERE.values(), ids=ELSEWHERE)
 async def test_no_spelling_of_a_keyword_looks_elsewhere(graph: GraphIndex, query: str) -> None:
     with pytest.raises(Refused, match=r"SERVICE asks|FROM names|GRAPH names|may be an IRI"):
         await graph.sparql(query)
 
 
-@pytest.mark.parametrize("query", NO_QUERIES.values(), ids=NO_QUERIES)
+@in_one_test("query", NO_QUERIES.values(), ids=NO_QUERIES)
 async def test_escapes_and_joined_words_are_no_keywords(graph: GraphIndex, query: str) -> None:
     with pytest.raises((Misuse, Refused)):
         await graph.sparql(query)
     assert await graph.count() == 7
 
 
-@pytest.mark.parametrize("query", HARMLESS.values(), ids=HARMLESS)
+@in_one_test("query", HARMLESS.values(), ids=HARMLESS)
 async def test_what_only_looks_like_a_keyword_is_answered(graph: GraphIndex, query: str) -> None:
     assert (await graph.sparql(query)).cut == ""
 

@@ -10,6 +10,7 @@ import pytest
 from pyoxigraph import RdfFormat, Store
 
 from copilot_runtime.extensions.knowledge.graph import worker
+from tests.in_one_test import in_one_test
 
 DATA = '<urn:a> <urn:p> "one" . <urn:b> <urn:p> <<( <urn:x> <urn:y> "z" )>> .'
 
@@ -71,9 +72,7 @@ def test_every_kind_of_query_ends_with_what_became_of_it() -> None:
 
 
 @pytest.mark.usefixtures("limits")
-@pytest.mark.parametrize(
-    ("error", "lines"), [(OSError("no"), [{"failure": "no"}]), (MemoryError(), [])]
-)
+@in_one_test(("error", "lines"), [(OSError("no"), [{"failure": "no"}]), (MemoryError(), [])])
 def test_what_fails_is_told_and_what_lacks_memory_says_nothing(
     error: BaseException, lines: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

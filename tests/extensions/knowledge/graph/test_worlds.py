@@ -14,6 +14,7 @@ from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.graph import GraphIndex, Pattern
 from copilot_runtime.extensions.knowledge.graph.picture import draw_ontology
 from tests.extensions.knowledge.graph.scenes import PREFIXES, Only, build, names
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -111,7 +112,7 @@ async def describe(graph: GraphIndex, access: Access) -> Mapping[str, Any]:
     }
 
 
-@pytest.mark.parametrize("seed", range(6))
+@in_one_test("seed", range(6))
 async def test_a_world_with_secrets_looks_like_one_without_them(seed: int) -> None:
     chance = random.Random(seed)
     pages = make_pages(chance)
@@ -128,7 +129,7 @@ async def test_a_world_with_secrets_looks_like_one_without_them(seed: int) -> No
     await small_world.aclose()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@in_one_test("seed", range(6))
 async def test_patterns_find_what_a_search_through_everything_finds(seed: int) -> None:
     chance = random.Random(seed + 100)
     pages = make_pages(chance)

@@ -26,6 +26,7 @@ from copilot_runtime.extensions.knowledge.ingestion.documents import detect_medi
 from copilot_runtime.extensions.knowledge.ingestion.sandbox import run_in_sandbox
 from copilot_runtime.extensions.knowledge.tokens import count_tokens
 from tests.extensions.knowledge.ingestion.pdf import encrypt_pdf, make_pdf
+from tests.in_one_test import in_one_test
 
 
 def chunks(document: Document) -> list[tuple[str, JsonObject]]:
@@ -36,7 +37,7 @@ PNG = b"\x89PNG\r\n\x1a\n\x00\x00"
 TABLE = "name,age\nAnn,31\nBob,27\n"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("data", "name", "media_type"),
     [
         (b"<!doctype html><p>x", "x.txt", "text/html"),
@@ -108,7 +109,7 @@ def test_a_page_has_its_headings() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("page", "title"),
     [
         (b"<h1>Head</h1>", "Head"),
@@ -156,7 +157,7 @@ end"""
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "title"),
     [
         ("---\nname: x\n---\n# H\n", "H"),
@@ -203,7 +204,7 @@ def test_a_pdf_has_pages() -> None:
     assert chunks(document) == [("First page", {"page": 1}), ("Third\npage", {"page": 3})]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("data", "reason", "hint"),
     [
         (encrypt_pdf(make_pdf("x"), "secret"), "The PDF is encrypted.", "without a password"),
@@ -254,7 +255,7 @@ def test_a_pdf_has_limits_of_pages_and_characters(monkeypatch: pytest.MonkeyPatc
         pdf.extract_pages(make_pdf("x", "y"))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("data", "name"),
     [
         (b"<title>T</title><h1>One</h1><p>Text", "x.html"),
@@ -268,7 +269,7 @@ def test_a_document_in_the_sandbox_is_the_same(data: bytes, name: str) -> None:
     assert read_document(data, name, sandboxed=True) == read_document(data, name)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("data", "reason", "hint"),
     [
         (b"<div>" * 100_000, "The elements of the page are nested too deeply.", None),
@@ -308,7 +309,7 @@ def test_what_takes_all_memory_ends_alone(reader: str) -> None:
         run_in_sandbox(reader, "waste", b"x" * 1000)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("data", "said"),
     [
         (make_pdf("one", title="T"), {"value": {"title": "T", "pages": ["one\n"]}}),

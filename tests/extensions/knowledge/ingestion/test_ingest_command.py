@@ -15,6 +15,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.knowledge import Knowledge
 from tests.extensions.knowledge.ingestion.conftest import DRUG, Shelf, article
+from tests.in_one_test import in_one_test
 
 if TYPE_CHECKING:
     import numpy as np
@@ -202,14 +203,14 @@ def test_a_terminal_sees_progress(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     assert shown.endswith("\r")
 
 
-@pytest.mark.parametrize("pattern", ["nix/*.md", "doc*", "docs/**/*.pdf"])
+@in_one_test("pattern", ["nix/*.md", "doc*", "docs/**/*.pdf"])
 def test_a_pattern_that_fits_no_file_is_named(run: Run, pattern: str) -> None:
     assert f"{pattern} fits no file" in rows(run("docs", pattern))
     assert f"{pattern} fits no file" in rows(run(pattern, "--dry-run"))
     assert json.loads(run("docs/*.html", pattern, "--json").stdout)["unmatched"] == [pattern]
 
 
-@pytest.mark.parametrize("base", ["not-an-iri", "https://a b", " https://a.example/", "<urn:x>"])
+@in_one_test("base", ["not-an-iri", "https://a b", " https://a.example/", "<urn:x>"])
 def test_a_base_that_is_no_iri_is_refused_before_anything_is_read(run: Run, base: str) -> None:
     error = run("docs", "--base", base).exception
 

@@ -25,6 +25,7 @@ from copilot_runtime.extensions.knowledge.rdf import read_triples
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.extensions.storage import MemoryStorage, StorageFailed
 from tests.extensions.knowledge.ingestion.conftest import DRUG, Shelf, article
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -313,8 +314,8 @@ async def test_few_files_are_read_at_the_same_time(
     assert most <= 2
 
 
-@pytest.mark.parametrize("named", ["docs", ".", "docs/**/*.txt", "docs/sub/*/b.txt"])
-@pytest.mark.parametrize(
+@in_one_test("named", ["docs", ".", "docs/**/*.txt", "docs/sub/*/b.txt"])
+@in_one_test(
     "error", [OSError(errno.ESTALE, "Stale file handle"), PermissionError(errno.EACCES, "Denied")]
 )
 async def test_a_folder_that_cannot_be_read_is_not_taken_for_empty(
@@ -487,7 +488,7 @@ class FailingStorage(MemoryStorage):
         return key == LOCK and self.failures > 0
 
 
-@pytest.mark.parametrize("arrives", [False, True])
+@in_one_test("arrives", [False, True])
 async def test_a_renewal_that_fails_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, arrives: bool
 ) -> None:
@@ -599,7 +600,7 @@ async def test_two_ingestions_of_one_storage(shelf: Shelf) -> None:
     assert await shelf.storage.find_by_prefix("ingestion/lock") == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("lock", "busy"),
     [
         (b'{"id": "x", "pid": 1, "host": "elsewhere", "time": 99999999999}', True),
@@ -711,7 +712,7 @@ async def test_a_file_has_the_address_below_its_folder_however_it_is_named(shelf
         assert (await shelf.ingest(path)).unchanged == 1
 
 
-@pytest.mark.parametrize("format", ["turtle", "nquads", "jsonld"])
+@in_one_test("format", ["turtle", "nquads", "jsonld"])
 async def test_resources_may_be_in_other_formats(shelf: Shelf, format: str) -> None:
     shelf.write("one.html", DRUG)
     await shelf.ingest()

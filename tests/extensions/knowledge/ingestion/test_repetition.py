@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-import pytest
-
 from copilot_runtime.base.jsontext import dumps
+from tests.in_one_test import in_one_test
 
 ITEM = '<!doctype html><div itemscope itemtype="https://schema.org/Thing" itemid="https://e/1">'
 RDFA = '<!doctype html><div vocab="https://schema.org/" typeof="Thing" resource="https://e/1">'
@@ -132,7 +131,7 @@ for case in cases:
 """
 
 
-@pytest.mark.parametrize("name", CASES)
+@in_one_test("name", CASES)
 def test_the_work_for_a_file_grows_like_the_file(name: str, tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", READER, f"{tmp_path}/file"],

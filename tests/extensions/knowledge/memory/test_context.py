@@ -17,6 +17,7 @@ from copilot_runtime.extensions.knowledge.memory import (
 from copilot_runtime.extensions.knowledge.memory.optimization import identify_window
 from copilot_runtime.extensions.knowledge.resources import Resource, VersionConflict
 from copilot_runtime.extensions.storage import MemoryStorage
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -150,7 +151,7 @@ async def test_what_comes_later_is_there_and_a_later_summary_has_the_older_one_i
     assert len(await windows.memories.read(CHAT)) == 12
 
 
-@pytest.mark.parametrize("summary", ["fail", "", "  \n"])
+@in_one_test("summary", ["fail", "", "  \n"])
 async def test_where_the_model_fails_a_sentence_says_what_is_left_out(summary: str) -> None:
     windows = await build(*TALK, summarize=Summarizer(summary))
     result = await windows.optimize(CHAT, 500)
@@ -247,13 +248,13 @@ async def test_what_is_not_enough_says_so_and_changes_nothing_again() -> None:
     assert await windows.optimize(CHAT, 400) == OptimizationResult(False, False)
 
 
-@pytest.mark.parametrize("budget", [0, -1])
+@in_one_test("budget", [0, -1])
 async def test_a_budget_is_above_zero(budget: int) -> None:
     with pytest.raises(Misuse, match="above 0"):
         await (await build(*TALK)).optimize(CHAT, budget)
 
 
-@pytest.mark.parametrize("budget", [1, 5, 20, 31, 32, 33, 60, 100, 333, 800, 2000])
+@in_one_test("budget", [1, 5, 20, 31, 32, 33, 60, 100, 333, 800, 2000])
 async def test_any_budget_ends_and_a_second_call_changes_nothing(budget: int) -> None:
     windows = await build(*TALK, TALK[3], message("last", words(40)), summarize=Summarizer())
     first = await windows.optimize(CHAT, budget)

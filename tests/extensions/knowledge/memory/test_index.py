@@ -15,6 +15,7 @@ from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.memory import MemoryIndex
 from copilot_runtime.extensions.knowledge.memory import index as memory_index
 from copilot_runtime.extensions.storage import LocalStorage, MemoryStorage, Storage, StorageFailed
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -163,7 +164,7 @@ async def test_processes_that_append_at_the_same_time_lose_nothing(tmp_path: Pat
         assert mine == [f"{writer}-{at}" for at in range(100)]
 
 
-@pytest.mark.parametrize("torn", [b'{"id": "common.Conv', b"\xff\xfe", b'{"id": 1}\n[]\n'])
+@in_one_test("torn", [b'{"id": "common.Conv', b"\xff\xfe", b'{"id": 1}\n[]\n'])
 async def test_a_torn_line_costs_nothing_but_itself(torn: bytes) -> None:
     storage = MemoryStorage()
     first = MemoryIndex(storage, CONVERSATION)
@@ -256,7 +257,7 @@ async def test_a_long_memory_is_read_whole(tmp_path: Path) -> None:
     await storage.aclose()
 
 
-@pytest.mark.parametrize("name", ["", "c", "common.Conversation.a/../../b\\", "..."])
+@in_one_test("name", ["", "c", "common.Conversation.a/../../b\\", "..."])
 def test_what_names_no_conversation_is_refused(name: str) -> None:
     with pytest.raises(Misuse):
         MemoryIndex(MemoryStorage(), name)

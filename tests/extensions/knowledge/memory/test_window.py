@@ -6,6 +6,7 @@ from copilot_runtime.base.errors import Misuse, UnknownName
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.memory import RULES, Allocation, Window
 from copilot_runtime.extensions.knowledge.memory.window import HistoryRules, find_rules
+from tests.in_one_test import in_one_test
 
 C = "common.Conversation.c"
 ALL = Allocation(0, 0, 1)
@@ -90,7 +91,7 @@ def test_the_newest_messages_stay() -> None:
     assert [it.name for it in window.conversation] == ["m7", "m8", "m9"]
 
 
-@pytest.mark.parametrize("budget", range(0, 130, 7))
+@in_one_test("budget", range(0, 130, 7))
 def test_a_call_is_never_cut_from_its_results(budget: int) -> None:
     conversation = [
         *(message("q1"), message("call1"), result("r1", 30), result("r2", 5), message("a1", 8)),
@@ -162,19 +163,19 @@ def test_what_one_part_leaves_over_the_next_one_gets() -> None:
     assert [it.name for it in window.conversation] == [f"m{at}" for at in range(2, 9)]
 
 
-@pytest.mark.parametrize("rules", RULES)
+@in_one_test("rules", RULES)
 def test_an_identifier_without_tokens_is_refused_by_name(rules: str) -> None:
     with pytest.raises(Misuse, match=r"Identifier missing tokens field: .*Message\.m1"):
         RULES[rules].select([message("m1", None)], 100, Allocation())
 
 
-@pytest.mark.parametrize("shares", [(0.5, 0.5, 0.5), (-0.1, 0.5, 0.5), (2, 0, 0)])
+@in_one_test("shares", [(0.5, 0.5, 0.5), (-0.1, 0.5, 0.5), (2, 0, 0)])
 def test_shares_that_cannot_be_are_refused(shares: tuple[float, float, float]) -> None:
     with pytest.raises(Misuse, match="cannot be shared"):
         NEWEST.select([], 100, Allocation(*shares))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("budget", "shares"), [(0, (0.1, 0.8, 0.1)), (100, (0, 0.8, 0.1)), (100, (0.2, 0.5, 0))]
 )
 def test_shares_of_november_must_all_be_there(

@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 from copilot_runtime.base.errors import ConfigurationFailed, UnknownName
 from copilot_runtime.cli.main import cli
 from tests.extensions.knowledge.policies.places import write
+from tests.in_one_test import in_one_test
 
 RULES = """
     groups: {staff: ann}
@@ -138,7 +139,7 @@ def test_a_policy_in_cedar_is_explained_by_its_decision(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text", ["docs-own/vacation.md", "handbook", "common.Folder.a/x.md", "/common.Folder.a", ""]
 )
 def test_what_is_no_uri_is_refused_with_where_to_find_one(text: str) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.extensions.knowledge.policies.places import ANN, allows, load, problems, write
+from tests.in_one_test import in_one_test
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "expected"),
     [
         (

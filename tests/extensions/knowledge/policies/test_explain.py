@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-import pytest
-
 from copilot_runtime.extensions.knowledge.access import AccessAction, Actor
 from copilot_runtime.extensions.knowledge.policies import ALLOW_ALL
 from tests.extensions.knowledge.policies.places import ANN, BOB, NOBODY, OF_BOB, load
+from tests.in_one_test import in_one_test
 
 RULES = """
     groups: {staff: ann}
@@ -19,7 +18,7 @@ RULES = """
 """
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("actor", "action", "uri", "rule", "change"),
     [
         (ANN, "read", "common.Folder.handbook", "handbook",
@@ -90,7 +89,7 @@ def test_a_policy_of_another_kind_gives_the_decision_alone() -> None:
     assert ALLOW_ALL.find_warnings() == ()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("rules", "warning"),
     [
         ("{allow: read, groups: stff}",
@@ -124,7 +123,7 @@ def test_a_rule_that_never_matters_is_pointed_out(tmp_path: Path, rules: str, wa
     assert warnings[0].startswith("policy.yml, line 3, column ")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "rules",
     [
         "{allow: read, resources: a.B.c}, {deny: read, resources: a.B.c, users: ann}",

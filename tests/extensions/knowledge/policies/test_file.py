@@ -21,6 +21,7 @@ from copilot_runtime.extensions.knowledge.policies import (
 )
 from copilot_runtime.extensions.knowledge.policies.native import read_rules
 from tests.extensions.knowledge.policies.places import ANN, PAGE, write
+from tests.in_one_test import in_one_test
 
 OPEN, CLOSED, BROKEN = "default: allow", "default: deny", "default: maybe"
 
@@ -206,7 +207,7 @@ class Panic(BaseException):
     """What native code raises: no `Exception`."""
 
 
-@pytest.mark.parametrize("error", [ValueError("a bug"), Panic("a bug")])
+@in_one_test("error", [ValueError("a bug"), Panic("a bug")])
 def test_a_reader_that_fails_leaves_the_rules_of_before(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
@@ -285,7 +286,7 @@ def test_a_folder_may_have_one_file_of_rules_in_yaml(tmp_path: Path) -> None:
         load_policy(tmp_path)
 
 
-@pytest.mark.parametrize(("kind", "package"), [("cedar", "cedarpy"), ("rego", "regopy")])
+@in_one_test(("kind", "package"), [("cedar", "cedarpy"), ("rego", "regopy")])
 def test_without_its_package_a_kind_of_policy_says_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, package: str
 ) -> None:
@@ -342,7 +343,7 @@ def test_copilot_lds_question_is_answered(tmp_path: Path) -> None:
     assert not closed.evaluate({"actor": "x", "resources": [message, "a.B.c"]})
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("request_", "message"),
     [
         (None, "input is required"),

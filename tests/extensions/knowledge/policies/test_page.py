@@ -8,6 +8,7 @@ import pytest
 from copilot_runtime.extensions.knowledge.access import AccessAction
 from copilot_runtime.extensions.knowledge.policies import build_actor, load_policy
 from tests.documents import DOCS, blocks
+from tests.in_one_test import in_one_test
 
 PAGE = "knowledge/policies"
 TEXT = (DOCS / f"{PAGE}.md").read_text(encoding="utf-8")
@@ -23,7 +24,7 @@ def test_the_table_of_decisions_is_read() -> None:
     assert len(ROWS) == 14
 
 
-@pytest.mark.parametrize(("who", "action", "uri", "decision", "rule"), ROWS)
+@in_one_test(("who", "action", "uri", "decision", "rule"), ROWS)
 def test_the_rules_of_the_page_decide_as_it_says(
     tmp_path: Path, who: str, action: AccessAction, uri: str, decision: str, rule: str
 ) -> None:
@@ -42,7 +43,7 @@ def test_nothing_is_odd_about_the_rules_of_the_page(tmp_path: Path) -> None:
     assert load_policy(tmp_path).find_warnings() == []
 
 
-@pytest.mark.parametrize(("kind", "package"), [("cedar", "cedarpy"), ("rego", "regopy")])
+@in_one_test(("kind", "package"), [("cedar", "cedarpy"), ("rego", "regopy")])
 def test_policies_of_the_page_in_other_languages_agree(
     tmp_path: Path, kind: str, package: str
 ) -> None:

@@ -29,6 +29,7 @@ from tests.extensions.knowledge.policies.places import (
     problems,
     write,
 )
+from tests.in_one_test import in_one_test
 
 pytest.importorskip("regopy")
 
@@ -126,7 +127,7 @@ def test_a_folder_may_have_several_files_and_data(folder: Path) -> None:
     assert not allows(opened[0], BOB, "read", PAGE)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "problem"),
     [
         ("package copilot\nimport rego.v1\nallow if {\n  input.x == \n}",
@@ -159,7 +160,7 @@ def test_a_policy_without_the_rule_allow_is_pointed_out(folder: Path) -> None:
     assert "no rule 'allow'" in policy.find_warnings()[0].message
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "rules",
     [
         'allow := "yes"',

@@ -26,13 +26,14 @@ from tests.extensions.knowledge.policies.places import (
     allows,
     load,
 )
+from tests.in_one_test import in_one_test
 
 EVERYTHING = """
     default: allow
 """
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("pattern", "uri", "is_match"),
     [
         ("a.B.c", "a.B.c", True),
@@ -216,7 +217,7 @@ def test_variables_stand_for_what_the_actor_is(tmp_path: Path) -> None:
     assert not allows(policy, ANN, "read", "notes.Of.-ann")
 
 
-@pytest.mark.parametrize("name", ["*", "a/b.C.d", "a.b", "x:y", "%2F", ".*", "{group}", "a|b"])
+@in_one_test("name", ["*", "a/b.C.d", "a.b", "x:y", "%2F", ".*", "{group}", "a|b"])
 def test_a_name_is_never_a_pattern(tmp_path: Path, name: str) -> None:
     policy = load(tmp_path, 'rules: [{allow: read, resources: "home.Page.{user}/**"}]')
     own = f"home.Page.{name.replace('%', '%25').replace('.', '%2E')}"
@@ -230,7 +231,7 @@ def test_a_name_is_never_a_pattern(tmp_path: Path, name: str) -> None:
     assert actor.conversation.count("/") == 1
 
 
-@pytest.mark.parametrize("text", ["rules: []", EVERYTHING, "rules: [{allow: all}]"])
+@in_one_test("text", ["rules: []", EVERYTHING, "rules: [{allow: all}]"])
 def test_what_belongs_to_a_person_is_theirs_alone(tmp_path: Path, text: str) -> None:
     policy = load(tmp_path, text)
 
@@ -278,9 +279,7 @@ def test_without_a_policy_all_read_what_is_nobodys_and_none_writes_it() -> None:
     assert "'public'" in OWNERS_ONLY.decide(ANN, "read", PAGE).reason
 
 
-@pytest.mark.parametrize(
-    "name", ["a" * 500, "é" * 100, "a/" * 60, "a" * 127, "a" * 128, "\udcff" * 90]
-)
+@in_one_test("name", ["a" * 500, "é" * 100, "a/" * 60, "a" * 127, "a" * 128, "\udcff" * 90])
 def test_whatever_somebody_is_called_their_resources_can_be_stored_and_are_theirs(
     name: str, tmp_path: Path
 ) -> None:
@@ -355,7 +354,7 @@ def test_a_thousand_rules_are_as_fast_as_one(tmp_path: Path) -> None:
     assert seconds < 1.0  # 0.1 on the machine where it was written
 
 
-@pytest.mark.parametrize("length", [10, 200])
+@in_one_test("length", [10, 200])
 def test_rules_may_be_beginnings_of_each_other(tmp_path: Path, length: int) -> None:
     names = ["n" * size for size in range(1, length)]
     rules = "\n".join(f"  - {{allow: read, resources: a.B.{name}}}" for name in names)

@@ -9,6 +9,7 @@ from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.extensions.knowledge.rdf import name_blank_nodes
 from copilot_runtime.extensions.knowledge.rdf.canonical import SHORT
 from tests.extensions.knowledge.rdf.statements import say
+from tests.in_one_test import in_one_test
 
 P = NamedNode("https://p/p")
 
@@ -53,7 +54,7 @@ GRAPHS = {
 }
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@in_one_test("name", GRAPHS)
 def test_names_do_not_depend_on_the_order_or_on_what_nodes_were_called(name: str) -> None:
     named = [{*name_blank_nodes(rename(GRAPHS[name], seed))} for seed in range(5)]
     assert all(found == named[0] for found in named)

@@ -8,6 +8,7 @@ import pytest
 
 from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.extensions.knowledge.rdf import read_page
+from tests.in_one_test import in_one_test
 
 SCOPE = '<div itemscope itemtype="https://schema.org/Thing"{}>'
 
@@ -61,7 +62,7 @@ def hostile() -> dict[str, tuple[Callable[[], str], str]]:
     }
 
 
-@pytest.mark.parametrize("name", hostile())
+@in_one_test("name", hostile())
 def test_a_page_beyond_the_limits_is_refused_soon(name: str) -> None:
     make, reason = hostile()[name]
     page = make().encode()
@@ -71,7 +72,7 @@ def test_a_page_beyond_the_limits_is_refused_soon(name: str) -> None:
     assert time.process_time() - began < 20
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "page",
     [
         '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>'

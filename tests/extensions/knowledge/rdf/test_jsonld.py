@@ -14,6 +14,7 @@ from copilot_runtime.extensions.knowledge.rdf import (
     write_turtle,
 )
 from tests.extensions.knowledge.rdf.statements import say
+from tests.in_one_test import in_one_test
 
 CONTEXT = {
     "@vocab": "https://schema.org/",
@@ -30,7 +31,7 @@ def thing(**fields: object) -> dict[str, object]:
     return {"@context": "https://schema.org", "@id": "https://e/x", "@type": "Thing", **fields}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "context",
     [
         "http://schema.org",
@@ -46,7 +47,7 @@ def test_contexts_of_schema_org_are_built_in(context: object) -> None:
     assert said == {"https://e/x": ["a <Thing>", '<name> "A"']}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("fields", "said"),
     [
         (
@@ -82,7 +83,7 @@ def test_what_a_page_and_its_scripts_say_is_one() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "reason"),
     [
         ("{", "The JSON-LD cannot be read: "),
@@ -160,7 +161,7 @@ def test_without_the_thing_the_first_one_is_written() -> None:
     }
 
 
-@pytest.mark.parametrize("language", ["", "@en"])
+@in_one_test("language", ["", "@en"])
 def test_each_form_says_the_same_when_it_is_read_again(language: str) -> None:
     text = EXAMPLE + f'{X}<https://schema.org/title> "q\\"\\\\\\n\\t\\u0001é"{language} .\n'
     said = triples(text)

@@ -1,9 +1,8 @@
 """Items of microdata become statements."""
 
-import pytest
-
 from copilot_runtime.extensions.knowledge.rdf import clean_text, read_page
 from tests.extensions.knowledge.rdf.statements import say
+from tests.in_one_test import in_one_test
 
 ITEM = '<div itemscope itemtype="https://schema.org/Thing" itemid="https://e/x"{}>{}</div>'
 
@@ -13,7 +12,7 @@ def thing(inside: str, attributes: str = "") -> list[str]:
     return say(ITEM.format(attributes, inside))["https://e/x"][1:]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("element", "value"),
     [
         ('<span itemprop="p">a  <b>b</b>\n c</span>', '"a b c"'),
@@ -51,7 +50,7 @@ def test_a_value_is_what_its_element_means(element: str, value: str) -> None:
     assert thing(element) == [f"<p> {value}"]
 
 
-@pytest.mark.parametrize("address", ["javascript:alert(1)", "http://[", "x" * 9000, "  VBScript:x"])
+@in_one_test("address", ["javascript:alert(1)", "http://[", "x" * 9000, "  VBScript:x"])
 def test_an_address_that_is_none_or_runs_code_is_left_out(address: str) -> None:
     assert thing(f'<a itemprop="p" href="{address}">x</a>') == []
 
@@ -136,7 +135,7 @@ def test_references_are_relative_to_the_base_that_the_page_names() -> None:
     assert say(page)["https://e/x"][1:] == ["<p> <https://ex.org/docs/q>"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "clean"),
     [
         ("a <5 b", "a <5 b"),
@@ -149,7 +148,7 @@ def test_a_text_is_made_plain_and_nothing_in_it_is_encoded(text: str, clean: str
     assert clean_text(text) == clean
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "page",
     [
         "\ufeff<p itemscope itemtype='https://schema.org/Thing'><i itemprop=name>é".encode(),
@@ -170,6 +169,6 @@ def test_a_page_is_read_in_its_encoding(page: bytes) -> None:
     assert str(triples[1].object) == '"é"'
 
 
-@pytest.mark.parametrize("page", [b"", b"  ", b"<!-- nothing -->", b"\x00\x00", b"<<<>>>&#0;&bad;"])
+@in_one_test("page", [b"", b"  ", b"<!-- nothing -->", b"\x00\x00", b"<<<>>>&#0;&bad;"])
 def test_a_page_without_anything_says_nothing(page: bytes) -> None:
     assert read_page(page, "https://ex.org/").items == {}

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import pytest
 from agents import Agent as SdkAgent
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -29,6 +28,7 @@ from tests.extensions.frameworks.sdk_model import text as sdk_text
 from tests.extensions.knowledge.uploads.chat import CSV, EXE, PNG, ask, attach, progress, question
 from tests.extensions.knowledge.uploads.test_chat_files import Chat
 from tests.extensions.knowledge.uploads.test_route import at, send
+from tests.in_one_test import in_one_test
 from tests.wire.documents import PLAIN, WHEN
 from tests.wire.documents import chat as v1_chat
 from tests.wire.documents import user as v1_user
@@ -104,7 +104,7 @@ def agent_of(kind: str, heard: Heard) -> Generator[Any]:
         yield getattr(heard, kind)()
 
 
-@pytest.mark.parametrize("kind", ["agui", "graph", "sdk", "pydantic"])
+@in_one_test("kind", ["agui", "graph", "sdk", "pydantic"])
 def test_an_agent_gets_the_file_which_is_stored_and_goes_with_the_thread(kind: str) -> None:
     heard = Heard()
     with agent_of(kind, heard) as agent:

@@ -36,6 +36,7 @@ from tests.extensions.knowledge.uploads.chat import (
     question,
     sources,
 )
+from tests.in_one_test import in_one_test
 from tests.wire.documents import PLAIN, WHEN
 from tests.wire.documents import chat as v1_chat
 from tests.wire.documents import user as v1_user
@@ -131,7 +132,7 @@ def test_a_source_opens_for_its_owner_alone() -> None:
     assert "flower" not in theirs.text + nobodys.text
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("path", "body"),
     [
         ("/knowledge/search?q=third+flower+pot", None),
@@ -173,7 +174,7 @@ def test_a_later_question_of_the_thread_finds_it_and_the_model_gets_no_bytes() -
     assert [it["title"] for it in sources(events)] == ["prices.csv"]
 
 
-@pytest.mark.parametrize(("uploads", "is_there"), [("thread", False), ("owner", True)])
+@in_one_test(("uploads", "is_there"), [("thread", False), ("owner", True)])
 def test_other_threads_of_the_owner_find_it_if_the_operator_says_so(
     uploads: str, is_there: bool
 ) -> None:
@@ -238,7 +239,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("file", "reason"), REFUSED)
+@in_one_test(("file", "reason"), REFUSED)
 def test_what_is_no_use_is_refused_with_a_sentence(file: dict[str, Any], reason: str) -> None:
     chat = Chat(upload_bytes=2000)
     with chat.serve() as client:
@@ -273,7 +274,7 @@ def test_the_thread_stays_as_the_person_has_written_it() -> None:
     assert thread["messages"][0]["content"] == asked["content"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("limits", "reason"),
     [
         ({"upload_files": 1}, "There are 1 files in this conversation already."),
@@ -309,7 +310,7 @@ async def slow_scanner(data: bytes, name: str) -> str | None:
     return "It has a virus." if b"quince" in data else None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("scan", "reason"),
     [
         (strict_scanner, "a.csv is not allowed."),
@@ -425,8 +426,8 @@ def test_suggestions_store_nothing_and_read_the_names_only() -> None:
     assert chat.stored() == []
 
 
-@pytest.mark.parametrize("is_last", [True, False])
-@pytest.mark.parametrize(("data", "is_there"), [(PNG, True), (CSV, False)])
+@in_one_test("is_last", [True, False])
+@in_one_test(("data", "is_there"), [(PNG, True), (CSV, False)])
 def test_a_page_of_v1_gets_an_answer_from_what_it_attaches(
     data: bytes, is_there: bool, is_last: bool
 ) -> None:
@@ -505,7 +506,7 @@ def test_files_of_threads_that_are_no_more_go_with_time() -> None:
     assert {"common.Conversation.t3/" in key for key in chat.stored()} == {True}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("user", "thread"),
     [("ann", "t" * 130), ("CN=Ann," + "OU=Research," * 12, "t1"), ("", "t" * 130)],
 )
@@ -526,7 +527,7 @@ SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script><text>P
 FORMULAS = b"name,value\napple,=HYPERLINK(A1)\npear,@SUM(1)\nplum,-2+3\n"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("file", "state", "words"),
     [
         (attach("data:text/csv;base64,", "a.csv"), "refused", "The file is empty."),
@@ -551,7 +552,7 @@ def test_whatever_comes_the_model_is_told_what_it_is(
     assert events[-1]["type"] == "RUN_FINISHED"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "shown"),
     [
         (f"a{RLO}fdp.csv", "a fdp.csv"),

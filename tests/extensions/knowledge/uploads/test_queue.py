@@ -9,6 +9,7 @@ from copilot_runtime.extensions.knowledge.ingestion.documents import Document, r
 from tests.extensions.knowledge.uploads.chat import CSV, ask, attach, question
 from tests.extensions.knowledge.uploads.test_chat_files import Chat
 from tests.extensions.knowledge.uploads.test_route import send
+from tests.in_one_test import in_one_test
 
 LARGE = CSV * 5000
 """More than the slot for small files takes."""
@@ -66,7 +67,7 @@ def test_the_next_file_is_that_of_another_and_of_ones_own_the_smallest(readers: 
     assert begun[2:] == ["b1.csv", "a4.csv", "a3.csv"]
 
 
-@pytest.mark.parametrize("data", [CSV, LARGE])
+@in_one_test("data", [CSV, LARGE])
 def test_a_small_file_waits_for_no_files_of_another(readers: Readers, data: bytes) -> None:
     with Chat().serve() as client:
         for number in range(4):

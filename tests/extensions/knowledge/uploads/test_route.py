@@ -3,13 +3,13 @@
 from typing import Any
 from urllib.parse import quote
 
-import pytest
 from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, Settings
 from tests.extensions.knowledge.ingestion.pdf import make_pdf
 from tests.extensions.knowledge.uploads.chat import CSV, EXE, PNG, ask, question, sources
 from tests.extensions.knowledge.uploads.test_chat_files import Chat
+from tests.in_one_test import in_one_test
 
 FILES = "/graphql/knowledge/files"
 
@@ -100,7 +100,7 @@ SVG = (
 )
 
 
-@pytest.mark.parametrize(("data", "name"), [(PAGE, "a.html"), (SVG, "a.svg"), (SVG, "a.png")])
+@in_one_test(("data", "name"), [(PAGE, "a.html"), (SVG, "a.svg"), (SVG, "a.png")])
 def test_what_could_run_is_sent_as_what_cannot(data: bytes, name: str) -> None:
     chat = Chat()
     with chat.serve() as client:
@@ -122,7 +122,7 @@ def test_who_has_not_signed_in_gets_the_files_of_the_thread_they_are_in() -> Non
     assert "41 crowns" in chat.prompt
 
 
-@pytest.mark.parametrize(("uploads", "is_there"), [("thread", False), ("owner", True)])
+@in_one_test(("uploads", "is_there"), [("thread", False), ("owner", True)])
 def test_a_file_of_another_thread_is_answered_from_if_the_operator_says_so(
     uploads: str, is_there: bool
 ) -> None:
@@ -167,7 +167,7 @@ def test_a_file_that_is_gone_is_said_to_be_gone() -> None:
     assert "It is not among the files of this conversation: attach it again." in chat.prompt
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("data", "name", "reason"),
     [
         (b"", "a.csv", "The file is empty."),
@@ -197,7 +197,7 @@ def test_a_scanner_looks_at_what_is_sent() -> None:
     assert (answer.status_code, answer.json()["message"]) == (422, "It has a virus.")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("request_of", "reason"),
     [
         ({"content": CSV}, "for which thread"),

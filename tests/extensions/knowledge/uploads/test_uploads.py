@@ -30,6 +30,7 @@ from copilot_runtime.extensions.storage import LocalStorage, MemoryStorage, Stor
 from tests.extensions.knowledge.ingestion.pdf import make_pdf
 from tests.extensions.knowledge.library import WordCounter
 from tests.extensions.knowledge.uploads.chat import CSV, PNG
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -336,7 +337,7 @@ class Interrupted(MemoryStorage):
         return etag
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "data", "written"),
     [("a.csv", CSV, "uploads/"), ("a.csv", CSV, "Chunk"), ("a.png", PNG, "uploads/")],
 )
@@ -443,7 +444,7 @@ def run_and_kill(folder: Path, delay: float) -> None:
         process.kill()
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.01, 0.03, 0.1, 0.3])
+@in_one_test("delay", [0.0, 0.01, 0.03, 0.1, 0.3])
 async def test_a_killed_server_completes_or_forgets_with_its_next_start(
     tmp_path: Path, delay: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem
 from copilot_runtime.extensions.storage import MemoryStorage, Storage
 from copilot_runtime.extensions.storage.local import LocalStorage
 from tests.extensions.knowledge.vectors.words import LetterEmbedder, message, resource
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -94,7 +95,7 @@ async def names_of(index: VectorIndex, size: int = SIZE) -> list[str]:
     return sorted(everything, key=lambda name: int(name[1:]))
 
 
-@pytest.mark.parametrize("count", [3, 900, 3000])
+@in_one_test("count", [3, 900, 3000])
 async def test_another_process_finds_the_same(storage: Storage, count: int):
     rows = make_rows(count)
     index = open_index(storage)

@@ -22,7 +22,7 @@ from tests.extensions.knowledge.vectors.words import LETTERS, LetterEmbedder
 
 pytestmark = pytest.mark.anyio
 
-KILLS = int(os.environ.get("KILLS", "5"))
+KILLS = int(os.environ.get("KILLS", "2"))
 RESOURCES = 1500
 
 

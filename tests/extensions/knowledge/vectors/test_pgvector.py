@@ -20,6 +20,7 @@ from copilot_runtime.extensions.knowledge.vectors.pgvector import PgVectorIndex
 from copilot_runtime.extensions.storage import MemoryStorage
 from tests.extensions.knowledge.vectors.test_query import FOUR, make_items, make_matrix
 from tests.extensions.knowledge.vectors.words import LetterEmbedder, message
+from tests.in_one_test import in_one_test
 from tests.threads.cluster import running_cluster
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +53,7 @@ async def opened(url: str, *items: VectorItem, model: str = "") -> AsyncGenerato
         yield index
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "filter",
     [
         Filter(),

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -16,6 +16,7 @@ from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem, quantized
 from copilot_runtime.extensions.storage import MemoryStorage
 from tests.extensions.knowledge.vectors.words import LetterEmbedder, message
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -107,7 +108,7 @@ async def test_an_item_without_direction_is_there_and_is_never_found():
     assert [found.name for found in await index.query([[1, 0]], Filter(threshold=-1))] == ["x"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("query", "complaint"),
     [
         ([[1, 0]], "2 dimensions, and those of the index have 3"),
@@ -239,7 +240,6 @@ async def test_answers_of_many_people_are_not_remembered_for_ever():
     threshold=st.one_of(st.none(), st.floats(-1, 1)),
     spread=st.sampled_from([0.0, 0.01, 1.0]),
 )
-@settings(max_examples=60, deadline=None)
 async def test_results_are_those_of_a_full_comparison(
     seed: int,
     rows: int,
@@ -323,7 +323,7 @@ async def test_with_diversity_results_are_not_all_the_same():
     assert await index.query([[-1, 0, 0]], diversity=0.5) == []
 
 
-@pytest.mark.parametrize("diversity", [-0.1, 1.1, float("nan")])
+@in_one_test("diversity", [-0.1, 1.1, float("nan")])
 async def test_a_diversity_that_is_none_is_refused(diversity: float):
     index = await make_index(*FOUR)
     with pytest.raises(Misuse, match="between 0 and 1"):

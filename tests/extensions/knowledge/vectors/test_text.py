@@ -1,8 +1,7 @@
 """What is embedded of a resource."""
 
-import pytest
-
 from copilot_runtime.extensions.knowledge.vectors.text import render_text
+from tests.in_one_test import in_one_test
 
 PEOPLE = """
 @prefix schema: <https://schema.org/> .
@@ -32,7 +31,7 @@ def test_triples_are_names_and_values():
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("content", "format"),
     [
         ('<urn:x:1> <https://schema.org/name> "Ada" <urn:g:1> .', "nquads"),
@@ -44,7 +43,7 @@ def test_every_format_of_triples_is_read(content: str, format: str):
     assert render_text(content, format) == "Ada"  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "content", ["no turtle", "", "# nothing but a comment", '{"@context":"https://schema.org/"}']
 )
 def test_what_has_no_triples_is_embedded_as_it_is(content: str):
@@ -52,7 +51,7 @@ def test_what_has_no_triples_is_embedded_as_it_is(content: str):
     assert render_text(content, "jsonld") == content
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("iri", "words"),
     [
         ("https://schema.org/MedicalTrial", "medical trial"),
@@ -71,7 +70,7 @@ def test_an_iri_is_the_words_in_its_name(iri: str, words: str):
     assert text == (f"about: {words}" if words else "")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("property", "iri", "text"),
     [
         ("email", "mailto:jo.meier@hopfen.example", "jo.meier@hopfen.example"),
@@ -102,7 +101,7 @@ def test_the_address_of_a_page_is_shown_though_a_thing_is_called_by_it():
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("literal", "text"),
     [
         ('"4.8E0"^^xsd:double', "4.8"),

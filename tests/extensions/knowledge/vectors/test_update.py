@@ -26,6 +26,7 @@ from copilot_runtime.extensions.knowledge.resources import Resource, ResourceInd
 from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem, index
 from copilot_runtime.extensions.storage import MemoryStorage, StorageFailed
 from tests.extensions.knowledge.vectors.words import LetterEmbedder, message, resource
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -324,7 +325,7 @@ async def test_a_text_of_which_no_part_is_short_enough_has_failed():
     assert report.failed == {"common.Message.long": "Too long."}
 
 
-@pytest.mark.parametrize("error", [NetworkError("Down."), RateLimited("Slow down.")])
+@in_one_test("error", [NetworkError("Down."), RateLimited("Slow down.")])
 async def test_a_provider_that_is_away_is_asked_again_at_the_next_update(error: CopilotError):
     scene = Scene(LetterEmbedder(fail=error))
     await scene.put(resource("one", "abba"), resource("two", "xyz"))
@@ -337,7 +338,7 @@ async def test_a_provider_that_is_away_is_asked_again_at_the_next_update(error: 
     assert await scene.update() == (2, 0, 0)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "error",
     [AuthenticationFailed("Wrong key."), ConfigurationFailed("No such model.", status_code=404)],
 )
@@ -349,7 +350,7 @@ async def test_a_wrong_key_or_model_ends_the_update(error: CopilotError):
     assert len(scene.embedder.calls) <= 4
 
 
-@pytest.mark.parametrize("shape", [(1, 26), (3,), (3, 0), (4, 26)])
+@in_one_test("shape", [(1, 26), (3,), (3, 0), (4, 26)])
 async def test_an_embedder_that_returns_something_else_is_told_so(shape: tuple[int, ...]):
     class Wrong(LetterEmbedder):
         async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:

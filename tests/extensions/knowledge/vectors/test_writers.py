@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.extensions.knowledge.filter import Filter
@@ -105,7 +105,6 @@ class Writers:
         return [text for one in self.embedders for text in one.texts]
 
 
-@settings(max_examples=60, deadline=None)
 @given(STEPS, st.integers(0, 1000))
 def test_writers_in_any_order_lose_nothing_and_embed_nothing_twice(
     steps: list[Step], seed: int
@@ -128,7 +127,6 @@ def test_writers_in_any_order_lose_nothing_and_embed_nothing_twice(
         asyncio.run(play())
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.lists(st.sets(st.integers(0, 14), max_size=6), min_size=WRITERS, max_size=WRITERS),

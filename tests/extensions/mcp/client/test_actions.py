@@ -8,6 +8,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.extensions.mcp.client import McpServer
 from tests.extensions.mcp.client.conftest import Ask, Pipes, tool
 from tests.extensions.mcp.client.servers import Served, serve
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -147,7 +148,7 @@ async def test_a_picture_is_passed_on_as_one(served: Served, ask: Ask) -> None:
     }
 
 
-@pytest.mark.parametrize("json", [False, True])
+@in_one_test("json", [False, True])
 async def test_an_answer_of_ten_megabytes_is_refused_and_the_next_is_not(
     json: bool, ask: Ask
 ) -> None:
@@ -190,7 +191,7 @@ async def test_prompts_are_offered_if_the_operator_says_which(served: Served, as
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("options", "words"),
     [
         ({}, "either a URL or a command"),
@@ -207,7 +208,7 @@ def test_a_server_that_cannot_be_is_an_error_at_once(options: Any, words: str) -
         McpServer(**options)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("server", "label"),
     [
         (McpServer("https://u:p@mcp.example/mcp?key=1"), "mcp.example"),

@@ -15,6 +15,7 @@ from copilot_runtime.extensions.mcp.client.source import McpAllowlist
 from tests.extensions.mcp.client.conftest import Ask, Asked
 from tests.extensions.mcp.client.servers import Served, serve
 from tests.extensions.mcp.client.test_named import named
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -99,9 +100,7 @@ async def test_a_server_that_is_down_is_left_out(
     assert "The MCP server '127.0.0.1' is left out of this run." in caplog.text
 
 
-@pytest.mark.parametrize(
-    "options", [{"command": ["server"]}, {"url": "http://mcp.test/", "public_only": True}]
-)
+@in_one_test("options", [{"command": ["server"]}, {"url": "http://mcp.test/", "public_only": True}])
 async def test_a_client_that_would_not_be_used_is_refused(
     client: Any, options: dict[str, Any]
 ) -> None:

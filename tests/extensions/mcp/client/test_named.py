@@ -12,6 +12,7 @@ from copilot_runtime.extensions.mcp.client import connect
 from copilot_runtime.extensions.mcp.client.source import McpActions, McpAllowlist, McpServer
 from tests.extensions.mcp.client.conftest import Asked
 from tests.extensions.mcp.client.servers import serve
+from tests.in_one_test import in_one_test
 
 OURS = McpServer("https://ours.example/mcp", headers={"x-key": "operator"}, prefix="our_")
 TEMPLATE = McpServer("http://10.0.0.7/mcp", tools=["get_*"])
@@ -32,7 +33,7 @@ def test_without_a_word_of_the_page_the_operators_servers_count() -> None:
     assert McpAllowlist(ALLOWED, [OURS]).resolve(run) == (OURS,)
 
 
-@pytest.mark.parametrize("name", ["mcpServers", "mcpEndpoints"])
+@in_one_test("name", ["mcpServers", "mcpEndpoints"])
 def test_a_server_that_the_page_names_comes_after_ours_with_its_own_key(name: str) -> None:
     entry = {"endpoint": "https://open.example/any", "apiKey": "k1"}
 
@@ -66,7 +67,7 @@ def test_of_two_entries_of_one_endpoint_the_last_counts() -> None:
     assert [server.headers for server in found[1:]] == [{"authorization": "Bearer b"}]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "endpoint",
     [
         "https://strict.example:8443/mcp?v=1",
@@ -78,7 +79,7 @@ def test_these_are_allowed(endpoint: str) -> None:
     assert [server.url for server in of({"endpoint": endpoint})] == [OURS.url, endpoint]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "endpoint",
     [
         "https://evil.example/mcp",
@@ -123,7 +124,7 @@ def test_a_function_may_decide() -> None:
         servers.check(named({"endpoint": "https://user@open.example/mcp"}))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("given", "error", "words"),
     [
         ("https://open.example", Misuse, "is a list, not a str"),
@@ -145,7 +146,7 @@ def test_what_is_no_list_of_servers_is_refused(
         McpAllowlist(ALLOWED).check(run)
 
 
-@pytest.mark.parametrize("allowed", ["https://open.example", ["open.example"], ["https://a@b/"]])
+@in_one_test("allowed", ["https://open.example", ["open.example"], ["https://a@b/"]])
 def test_a_list_of_allowed_servers_that_cannot_be_is_an_error_at_once(allowed: Any) -> None:
     with pytest.raises(ConfigurationFailed):
         McpAllowlist(allowed)
@@ -173,7 +174,7 @@ async def test_a_private_address_is_not_contacted(
         assert served.headers == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("listed", "public_only"),
     [
         ("http://127.0.0.1:9000", False),
@@ -223,7 +224,7 @@ async def test_the_validated_address_is_the_one_that_is_contacted(
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("status", [302, 307, 308])
+@in_one_test("status", [302, 307, 308])
 async def test_a_redirect_to_elsewhere_is_not_followed(status: int) -> None:
     async with serve() as inside, serve() as outside:
         outside.refuse, outside.location = status, inside.url

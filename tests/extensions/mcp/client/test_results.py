@@ -7,6 +7,7 @@ from mcp_types import CallToolResult, ReadResourceResult
 
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.mcp.client.tools import parse_resource, parse_tool_result
+from tests.in_one_test import in_one_test
 
 
 def text(words: str) -> dict[str, Any]:
@@ -22,7 +23,7 @@ def embedded(**contents: str) -> dict[str, Any]:
     return {"type": "resource", "resource": {"uri": "file:///a", **contents}}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("content", "structured", "value"),
     [
         ([], None, ""),

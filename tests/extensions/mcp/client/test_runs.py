@@ -11,6 +11,7 @@ from copilot_runtime import CopilotRuntime, McpServer, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 from tests.extensions.mcp.client.servers import Served, serve
+from tests.in_one_test import in_one_test
 from tests.wire.client import client_of
 from tests.wire.documents import PLAIN, chat
 from tests.wire_agui.http import text_of
@@ -99,7 +100,7 @@ async def test_a_server_that_is_down_costs_its_actions_and_nothing_else(
     assert "is left out of this run" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["mcpServers", "mcpEndpoints"])
+@in_one_test("name", ["mcpServers", "mcpEndpoints"])
 async def test_a_page_may_name_a_server_with_a_key_of_its_own(served: Served, name: str) -> None:
     adapter = calling("mcpEcho", text="hey")
     named = {name: [{"endpoint": served.url, "apiKey": "mine"}]}

@@ -12,6 +12,7 @@ from copilot_runtime import RunInput
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import AuthenticationFailed, MissingPackage
 from tests.extensions.mcp.server.clients import failure_of, over_http, text_of
+from tests.in_one_test import in_one_test
 from tests.transports.served import Slow, at_work, by_token, runtime_of
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import PATH, serving
@@ -53,7 +54,7 @@ async def test_an_action_is_run(modern: bool) -> None:
         assert text_of(await session.call_tool("add", {"a": 2, "b": 3})) == "5"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "arguments", "reason"),
     [
         ("explode", {}, "kaboom"),
@@ -228,7 +229,7 @@ async def test_a_call_may_be_larger_than_a_greeting() -> None:
         assert text_of(await session.call_tool("ask_echo", question)).endswith("x" * 20_000)
 
 
-@pytest.mark.parametrize("body", [b"[" + b"1," * 10_000 + b"1]", b"{" * 20_000], ids=["list", "no"])
+@in_one_test("body", [b"[" + b"1," * 10_000 + b"1]", b"{" * 20_000], ids=["list", "no"])
 async def test_what_is_large_and_no_request_is_refused(body: bytes) -> None:
     async with at_work() as browser:
         answer = await browser.ask("POST", "/mcp", body, ACCEPT)
@@ -252,7 +253,7 @@ async def test_there_is_no_server_unless_the_settings_enable_it() -> None:
     assert answer.status == 404
 
 
-@pytest.mark.parametrize(("body", "status"), [(b"{", 400), (b"[]", 400), (b"1" * 2000, 413)])
+@in_one_test(("body", "status"), [(b"{", 400), (b"[]", 400), (b"1" * 2000, 413)])
 async def test_what_is_no_request_is_refused(body: bytes, status: int) -> None:
     accept = {"accept": "application/json, text/event-stream"}
     async with at_work(settings={"max_body_bytes": 1000}) as browser:

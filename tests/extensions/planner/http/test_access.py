@@ -11,6 +11,7 @@ from copilot_runtime.extensions.planner.engine import PlanEngine
 from copilot_runtime.extensions.planner.http.access import PlanAccess, PlanViewer
 from tests.extensions.planner.crew import Crew, build_engine, build_plan
 from tests.extensions.planner.http.server import wrap_engine
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -84,7 +85,7 @@ async def test_plans_come_in_pages(access: PlanAccess, engine: PlanEngine) -> No
     assert (seen, len(page.plans)) == (made[::-1], 1)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("query", "message"),
     [
         ({"status": "late"}, "status is 'late'; it is one of: running, waiting, finished"),

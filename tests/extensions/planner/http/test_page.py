@@ -1,12 +1,12 @@
 """The page *Plans* is served where an agent plans, and beside the routes of plans at the root."""
 
-import pytest
 from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.extensions.planner.engine import PlanEngine
 from tests.extensions.planner.crew import Crew, build_engine
 from tests.extensions.planner.http.server import LOCAL, wrap_engine
+from tests.in_one_test import in_one_test
 
 BROWSER = {"accept": "text/html,*/*"}
 
@@ -35,7 +35,7 @@ def test_where_no_traces_are_kept_the_page_leads_to_none() -> None:
         assert 'id="traces" href=""' in client.get("/plans").text
 
 
-@pytest.mark.parametrize("headers", [{}, {"accept": "application/json"}])
+@in_one_test("headers", [{}, {"accept": "application/json"}])
 def test_at_the_root_the_page_is_for_browsers_alone(headers: dict[str, str]) -> None:
     runtime = build_runtime(build_engine(Crew()))
     with TestClient(runtime.app("/"), base_url=LOCAL) as client:

@@ -20,6 +20,7 @@ from copilot_runtime.extensions.planner.settings import PlannerSettings
 from copilot_runtime.testing import call, say
 from tests.extensions.planner.crew import Crew
 from tests.extensions.planner.http.server import ELSEWHERE, LOCAL, look_up, serve, sign_in
+from tests.in_one_test import in_one_test
 
 APPROVAL = {"name": "book", "needs_approval": True}
 
@@ -321,7 +322,7 @@ ANSWERS: list[tuple[str, str, Any, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "body", "status", "message"), ANSWERS)
+@in_one_test(("method", "path", "body", "status", "message"), ANSWERS)
 def test_what_cannot_be_done_is_said_in_a_sentence(
     method: str, path: str, body: Any, status: int, message: str
 ) -> None:
@@ -374,7 +375,7 @@ def test_where_nobody_signs_in_others_see_the_plans_of_threads_they_know() -> No
         assert served.client.get(f"/graphql/plans/{plan_id}").status_code == 200
 
 
-@pytest.mark.parametrize("verb", ["stop", "retry", "answer", "tasks/1/stop"])
+@in_one_test("verb", ["stop", "retry", "answer", "tasks/1/stop"])
 def test_a_page_of_another_origin_does_nothing(verb: str) -> None:
     with serve(settings={"cors_origins": ["https://page.test"]}) as served:
         plan_id = served.submit(APPROVAL)
@@ -414,7 +415,7 @@ def test_without_a_planner_there_are_no_plans() -> None:
         assert client.get("/graphql/plans").status_code == 404
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("sent", "outcome"),
     [
         ({"answer": "resolve", "payload": {"hour": 12}}, "resolved {'hour': 12}"),

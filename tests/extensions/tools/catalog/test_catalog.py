@@ -19,6 +19,7 @@ from copilot_runtime.extensions.tools.catalog import ToolCatalog, ToolResult
 from copilot_runtime.testing import Client, ScriptedAdapter, ToolCall, call, say
 from tests.extensions.tools.catalog import functions
 from tests.extensions.tools.catalog.conftest import CONTEXT, RUN, Write, call_tool
+from tests.in_one_test import in_one_test
 from tests.yaml_bombs import BOMBS
 
 pytestmark = pytest.mark.anyio
@@ -98,7 +99,7 @@ async def test_a_fixed_argument_takes_the_place_of_the_models(
     assert calls == [{"name": "Ann", "greeting": "Ciao"}]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("reference", "value"),
     [
         ("${CITY}", "Rome"),
@@ -156,7 +157,7 @@ async def test_a_secret_may_be_a_file(write: Write, tmp_path: Path) -> None:
     assert functions.CALLS[0]["name"] == "open sesame"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "message"),
     [
         ("${secret:NONE}", "The secret 'NONE' is not set."),
@@ -172,7 +173,7 @@ def test_a_reference_to_nothing_is_an_error_at_the_start(
     assert f"tools.yml:1: the tool 'tool': {message}" in caught.value.message
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("target", "message"),
     [
         (f"{FUNCTIONS}:nothing", f"The module '{FUNCTIONS}' has no 'nothing'."),
@@ -188,7 +189,7 @@ def test_a_function_that_is_not_there_is_an_error_at_the_start(
     assert message in caught.value.message
 
 
-@pytest.mark.parametrize("code", ["raise SystemExit(3)", "import no_such_package", "1 / 0"])
+@in_one_test("code", ["raise SystemExit(3)", "import no_such_package", "1 / 0"])
 def test_a_module_that_cannot_be_imported_is_an_error_at_the_start(
     write: Write, tmp_path: Path, code: str
 ) -> None:
@@ -250,7 +251,7 @@ async def test_no_identifiers_are_no_results(write: Write) -> None:
     assert await call_tool(catalog) == ToolResult("No results found.")
 
 
-@pytest.mark.parametrize("value", [{"identifiers": "d1"}, {"identifiers": [{"type": "x"}]}, {}])
+@in_one_test("value", [{"identifiers": "d1"}, {"identifiers": [{"type": "x"}]}, {}])
 async def test_what_is_no_identifier_is_an_error_of_the_call(
     write: Write, value: dict[str, Any]
 ) -> None:
@@ -295,7 +296,7 @@ async def test_what_may_do_harm_is_called_once(
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("request_fields", "message"),
     [
         ({}, "Invalid tool request: missing id or function"),

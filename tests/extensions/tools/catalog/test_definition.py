@@ -5,6 +5,7 @@ import pytest
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.tools.catalog.definition import parse_services, parse_tools
 from tests.documents import Block, blocks
+from tests.in_one_test import in_one_test
 from tests.yaml_bombs import BOMBS
 
 CLOCK = """
@@ -35,7 +36,7 @@ def test_an_empty_file_has_no_tools() -> None:
     assert parse_tools("", "tools.yml") == {}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "message"),
     [
         (
@@ -75,7 +76,7 @@ def test_a_mistake_is_named_with_its_line(text: str, message: str) -> None:
     assert caught.value.message.startswith(message)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("parameters", "message"),
     [
         (
@@ -130,6 +131,6 @@ def test_null_is_a_default_like_any_other() -> None:
     assert parse_tools(text, "t.yml")["clock"].parameters == {"city": {"default": None}}
 
 
-@pytest.mark.parametrize("block", blocks("yml", "learn/tools"), ids=str)
+@in_one_test("block", blocks("yml", "learn/tools"), ids=str)
 def test_the_tools_of_the_documents_can_be_read(block: Block) -> None:
     assert parse_tools(block.code, block.page)

@@ -9,6 +9,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.tools.catalog import ToolResult
 from tests.adapters.provider import Provider, whole
 from tests.extensions.tools.catalog.conftest import RUN, Write, call_tool
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +70,7 @@ async def test_a_mutation_may_not_be_sent_twice(write: Write, server: Provider) 
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("answer", "message"),
     [
         (
@@ -96,7 +97,7 @@ async def test_check_sends_a_query_without_side_effects(write: Write, server: Pr
     assert server.requests[0].body == {"query": "{ __typename }"}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("query", "message"),
     [
         ("{ a", "The query is no GraphQL: Syntax Error"),

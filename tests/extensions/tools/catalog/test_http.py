@@ -9,6 +9,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.tools.catalog import ToolCatalog, ToolResult
 from tests.adapters.provider import CLOSE, HANG, RESET, Provider, whole
 from tests.extensions.tools.catalog.conftest import RUN, Write, call_tool
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +69,7 @@ async def test_an_optional_argument_that_is_not_there_is_left_out(
     assert server.requests[0].line == "GET /v1/Rome/now?lang=en HTTP/1.1"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("arguments", "message"),
     [
         ({}, "Invalid arguments: 'city' is a required property. Known: city, days."),
@@ -181,7 +182,7 @@ async def test_an_argument_is_no_second_header(write: Write, server: Provider) -
     assert server.requests == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("answer", "result"),
     [
         (whole({"a": 1}), '{"a":1}'),
@@ -201,7 +202,7 @@ async def test_an_answer_is_read_by_its_type(
     assert await call_tool(write(_tool({"url": server.url}))) == ToolResult(result)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("answer", "message"),
     [
         (whole(b"no", status="404 Not Found", content_type="text/plain"), "HTTP 404: no"),
@@ -259,7 +260,7 @@ async def test_a_service_that_is_busy_for_long_is_not_waited_for(
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("end", [CLOSE, RESET])
+@in_one_test("end", [CLOSE, RESET])
 async def test_what_may_have_had_an_effect_is_not_sent_again(
     write: Write, server: Provider, end: Any
 ) -> None:
@@ -295,7 +296,7 @@ async def test_a_result_that_is_not_what_its_schema_says_is_an_error(
     assert "degrees: 'many' is not of type 'number'" in (result.error or "")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("http", "message"),
     [
         ({"url": "http://{host}/x"}, "The model would choose the host"),
@@ -333,7 +334,7 @@ async def test_a_server_is_reached_without_a_call(write: Write, server: Provider
     assert server.requests[0].line == "OPTIONS / HTTP/1.1"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("http", "doubts"),
     [
         (

@@ -13,6 +13,7 @@ from tests.adapters.provider import HANG, Provider
 from tests.extensions.mcp.client import bare
 from tests.extensions.mcp.client.servers import COMMAND, Served, serve
 from tests.extensions.tools.catalog.conftest import RUN, Write, call_tool
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -137,7 +138,7 @@ async def test_the_server_describes_the_tool(write: Write, served: Served) -> No
     assert (seen.is_reachable, seen.detail) == (True, "127.0.0.1 has find")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("mcp", "message"),
     [
         ({"server": "nowhere"}, "'nowhere' of an MCP server is not an address"),

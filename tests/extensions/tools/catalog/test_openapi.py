@@ -12,6 +12,7 @@ from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.tools.catalog import ToolResult
 from tests.adapters.provider import Provider, whole
 from tests.extensions.tools.catalog.conftest import RUN, Write, call_tool
+from tests.in_one_test import in_one_test
 from tests.yaml_bombs import BOMBS
 
 pytestmark = pytest.mark.anyio
@@ -122,7 +123,7 @@ async def test_an_operation_that_is_not_there_is_an_error_of_the_call(
     )
 
 
-@pytest.mark.parametrize("pet", ["..", ""])
+@in_one_test("pet", ["..", ""])
 async def test_an_argument_stays_in_its_place(
     write: Write, document: Path, server: Provider, pet: str
 ) -> None:
@@ -201,7 +202,7 @@ async def test_a_document_that_changes_is_read_again(write: Write, document: Pat
     assert [action.name for action in await catalog.actions(RUN)] == ["tool_fill_in"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "message"),
     [
         ('{"swagger": "2.0"}', "is none of OpenAPI 3"),

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.extensions.tracing.http.spans import LOCAL, serve, sign_in, store_of, trip
+from tests.in_one_test import in_one_test
 
 OPERATORS = {"telemetry": {"operators": ["ann"]}}
 TRACE = "/graphql/traces/" + "a" * 32
@@ -19,8 +20,8 @@ def test_an_operator_who_signs_in_reads_traces_from_anywhere() -> None:
         assert client.get(TRACE, headers=headers).status_code == 200
 
 
-@pytest.mark.parametrize("user", [{}, {"x-user": "bob"}, {"x-user": "Ann"}])
-@pytest.mark.parametrize(
+@in_one_test("user", [{}, {"x-user": "bob"}, {"x-user": "Ann"}])
+@in_one_test(
     ("method", "path"),
     [
         ("GET", "/graphql/traces"),
@@ -59,7 +60,7 @@ def test_without_authentication_only_this_machine_reads_traces(url: str) -> None
         assert client.get(TRACE, headers={"origin": url}).status_code == 200
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "headers",
     [
         {"x-forwarded-for": "203.0.113.7"},
@@ -80,7 +81,7 @@ def test_who_comes_through_a_proxy_or_from_another_page_reads_none(headers: dict
         assert client.get(TRACE, headers=headers).status_code == 403
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "more",
     [
         {"base_url": "http://192.0.2.1:8000"},
@@ -94,7 +95,7 @@ def test_where_nobody_signs_in_other_machines_read_none(more: dict[str, Any]) ->
         assert client.get(TRACE).status_code == 403
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("client", "host", "status"),
     [
         ("127.0.0.1", "127.0.0.1:8000", 200),

@@ -8,6 +8,7 @@ import pytest
 from copilot_runtime.extensions.tracing.store import MemoryTraceStore, Record
 from copilot_runtime.telemetry import LocalTelemetry, genai, semconv
 from tests.extensions.tracing.http.spans import agent, serve, sign_in, span, store_of, tool, trip
+from tests.in_one_test import in_one_test
 
 A, B = "a" * 32, "b" * 32
 OPERATORS = {"telemetry": {"operators": ["ann"]}}
@@ -40,14 +41,14 @@ async def read_ratings(store: MemoryTraceStore, trace: str = A) -> dict[str, str
     return {it["span_id"]: it["attributes"][rating] for it in spans if rating in it["attributes"]}
 
 
-@pytest.mark.parametrize("about", [{"run_id": "run-1"}, {"trace_id": A}])
+@in_one_test("about", [{"run_id": "run-1"}, {"trace_id": A}])
 def test_people_rate_the_answers_to_what_they_asked(about: dict[str, str]) -> None:
     assert rate(store_of([run_of("bob")]), "bob", about=about) == (201, A)
 
 
-@pytest.mark.parametrize("about", [{"run_id": "run-1"}, {"trace_id": A}, {"run_id": "run-0"}])
-@pytest.mark.parametrize("owner", ["bob", "ann", None])
-@pytest.mark.parametrize("user", ["eve", "Bob"])
+@in_one_test("about", [{"run_id": "run-1"}, {"trace_id": A}, {"run_id": "run-0"}])
+@in_one_test("owner", ["bob", "ann", None])
+@in_one_test("user", ["eve", "Bob"])
 def test_an_answer_to_somebody_else_is_none(
     owner: str | None, user: str, about: dict[str, str]
 ) -> None:
@@ -162,7 +163,7 @@ def test_whoever_asked_stands_at_the_run() -> None:
     assert "user.name" not in begin().attributes
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"rating": "so so", "run_id": "r"}'])
+@in_one_test("body", [b"", b"[]", b'{"rating": "so so", "run_id": "r"}'])
 def test_bad_feedback_is_refused_to_everybody(body: bytes) -> None:
     with serve(store_of(trip()), authenticate=sign_in) as client:
         answer = client.post("/graphql/traces/feedback", content=body)

@@ -10,6 +10,7 @@ from copilot_runtime.extensions.tracing.http import live
 from copilot_runtime.telemetry.telemetry import LocalTelemetry
 from copilot_runtime.transports.graphql.schema import sdl
 from tests.extensions.tracing.http.spans import agent, serve, sign_in, store_of, trip
+from tests.in_one_test import in_one_test
 
 A, B = "a" * 32, "b" * 32
 PROTOCOL = "graphql-transport-ws"
@@ -84,7 +85,7 @@ def test_statistics_are_those_of_rest() -> None:
     )
 
 
-@pytest.mark.parametrize("user", ["", "bob"])
+@in_one_test("user", ["", "bob"])
 def test_others_learn_nothing(user: str) -> None:
     queries = [LIST, f'{{ trace(id: "{A}") {{ mermaid }} }}', "{ traceStats { traces } }"]
     with serve(two(), authenticate=sign_in, settings=OPERATORS) as client:

@@ -23,6 +23,7 @@ from copilot_runtime.extensions.tracing.store.sqlite import SqliteTraceStore
 from copilot_runtime.telemetry import NO_TELEMETRY, Span, semconv
 from copilot_runtime.telemetry.telemetry import Attributes, LocalTelemetry
 from tests.extensions.tracing.http.spans import SECOND, agent, chat, serve, store_of, tool, trip
+from tests.in_one_test import in_one_test
 
 A, B = "a" * 32, "b" * 32
 
@@ -90,7 +91,7 @@ def test_traces_are_listed_in_pages_the_newest_first() -> None:
         assert rest["next"] is None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("query", "traces"),
     [
         ("thread_id=thread-1", [A]),
@@ -248,7 +249,7 @@ def test_a_comment_is_not_kept_where_no_content_is() -> None:
         assert read(client, f"/{A}")["trace"]["duration"] == 4.0
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("method", "path", "body", "said"),
     [
         ("GET", "?limit=0", None, "limit is a number from 1 to 1000, such as 50."),
@@ -299,7 +300,7 @@ def test_feedback_needs_a_run_that_is_known() -> None:
         assert problem(client, "POST", "/feedback", body) == (404, "There is no such trace.")
 
 
-@pytest.mark.parametrize("query", ["foo(@)", "[0].kind.length(@)", "[?name]"])
+@in_one_test("query", ["foo(@)", "[0].kind.length(@)", "[?name]"])
 def test_traces_come_in_after_whatever_query_of_a_file(tmp_path: Path, query: str) -> None:
     store = SqliteTraceStore(tmp_path / "traces.db", days=0)
     for number in range(500):  # more than one look at the file brings
@@ -318,7 +319,7 @@ def test_a_body_that_is_no_json_is_refused() -> None:
     assert (answer.status_code, answer.json()["message"]) == (400, "The request body is no JSON.")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("method", "path", "allow"),
     [
         ("POST", "", "GET, HEAD"),
@@ -333,7 +334,7 @@ def test_other_methods_are_refused(method: str, path: str, allow: str) -> None:
     assert (answer.status_code, answer.headers["allow"]) == (405, allow)
 
 
-@pytest.mark.parametrize("telemetry", [NO_TELEMETRY, LocalTelemetry()])
+@in_one_test("telemetry", [NO_TELEMETRY, LocalTelemetry()])
 def test_a_server_without_a_store_says_so_with_the_way_out(telemetry: Any) -> None:
     with serve(telemetry=telemetry) as client:
         status, message = problem(client, "GET", "")

@@ -6,6 +6,7 @@ import pytest
 
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.semconv import METRICS
+from tests.in_one_test import in_one_test
 
 D = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
@@ -102,7 +103,7 @@ CONTRACT = [
 ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "kind", "unit", "attributes", "buckets", "dialect"),
     CONTRACT,
     ids=[str(row[0]) for row in CONTRACT],
@@ -123,7 +124,7 @@ def test_no_other_metric_has_a_name_of_the_conventions() -> None:
     assert all(name.startswith("copilot.") for name in ours)
 
 
-@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+@in_one_test("metric", METRICS.values(), ids=METRICS)
 def test_no_metric_says_who_or_which_conversation_it_was(metric: semconv.Metric) -> None:
     too_many = {semconv.CONVERSATION_ID, semconv.RUN_ID, semconv.TOOL_CALL_ID, semconv.RESPONSE_ID}
     assert not too_many.intersection(metric.attributes)
@@ -132,7 +133,7 @@ def test_no_metric_says_who_or_which_conversation_it_was(metric: semconv.Metric)
     )
 
 
-@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+@in_one_test("metric", METRICS.values(), ids=METRICS)
 def test_histograms_alone_have_buckets_and_those_rise(metric: semconv.Metric) -> None:
     assert bool(metric.buckets) == (metric.kind == "histogram")
     assert list(metric.buckets) == sorted(set(metric.buckets))

@@ -18,6 +18,7 @@ from copilot_runtime.adapters.scripted import Gate
 from copilot_runtime.extensions.tracing.prometheus import render_metrics
 from copilot_runtime.extensions.tracing.settings import TelemetrySettings
 from copilot_runtime.testing import Client, say
+from tests.in_one_test import in_one_test
 from tests.runs import Says, run_input
 
 pytestmark = pytest.mark.anyio
@@ -72,7 +73,7 @@ def test_what_may_fail_is_counted_from_zero_so_that_its_first_time_is_a_rise() -
     assert 'copilot_feedback_rating="down"' in text
 
 
-@pytest.mark.parametrize("form", ["app", "lazy_app", "app at the root"])
+@in_one_test("form", ["app", "lazy_app", "app at the root"])
 async def test_a_chat_is_counted_where_prometheus_looks(form: str) -> None:
     runtime = runtime_with()
     app = runtime.lazy_app() if form == "lazy_app" else runtime.app("/" if "root" in form else None)
@@ -93,7 +94,7 @@ async def test_a_chat_is_counted_where_prometheus_looks(form: str) -> None:
     assert "Hello" not in text
 
 
-@pytest.mark.parametrize("identity", [False, True])
+@in_one_test("identity", [False, True])
 def test_whose_machine_it_is_stands_there_with_the_setting_alone(identity: bool) -> None:
     machine = {"host.name": "anns-laptop"}
     runtime = runtime_with(TelemetrySettings(identity=identity, resource_attributes=machine))
@@ -118,7 +119,7 @@ def test_a_head_has_no_body_and_nothing_can_be_posted() -> None:
     assert client.post("/metrics").status_code in (404, 405)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "asks",
     [
         {"client": ELSEWHERE},
@@ -147,7 +148,7 @@ def test_other_machines_get_nothing_and_learn_how_it_could_be(asks: dict[str, An
     assert "telemetry.metrics_token" in answer.json()["error"]
 
 
-@pytest.mark.parametrize("client", [HERE, ELSEWHERE])
+@in_one_test("client", [HERE, ELSEWHERE])
 def test_with_a_token_whoever_has_it_may_read_and_nobody_else(client: Any) -> None:
     app = runtime_with(TelemetrySettings(metrics_token="söcret")).app()
     right = "Bearer söcret".encode()
@@ -157,7 +158,7 @@ def test_with_a_token_whoever_has_it_may_read_and_nobody_else(client: Any) -> No
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "telemetry", [TelemetrySettings(metrics_endpoint=False), TelemetrySettings(enabled=False)]
 )
 def test_it_can_be_off(telemetry: TelemetrySettings) -> None:

@@ -8,6 +8,7 @@ import pytest
 from copilot_runtime.telemetry import NO_TELEMETRY, semconv
 from copilot_runtime.telemetry.metrics import Metrics, Point
 from tests.extensions.tracing.metrics.points import names_of, points_of, values_of
+from tests.in_one_test import in_one_test
 
 
 def test_a_histogram_sorts_values_into_buckets_whose_upper_bound_belongs_to_them() -> None:
@@ -57,7 +58,7 @@ def test_a_long_text_is_cut_and_a_list_is_a_text() -> None:
     }
 
 
-@pytest.mark.parametrize("value", [nan, inf, -1])
+@in_one_test("value", [nan, inf, -1])
 def test_what_is_no_measure_is_left_out(value: float) -> None:
     metrics = Metrics()
     metrics.record(semconv.COST, value)

@@ -15,6 +15,7 @@ from copilot_runtime.runtime import Runtime
 from copilot_runtime.telemetry import LocalTelemetry, semconv
 from copilot_runtime.testing import Client, call, say
 from tests.extensions.tracing.metrics.points import names_of, points_of, values_of
+from tests.in_one_test import in_one_test
 from tests.runs import Says, run_input, runtime_of, runtime_with
 
 pytestmark = pytest.mark.anyio
@@ -114,7 +115,7 @@ async def test_a_run_that_fails_is_counted_with_its_error() -> None:
     assert points_of(telemetry, semconv.INVOKE_AGENT_INFERENCE_CALLS) == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("error", "word"),
     [
         (NetworkError("Down."), "NETWORK_ERROR"),
@@ -132,7 +133,7 @@ async def test_limits_of_a_provider_and_its_silence_have_words_of_their_own(
     assert error.code == "NETWORK_ERROR"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "question",
     [Interrupt(interrupt_id="i", value="Sure?"), Custom(name="on_interrupt", value="Sure?")],
 )
@@ -220,7 +221,7 @@ def test_where_a_provider_says_no_usage_head_counts_nothing_of_an_unknown_kind()
     assert points_of(telemetry, semconv.INFERENCE_INPUT_TOKENS) == []
 
 
-@pytest.mark.parametrize("dialect", ["released", "head"])
+@in_one_test("dialect", ["released", "head"])
 def test_what_is_no_inference_keeps_its_name(dialect: semconv.Dialect) -> None:
     attributes = {semconv.OPERATION_NAME: semconv.EMBEDDINGS, semconv.USAGE_INPUT_TOKENS: 7}
     telemetry = measure(attributes, dialect=dialect)

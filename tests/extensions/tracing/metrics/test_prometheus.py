@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View
@@ -14,6 +13,7 @@ from copilot_runtime.extensions.tracing.prometheus import merge_pages, name_metr
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.metrics import Metrics
 from copilot_runtime.telemetry.semconv import METRICS, Metric
+from tests.in_one_test import in_one_test
 
 ODD = 'a "quoted" \\ path\nand a second line, \ud83c'
 
@@ -111,7 +111,7 @@ def test_each_sample_says_who_measured_it() -> None:
     assert sample.labels == {"otel_scope_name": "copilot_runtime", "otel_scope_version": "1.0"}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "unit", "kind", "expected"),
     [
         ("a.duration", "s", "histogram", "a_duration_seconds"),
@@ -144,7 +144,7 @@ def by_their_exporter(metric: Metric) -> Sequence[str]:
     return [it.name for family in families for it in family.samples if it.name != "target_info"]
 
 
-@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+@in_one_test("metric", METRICS.values(), ids=METRICS)
 def test_names_and_buckets_are_those_of_opentelemetrys_own_exporter(metric: Metric) -> None:
     metrics = Metrics()
     if metric.kind == "gauge":

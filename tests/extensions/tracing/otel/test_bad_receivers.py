@@ -18,6 +18,7 @@ from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.testing import say
 from tests.extensions.tracing.otel.receivers import serve_http
+from tests.in_one_test import in_one_test
 from tests.runs import run_input, runtime_of, told
 
 pytestmark = pytest.mark.anyio
@@ -70,8 +71,8 @@ def read_dropped(telemetry: Telemetry) -> float:
     return families.get(semconv.TELEMETRY_DROPPED, 0)
 
 
-@pytest.mark.parametrize("exporter", ["otlp-http", "otlp-grpc"])
-@pytest.mark.parametrize(
+@in_one_test("exporter", ["otlp-http", "otlp-grpc"])
+@in_one_test(
     "pieces", [(), (b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf",), (b"HTTP/1.1 200",)]
 )
 async def test_who_never_answers_holds_up_neither_runs_nor_the_end(
@@ -112,7 +113,7 @@ def answer_with(status: int, **headers: str) -> Any:
     return answer
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@in_one_test("status", [301, 302, 307, 308])
 async def test_a_redirect_is_no_success_and_is_not_followed(
     status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -128,10 +129,10 @@ async def test_a_redirect_is_no_success_and_is_not_followed(
     assert line.endswith(f"{status}, it redirects to {other.url}/v1/traces")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "wait", ["120", "1e9", formatdate(time() + 3600, usegmt=True)], ids=["seconds", "long", "time"]
 )
-@pytest.mark.parametrize("status", [429, 503])
+@in_one_test("status", [429, 503])
 async def test_who_asks_for_silence_gets_it(status: int, wait: str) -> None:
     with serve_http(answer_with(status, retry_after=wait)) as inbox:
         telemetry = export(inbox.url)
@@ -143,7 +144,7 @@ async def test_who_asks_for_silence_gets_it(status: int, wait: str) -> None:
     assert read_dropped(telemetry) == 3
 
 
-@pytest.mark.parametrize("wait", ["soon", "nan", "-5", "Sat, 22 Nov 2025 00:00:00 -0000"])
+@in_one_test("wait", ["soon", "nan", "-5", "Sat, 22 Nov 2025 00:00:00 -0000"])
 async def test_a_time_that_is_none_is_not_waited_for(wait: str) -> None:
     answers = iter([answer_with(503, retry_after=wait), answer_with(200)])
     with serve_http(lambda request: next(answers)(request)) as inbox:

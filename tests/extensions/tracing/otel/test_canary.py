@@ -36,6 +36,7 @@ from tests.extensions.knowledge.test_served import sign_in, wait_until_ready
 from tests.extensions.knowledge.uploads.chat import ask, attach, question
 from tests.extensions.planner.crew import always
 from tests.extensions.tracing.otel.receivers import serve_grpc, serve_http
+from tests.in_one_test import in_one_test
 
 CANARY = "canary6e41"
 HEADERS = {"x-user": "ann", "x-word": CANARY, "baggage": f"word={CANARY}", "cookie": CANARY}
@@ -164,7 +165,7 @@ EXPORTED = {
 }
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("exporter", "serve", "content"),
     [("otlp-http", serve_http, "none"), ("otlp-grpc", serve_grpc, "local")],
 )
@@ -200,7 +201,7 @@ def test_no_exporter_and_no_metric_says_it(
     assert (CANARY in str(kept)) is (content == "local")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "name",
     [
         *("ai.toolCall.args", "ai.response.toolCalls", "gcp.vertex.agent.llm_request", "metadata"),
@@ -231,7 +232,7 @@ def test_an_id_is_one_word() -> None:
     assert has_content("crew_id", "the crew that looks for flights")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "name",
     [
         *("authorization", "password", "api_key", "token", "db.password", "my.accessToken"),
@@ -243,7 +244,7 @@ def test_a_secret_is_known_by_its_name(name: str) -> None:
     assert drop_secrets(attributes) == {"tool": {"count": 5}, "list": [{}]}
 
 
-@pytest.mark.parametrize("name", ["llm.token_count.prompt", "gen_ai.token.type", "tokens", "key"])
+@in_one_test("name", ["llm.token_count.prompt", "gen_ai.token.type", "tokens", "key"])
 def test_a_number_of_tokens_is_no_secret(name: str) -> None:
     assert drop_secrets({name: "5", "token": 5}) == {name: "5", "token": 5}
 
@@ -254,7 +255,7 @@ def test_the_parts_of_an_attribute_have_names_as_well() -> None:
     assert not has_content("state", [{"step": {"node_id": "…", "count": 5}}, 5])
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "name",
     [
         *("http.request.method", "url.full", "openinference.span.kind", "llm.model_name"),
@@ -266,14 +267,14 @@ def test_what_is_called_like_a_fact_is_none(name: str) -> None:
     assert not has_content("llm.token_count.prompt", 12)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "name", ["user.name", "enduser.id", "langfuse.user.id", "ai.userId", "my.user_name", "email"]
 )
 def test_who_somebody_is_has_many_names(name: str) -> None:
     assert semconv.is_identity(name)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "url", "found"),
     [
         ("url.full", "https://me:secret@host:1/path?q=word#part", "https://host:1/path"),

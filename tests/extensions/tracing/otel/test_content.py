@@ -16,6 +16,7 @@ from copilot_runtime.extensions.tracing.store.store import TraceStore
 from copilot_runtime.telemetry import LocalTelemetry, Telemetry, semconv
 from copilot_runtime.testing import call, say
 from tests.extensions.tracing.otel.receivers import read_attributes, serve_grpc, serve_http
+from tests.in_one_test import in_one_test
 from tests.runs import run_input, runtime_of
 
 pytestmark = pytest.mark.anyio
@@ -117,7 +118,7 @@ def trace_foreign_work(telemetry: Telemetry) -> None:
         raise ValueError(CANARY)
 
 
-@pytest.mark.parametrize("content", ["none", "local"])
+@in_one_test("content", ["none", "local"])
 async def test_a_canary_is_in_no_byte_that_is_exported(wire: Wire, content: Any) -> None:
     telemetry = build_telemetry(
         TelemetryOptions(**wire.options, content=content, resource_attributes={"host.name": ME})
@@ -147,7 +148,7 @@ async def test_what_may_be_exported_is_exported(wire: Wire) -> None:
     assert ME in output
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("capture", "on_spans", "on_events"),
     [("span_only", True, False), ("event_only", False, True), ("span_and_event", True, True)],
 )
@@ -214,7 +215,7 @@ async def test_content_is_valid_json_where_receivers_read_that() -> None:
     assert json.loads(found[semconv.TOOL_CALL_ARGUMENTS]) == {"number": str(2**70), "share": 0.5}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("value", "found"),
     [
         ("short", "short"),

@@ -10,6 +10,7 @@ from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_tel
 from copilot_runtime.telemetry import LocalTelemetry, Span, SpanContext, semconv
 from copilot_runtime.testing import call, say
 from tests.extensions.tracing.otel.receivers import Inbox, read_attributes, serve_http
+from tests.in_one_test import in_one_test
 from tests.runs import runtime_of
 from tests.telemetry.recorded import Spans, run
 
@@ -57,7 +58,7 @@ async def test_a_request_to_a_model_is_an_event_with_all_that_its_span_says() ->
     assert DETAILS not in names_of_span_events(inbox)
 
 
-@pytest.mark.parametrize("content", ["none", "local", "export"])
+@in_one_test("content", ["none", "local", "export"])
 async def test_nobody_who_does_not_ask_gets_an_event_for_each_request(content: Any) -> None:
     inbox = await export(say("Hi."), content=content)
     assert select(inbox, DETAILS) == []
@@ -111,7 +112,7 @@ class Rude(Exception):
         raise RuntimeError("no")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("error", "message"),
     [
         (ValueError("half a character: \ud800"), "half a character: \ufffd"),
@@ -129,7 +130,7 @@ def test_whatever_an_exception_says_can_be_kept(error: Exception, message: str) 
     "".join(event.attributes.values()).encode()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("trace_id", "span_id", "is_known"),
     [("a" * 32, "b" * 16, True), ("no-hex", "z", False), ("f" * 40, "1", False)],
 )

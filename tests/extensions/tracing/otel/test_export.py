@@ -21,6 +21,7 @@ from copilot_runtime.runtime import Runtime
 from copilot_runtime.telemetry import LocalTelemetry, Telemetry, semconv
 from copilot_runtime.testing import call, say
 from tests.extensions.tracing.otel.receivers import read_attributes, serve_grpc, serve_http
+from tests.in_one_test import in_one_test
 from tests.runs import run_input, runtime_of, told
 from tests.telemetry.test_spans import run
 
@@ -49,8 +50,8 @@ async def export_run(**options: Any) -> Telemetry:
     return telemetry
 
 
-@pytest.mark.parametrize("compression", ["none", "gzip"])
-@pytest.mark.parametrize("exporter", SERVERS)
+@in_one_test("compression", ["none", "gzip"])
+@in_one_test("exporter", SERVERS)
 async def test_a_run_reaches_a_receiver_as_one_tree(exporter: str, compression: str) -> None:
     with SERVERS[exporter]() as inbox:
         await export_run(
@@ -74,7 +75,7 @@ async def test_a_run_reaches_a_receiver_as_one_tree(exporter: str, compression: 
     assert UUID(resource["service.instance.id"])  # so that no two workers are taken for one
 
 
-@pytest.mark.parametrize("identity", [False, True])
+@in_one_test("identity", [False, True])
 async def test_who_asked_and_on_which_machine_leaves_with_the_setting_alone(identity: bool) -> None:
     with serve_http() as inbox:
         telemetry = build_telemetry(
@@ -102,7 +103,7 @@ async def test_a_process_whose_user_has_no_name_is_exported(
     assert semconv.PROCESS_USER_NAME not in resource
 
 
-@pytest.mark.parametrize("exporter", SERVERS)
+@in_one_test("exporter", SERVERS)
 async def test_metrics_and_events_reach_a_receiver(exporter: str) -> None:
     with SERVERS[exporter]() as inbox:
         await export_run(exporters=(exporter,), endpoint=inbox.url)
@@ -180,7 +181,7 @@ async def test_what_has_parts_keeps_them() -> None:
     assert found[1:4] == [str(2**70), None, 1.5]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("sampler", "argument", "count"),
     [
         ("parentbased_always_on", "", 4),
@@ -240,7 +241,7 @@ async def wait_for_warnings(caplog: pytest.LogCaptureFixture) -> Sequence[loggin
     return []
 
 
-@pytest.mark.parametrize("answer", [answer_500, answer_garbage, answer_much])
+@in_one_test("answer", [answer_500, answer_garbage, answer_much])
 async def test_a_receiver_that_answers_nonsense_is_told_of_once(
     answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -262,7 +263,7 @@ async def test_a_warning_does_not_quote_the_password_of_an_address(
     assert record.getMessage().startswith(f"{inbox.url} does not take spans")
 
 
-@pytest.mark.parametrize("exporter", SERVERS)
+@in_one_test("exporter", SERVERS)
 async def test_a_receiver_that_is_down_costs_a_warning_and_a_few_seconds_at_the_end(
     exporter: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,12 +10,13 @@ from copilot_runtime.extensions.tracing.store.store import TraceStore
 from copilot_runtime.telemetry import LocalTelemetry
 from copilot_runtime.testing import Client, say
 from tests.extensions.tracing.otel.receivers import serve_http
+from tests.in_one_test import in_one_test
 from tests.wire_agui.server import PATH, serving
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite:{folder}/traces.db", "jsonl:{folder}"])
+@in_one_test("store", ["memory", "sqlite:{folder}/traces.db", "jsonl:{folder}"])
 async def test_a_server_that_takes_spans_keeps_them_and_makes_none(
     store: str, tmp_path: Path
 ) -> None:

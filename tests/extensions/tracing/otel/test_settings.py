@@ -14,6 +14,7 @@ from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.extensions.tracing.settings import TelemetrySettings
 from tests.extensions.tracing.otel.receivers import serve_http
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +36,7 @@ def read(
     return load_settings(file, environ).telemetry
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("variable", "text", "key", "value"),
     [
         ("COPILOT_OTEL_ENABLED", "true", "export", True),
@@ -80,7 +81,7 @@ def test_a_variable_says_one_thing(variable: str, text: str, key: str, value: An
     assert getattr(read({variable: text}), key) == value
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "content", "capture"),
     [
         ("true", "export", "span_only"),
@@ -115,7 +116,7 @@ def test_our_variables_win_over_those_of_all_programs_and_these_over_the_file(
     assert read(environ, text, tmp_path).headers == {"a": "file"}
 
 
-@pytest.mark.parametrize("variable", ["COPILOT_OTEL_ENDPOINT", "COPILOT_TELEMETRY_ENDPOINT"])
+@in_one_test("variable", ["COPILOT_OTEL_ENDPOINT", "COPILOT_TELEMETRY_ENDPOINT"])
 def test_our_endpoint_wins_over_that_of_a_single_signal(variable: str) -> None:
     shared = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://shared/v1/traces"}
     settings = read({**shared, variable: "http://ours:1"})
@@ -127,7 +128,7 @@ def test_the_first_of_all_variables_names_the_receiver_of_every_signal(tmp_path:
     assert read({"COPILOT_OTEL_ENDPOINT": "http://a:1"}, text, tmp_path).endpoints == {}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("environ", "text", "origin"),
     [
         ({}, "", "storeOnly"),
@@ -157,7 +158,7 @@ def test_it_is_told_what_enabled_the_export(
     assert described.get("enabled_via", "disabled") == origin
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("environ", "message"),
     [
         ({"TRACING_MODE": "lanfuse"}, "TRACING_MODE is 'lanfuse', but there are langfuse, otlp"),
@@ -191,7 +192,7 @@ def test_a_wrong_variable_is_told_with_the_way_out(
     assert "secret" not in caught.value.message
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "environ",
     [
         {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://ann:se/cret@host:4318"},
@@ -283,7 +284,7 @@ def test_the_command_says_where_each_value_came_from_and_what_enabled_the_export
     assert output.splitlines()[-1] == last
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("environ", "sentence"),
     [
         ({}, "Telemetry goes only into the store (storeOnly)."),
@@ -307,7 +308,7 @@ def test_no_message_and_no_table_has_a_key(tmp_path: Path, monkeypatch: pytest.M
     assert line_of(output, "telemetry.headers")[2] == "authorization"
 
 
-@pytest.mark.parametrize("address", ["collector", "ftp://collector", "http://me:secret@collector"])
+@in_one_test("address", ["collector", "ftp://collector", "http://me:secret@collector"])
 def test_the_address_of_a_signal_is_one(address: str) -> None:
     with pytest.raises(
         ValueError, match=r"The address for traces should begin with http"

@@ -8,12 +8,13 @@ from copilot_runtime.extensions.tracing.dialects import translate_attributes
 from copilot_runtime.extensions.tracing.store import TraceFilter, TraceStore
 from copilot_runtime.telemetry import semconv
 from tests.extensions.tracing.store.spans import make_span
+from tests.in_one_test import in_one_test
 
 LLM = {"openinference.span.kind": "LLM", "llm.model_name": "gpt", "session.id": "th"}
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@in_one_test(
     "attributes",
     [
         {**LLM, "llm.token_count.prompt": 5, "llm.token_count.completion": 2},

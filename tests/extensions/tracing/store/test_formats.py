@@ -10,6 +10,7 @@ from copilot_runtime.extensions.tracing.extract import extract_attributes
 from copilot_runtime.extensions.tracing.store.formats import decode_line, encode_line
 from copilot_runtime.extensions.tracing.store.records import Record, encode_span
 from tests.extensions.tracing.store.spans import make_span
+from tests.in_one_test import in_one_test
 
 
 def read(value: Any) -> Record:
@@ -89,13 +90,13 @@ def test_lines_of_vs_code_are_spans_of_the_javascript_sdk() -> None:
     }
 
 
-@pytest.mark.parametrize("time", [[1], ["a", 2], "soon", -5, None, {"low": "x"}])
+@in_one_test("time", [[1], ["a", 2], "soon", -5, None, {"low": "x"}])
 def test_a_time_that_is_none_is_not_trusted(time: Any) -> None:
     span = {"traceId": "t", "spanId": "s", "parentSpanId": "p", "startTime": 7, "endTime": time}
     assert read(span)["end_time_unix_nano"] == 7
 
 
-@pytest.mark.parametrize("line", ["{", "[]", "5", "{}", '{"trace_id": "t"}', '{"span": {}}'])
+@in_one_test("line", ["{", "[]", "5", "{}", '{"trace_id": "t"}', '{"span": {}}'])
 def test_what_is_no_span_says_so(line: str) -> None:
     with pytest.raises(Misuse):
         list(decode_line(line))

@@ -8,6 +8,7 @@ import pytest
 from copilot_runtime.extensions.tracing.store import MemoryTraceStore, TraceFilter
 from copilot_runtime.telemetry.span import Span
 from tests.extensions.tracing.store.spans import make_span
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -38,9 +39,7 @@ def make_large(trace_id: str, part: str, span_id: str = "a") -> Span:
     return span
 
 
-@pytest.mark.parametrize(
-    "part", ["name", "message", "attributes", "content", "resource", "event", "link"]
-)
+@in_one_test("part", ["name", "message", "attributes", "content", "resource", "event", "link"])
 async def test_the_oldest_traces_go_when_spans_are_too_large(part: str) -> None:
     store = MemoryTraceStore(max_size=35_000)
     for number in range(5):

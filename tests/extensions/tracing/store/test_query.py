@@ -16,12 +16,13 @@ from copilot_runtime.base.errors import LimitExceeded, Misuse
 from copilot_runtime.extensions.tracing.store import TraceFilter, TraceQuery
 from copilot_runtime.extensions.tracing.store.records import Record, encode_span
 from tests.extensions.tracing.store.spans import make_span
+from tests.in_one_test import in_one_test
 
 SPANS: list[Record] = [encode_span(make_span("t", f"s{number}", "n")) for number in range(100)]
 DOUBLE = " | ".join(["[@, @]"] * 22)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("query", "is_match"),
     [
         ("", True),
@@ -50,7 +51,7 @@ def test_a_trace_matches_unless_the_result_says_that_there_is_nothing(
     assert TraceQuery(query).matches(SPANS) is is_match
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "query",
     [
         f"[{DOUBLE}, {DOUBLE}] | [0] == [1]",
@@ -67,7 +68,7 @@ def test_what_grows_without_end_is_refused_before_it_does(query: str) -> None:
         TraceQuery(query).matches(SPANS)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "query",
     [
         "[].attributes[].x[].y[].z | [?[?a]] || " * 6 + "`false`",
@@ -84,7 +85,7 @@ def test_a_query_that_takes_too_long_is_stopped_while_it_runs(query: str) -> Non
         list(TraceQuery(query, seconds=3, clock=clock).select([SPANS] * 1_000))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "query",
     [
         "nothing(@)",
@@ -104,7 +105,7 @@ def test_a_query_that_cannot_be_evaluated_says_so(query: str) -> None:
         TraceQuery(query).matches(SPANS)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("query", "filter"),
     [
         ("[?status.code==`2`]", TraceFilter(has_error=True)),

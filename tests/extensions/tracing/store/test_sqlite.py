@@ -18,6 +18,7 @@ from copilot_runtime.extensions.tracing.store.sqlite import SqliteTraceStore
 from copilot_runtime.extensions.tracing.store.store import ThreadedTraceStore
 from copilot_runtime.telemetry import semconv
 from tests.extensions.tracing.store.spans import make_chat, make_span
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -77,7 +78,7 @@ asyncio.run(main())
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-@pytest.mark.parametrize("content", ["text", "database", "newer", "older"])
+@in_one_test("content", ["text", "database", "newer", "older"])
 async def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path, content: str) -> None:
     file = tmp_path / "traces.db"
     if content == "text":

@@ -12,6 +12,7 @@ from copilot_runtime.extensions.tracing.store import TraceFilter, TraceStore
 from copilot_runtime.extensions.tracing.waterfall import draw_waterfall
 from copilot_runtime.telemetry import semconv
 from tests.extensions.tracing.store.spans import make_chat, make_span
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +63,7 @@ async def test_a_rating_is_in_the_summary_and_changes_with_its_span(store: Trace
     assert await list_ids(store, TraceFilter(rating="down")) == ["t1"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "is_found"),
     [
         ("oslo", True),
@@ -80,7 +81,7 @@ async def test_a_rating_is_in_the_summary_and_changes_with_its_span(store: Trace
         ("prompt", False),
     ],
 )
-@pytest.mark.parametrize("is_text", [False, True])
+@in_one_test("is_text", [False, True])
 async def test_a_text_finds_answers_that_are_kept_and_the_beginning_of_an_id(
     store: TraceStore, text: str, *, is_found: bool, is_text: bool
 ) -> None:
@@ -122,7 +123,7 @@ async def test_traces_are_listed_by_their_start_and_page_by_page(store: TraceSto
     assert await store.list_traces(limit=0) == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("filter", "ids"),
     [
         (TraceFilter(trace_id="t1"), ["t1"]),
@@ -268,7 +269,7 @@ async def test_what_json_cannot_hold_becomes_text(store: TraceStore) -> None:
     assert len(await store.query_spans("[?name]")) == 3
 
 
-@pytest.mark.parametrize("value", [{"a": [1]}, [{"b": 2}], True, -1.5, "", "x" * 5_000])
+@in_one_test("value", [{"a": [1]}, [{"b": 2}], True, -1.5, "", "x" * 5_000])
 async def test_other_programs_may_write_anything_by_our_names(
     store: TraceStore, value: object
 ) -> None:

@@ -17,6 +17,7 @@ from copilot_runtime.api.messages import (
 from copilot_runtime.base.errors import LimitExceeded, Misuse
 from copilot_runtime.extensions.frameworks.remote.endpoint import build_request_body
 from copilot_runtime.extensions.frameworks.remote.server.decode import get_caller, run_fields
+from tests.in_one_test import in_one_test
 
 MESSAGES: list[Message] = [
     TextMessage(id="s", role="system", content="Be brief."),
@@ -72,7 +73,7 @@ def test_what_our_own_client_asks_is_read_as_it_was() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "message",
     [
         {},

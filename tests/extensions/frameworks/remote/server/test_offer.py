@@ -3,12 +3,12 @@
 from enum import Enum
 from typing import Annotated, Any
 
-import pytest
 from pydantic import BaseModel, Field
 
 from copilot_runtime import Action, action
 from copilot_runtime.extensions.frameworks.remote.catalog import build_schema
 from copilot_runtime.extensions.frameworks.remote.server.endpoint import parameters_of
+from tests.in_one_test import in_one_test
 
 
 class Size(Enum):
@@ -83,7 +83,7 @@ def test_what_is_said_in_that_notation_is_a_schema_again() -> None:
     assert build_schema(parameters_of(schema)) == schema
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "schema",
     [
         {},

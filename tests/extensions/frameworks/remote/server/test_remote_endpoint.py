@@ -11,6 +11,7 @@ import pytest
 from copilot_runtime import CopilotRuntime, RunInput, Settings
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.base.errors import AuthenticationFailed
+from tests.in_one_test import in_one_test
 from tests.transports.served import Slow, at_work, by_token
 from tests.wire_agui.http import Answer, Browser, text_of
 from tests.wire_agui.server import PATH, serving
@@ -87,7 +88,7 @@ async def test_an_action_knows_the_user_and_the_properties() -> None:
     assert json.loads(answer.json()["result"]) == {"user": "ann", "tenant": "ours"}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "arguments", "code"),
     [("explode", {}, "HANDLER_ERROR"), ("add", {"a": "many"}, "INVALID_ARGUMENTS")],
 )
@@ -133,7 +134,7 @@ async def test_what_is_not_found_is_named_in_a_hundred_characters() -> None:
     assert (answer.status, answer.json()) == (404, error)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("path", "body", "error"),
     [
         ("/actions/execute", b"{", "The request body is no JSON."),
@@ -246,7 +247,7 @@ async def test_a_run_that_fails_says_why_and_breaks_off() -> None:
     assert (last["type"], last["error"]) == ("RunError", "The model is down.")
 
 
-@pytest.mark.parametrize("state", [{}, {"topic": "dogs"}], ids=["no state", "a state"])
+@in_one_test("state", [{}, {"topic": "dogs"}], ids=["no state", "a state"])
 async def test_an_unknown_agent_is_not_found(state: dict[str, Any]) -> None:
     async with at_work() as browser:
         answer = await run(browser, "nobody", state=state)

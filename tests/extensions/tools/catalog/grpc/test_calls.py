@@ -23,6 +23,7 @@ from copilot_runtime.base.errors import (
 from tests.extensions.tools.catalog.conftest import RUN
 from tests.extensions.tools.catalog.grpc.conftest import MakeTool
 from tests.extensions.tools.catalog.grpc.servers import Context, serve
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -203,7 +204,7 @@ async def test_wrong_arguments_are_an_error_for_the_model(
     assert words in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("status", "kind"),
     [
         (grpc.StatusCode.NOT_FOUND, CopilotError),

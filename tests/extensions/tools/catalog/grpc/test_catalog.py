@@ -15,6 +15,7 @@ from copilot_runtime.telemetry import LocalTelemetry, semconv
 from copilot_runtime.testing import Client, ScriptedAdapter, ToolCall, call, say
 from tests.documents import ROOT
 from tests.extensions.tools.catalog.grpc.servers import PROTO, Context, serve
+from tests.in_one_test import in_one_test
 from tests.telemetry.conventions import find_violations
 from tests.telemetry.recorded import Spans
 
@@ -112,7 +113,7 @@ async def test_a_model_calls_a_method_and_reads_its_content(tmp_path: Path) -> N
         assert find_violations(span) == []
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("answer", "content"),
     [
         (name_nothing, "No results found."),

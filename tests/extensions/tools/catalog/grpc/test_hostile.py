@@ -10,6 +10,7 @@ import pytest
 from copilot_runtime.base.errors import CopilotError, LimitExceeded, NetworkError, RunStalled
 from tests.extensions.tools.catalog.grpc.conftest import MakeTool
 from tests.extensions.tools.catalog.grpc.servers import Context, serve
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -94,9 +95,7 @@ async def test_a_request_that_is_too_large_is_not_sent(make_tool: MakeTool) -> N
         assert shop.requests == []
 
 
-@pytest.mark.parametrize(
-    "answer", [b"\xff\xff\xff", b"\x0a\x02\xff\xfe", b"\xfa\x07\x01x", b"\x08\x01"]
-)
+@in_one_test("answer", [b"\xff\xff\xff", b"\x0a\x02\xff\xfe", b"\xfa\x07\x01x", b"\x08\x01"])
 async def test_an_answer_that_is_none_says_so(make_tool: MakeTool, answer: bytes) -> None:
     async def lie(request: Any, context: Context) -> Any:
         return answer

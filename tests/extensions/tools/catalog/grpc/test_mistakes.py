@@ -15,6 +15,7 @@ from copilot_runtime.extensions.tools.catalog.grpc.options import Address
 from copilot_runtime.extensions.tools.catalog.grpc.protos import Protos
 from tests.extensions.tools.catalog.grpc.conftest import MakeTool
 from tests.extensions.tools.catalog.grpc.servers import PROTO, Context, serve
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,7 @@ TOOL = "order: {endpoint: {grpc: {address: '127.0.0.1:1', %s}}}"
 ORDER = "method: shop.Shop.Order, proto: shop.proto"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("fields", "words"),
     [
         ("method: x.y", "Invalid endpoint method format: x.y"),
@@ -50,7 +51,7 @@ async def test_what_can_never_work_is_an_error_at_once(
     assert words in raised.value.message
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("fields", "words"),
     [
         ("method: shop.Shop.Upload, proto: shop.proto", "takes a stream of requests"),
@@ -73,7 +74,7 @@ async def test_what_does_not_fit_the_description_is_an_error_of_the_tool(
     assert words in raised.value.message
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("services", "words"),
     [
         ({"shop": {"adress": "a:1"}}, "services.shop.adress: Extra inputs are not permitted"),
@@ -155,7 +156,7 @@ async def test_check_reports_an_unreachable_server(
         await make_tool(TOOL % ORDER).endpoint.check(run)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "words"),
     [
         ("{", "is no JSON"),
@@ -184,7 +185,7 @@ async def test_a_service_without_an_address_says_how_to_give_one(
         await tool.call()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "target", "has_tls"),
     [
         ("grpc://a.example:80/", "a.example:80", False),

@@ -13,6 +13,7 @@ from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.extensions.tools.catalog.grpc import endpoint
 from tests.extensions.tools.catalog.grpc.conftest import MakeTool
 from tests.extensions.tools.catalog.grpc.servers import Context, compile_shop, serve
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -114,7 +115,7 @@ async def test_an_unknown_service_has_the_words_of_the_contract(make_tool: MakeT
             await make_tool((REFLECTED % shop.address).replace("shop.Shop", "a.Foo")).load()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("answers", "words"),
     [
         ([b"\xff\xff"], "with what is no description"),

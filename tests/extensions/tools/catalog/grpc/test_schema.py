@@ -5,6 +5,7 @@ import pytest
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.tools.catalog.grpc.schema import describe_request
 from tests.extensions.tools.catalog.grpc.servers import compile_shop
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,7 @@ async def test_fields_that_the_service_fills_in_itself_are_hidden() -> None:
     }
 
 
-@pytest.mark.parametrize("message", ["common.Empty", "google.protobuf.Empty"])
+@in_one_test("message", ["common.Empty", "google.protobuf.Empty"])
 async def test_an_empty_request_has_no_parameters(message: str) -> None:
     assert await describe(message) == {"type": "object", "properties": {}}
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import pytest
+from tests.in_one_test import in_one_test
 
 LAYERS = [
     {"__main__"},
@@ -99,7 +99,7 @@ def test_every_room_has_its_place_in_the_list() -> None:
     assert rooms - set(LEVEL) == {"knowledge"}  # the public names of that extension
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("code", "modules"),
     [
         ("import copilot_runtime.threads.memory", ["threads.memory"]),

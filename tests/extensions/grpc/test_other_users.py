@@ -33,6 +33,7 @@ from tests.extensions.grpc.servers import Served, build_settings, serve
 from tests.extensions.grpc.test_access import call
 from tests.extensions.knowledge.library import WordCounter
 from tests.extensions.planner.test_agent import build_planner
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -167,7 +168,7 @@ CREDENTIALS: Mapping[str, tuple[str, Callable[[World], Awaitable[Mapping[str, st
 }
 
 
-@pytest.mark.parametrize("kind", CREDENTIALS)
+@in_one_test("kind", CREDENTIALS)
 async def test_only_services_may_name_a_user_or_a_tenant_at_any_method(
     tmp_path: Path, kind: str
 ) -> None:
@@ -190,7 +191,7 @@ async def test_only_services_may_name_a_user_or_a_tenant_at_any_method(
     assert let_in == {}
 
 
-@pytest.mark.parametrize("kind", CREDENTIALS)
+@in_one_test("kind", CREDENTIALS)
 async def test_a_refused_call_for_another_user_is_audited_as_the_caller(
     tmp_path: Path, kind: str
 ) -> None:

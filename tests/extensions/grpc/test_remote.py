@@ -109,7 +109,7 @@ async def test_a_service_that_may_not_ask_for_users_is_named_in_one_line_of_the_
     )
 
 
-@pytest.mark.parametrize(("user", "finds"), [(None, True), ("ann", False)])
+@in_one_test(("user", "finds"), [(None, True), ("ann", False)])
 async def test_a_service_with_the_role_user_cannot_search_for_other_users(
     tmp_path: Path, user: str | None, *, finds: bool
 ) -> None:

@@ -18,6 +18,7 @@ from copilot_runtime.extensions.grpc.protos.tool_pb2_grpc import ToolStub
 from copilot_runtime.extensions.grpc.protos.trace_pb2_grpc import TraceStub
 from copilot_runtime.telemetry.span import trace_block
 from tests.extensions.grpc.servers import Served, build_settings, serve
+from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
 
@@ -131,7 +132,7 @@ async def test_users_read_no_traces_and_send_none() -> None:
             assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
-@pytest.mark.parametrize("is_socket", [False, True])
+@in_one_test("is_socket", [False, True])
 async def test_without_authentication_only_this_machine_reads_traces(
     tmp_path: Path, *, is_socket: bool
 ) -> None:

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from graphql import build_schema, find_breaking_changes
 from starlette.testclient import TestClient
 
@@ -143,7 +142,7 @@ def test_others_neither_see_nor_call_tools(tmp_path: Path, headers: Any) -> None
         assert call(client, "double", {"number": 1}, headers) == REFUSAL
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "headers",
     [
         {"x-forwarded-for": "203.0.113.1"},

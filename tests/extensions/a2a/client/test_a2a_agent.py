@@ -161,7 +161,7 @@ async def test_data_are_a_text_as_well_if_the_agent_says_nothing_else() -> None:
         assert text_of(await hear(A2aAgent(remote.url))) == '```json\n{"answer":42}\n```'
 
 
-@pytest.mark.parametrize("streaming", [True, False])
+@in_one_test("streaming", [True, False])
 async def test_a_message_is_not_repeated_as_an_artifact(streaming: bool) -> None:
     async def script(remote: Remote, task: TaskUpdater, context: RequestContext) -> None:
         await task.start_work(task.new_agent_message([Part(text="It rains.")]))

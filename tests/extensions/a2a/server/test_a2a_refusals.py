@@ -53,14 +53,14 @@ async def test_a_page_of_a_browser_may_not_ask(path: str) -> None:
     assert answer.status_code == 403
 
 
-@pytest.mark.parametrize("path", ["echo", f"echo/{CARD}", CARD, "echo/tasks/x"])
+@in_one_test("path", ["echo", f"echo/{CARD}", CARD, "echo/tasks/x"])
 async def test_unauthenticated_clients_learn_nothing(path: str) -> None:
     async with at_work(settings={"serve_a2a": True}, authenticate=by_token) as browser:
         assert (await get(url_of(browser, path))).status_code == 401
         assert (await post(url_of(browser, path), {})).status_code == 401
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("method", "path", "status"),
     [
         ("GET", "nobody", 404),

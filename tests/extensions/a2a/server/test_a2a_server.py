@@ -175,7 +175,7 @@ class Approver:
         yield Interrupt(interrupt_id="i-1", message="Pay 5 euros?", response_schema=schema)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("part", "payload"),
     [
         (Part(text="Yes."), "{'approved': True}"),

@@ -291,9 +291,7 @@ async def test_the_event_of_a_failed_run_has_its_error_code() -> None:
     assert [event["detail"]["code"] for event in page["events"]] == ["STORE_FAILED"]
 
 
-@pytest.mark.parametrize(
-    ("code", "type"), [("CANCELLED", "RUN_STOPPED"), ("RUN_INTERRUPTED", "RUN_FAILED")]
-)
+@in_one_test(("code", "type"), [("CANCELLED", "RUN_STOPPED"), ("RUN_INTERRUPTED", "RUN_FAILED")])
 def test_a_stopped_run_has_not_failed(code: str, type: str) -> None:
     run = RunInput(thread_id="t1", run_id="r1", messages=[], user="ann")
     event = build_run_event(run, RunFailed(error=ErrorReport(code=code, message="It ended.")))

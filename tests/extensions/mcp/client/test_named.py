@@ -162,7 +162,7 @@ async def asked(anyio_backend: str) -> AsyncGenerator[Asked, None]:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "0.0.0.0"])
+@in_one_test("host", ["127.0.0.1", "localhost", "[::1]", "0.0.0.0"])
 async def test_a_private_address_is_not_contacted(
     host: str, asked: Asked, caplog: pytest.LogCaptureFixture
 ) -> None:

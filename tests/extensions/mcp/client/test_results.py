@@ -51,7 +51,7 @@ def test_content_becomes_a_value(content: Any, structured: Any, value: Any) -> N
     assert parse_tool_result(result) == value
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("content", "words"),
     [([text("No."), IMAGE, text("Never.")], "No.\nNever."), ([], "did not say why")],
 )

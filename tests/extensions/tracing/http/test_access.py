@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from tests.extensions.tracing.http.spans import LOCAL, serve, sign_in, store_of, trip
 from tests.in_one_test import in_one_test
 
@@ -52,7 +50,7 @@ def test_where_people_sign_in_and_nobody_is_named_nobody_reads_traces() -> None:
         assert client.get(TRACE, headers={"x-user": "ann"}).status_code == 403
 
 
-@pytest.mark.parametrize("url", [LOCAL, "http://[::1]:8000"])
+@in_one_test("url", [LOCAL, "http://[::1]:8000"])
 def test_without_authentication_only_this_machine_reads_traces(url: str) -> None:
     with serve(store_of(trip()), base_url=url) as client:
         assert client.get(TRACE).status_code == 200

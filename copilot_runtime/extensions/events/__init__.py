@@ -17,7 +17,6 @@ from copilot_runtime.extensions.events.log import (
     MemoryEventLog,
     NoEventLog,
 )
-from copilot_runtime.extensions.events.sqlite import SqliteEventLog
 
 __all__ = [
     "MOST_RESOURCES",
@@ -31,7 +30,6 @@ __all__ = [
     "NoEventLog",
     "ResourceEvent",
     "ResourceEvents",
-    "SqliteEventLog",
     "Subscription",
     "decode_event",
     "encode_event",

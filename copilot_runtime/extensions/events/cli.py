@@ -67,7 +67,8 @@ def events(
     the setting events.store keeps them, also while servers write there: that of copilot.yml and the
     environment, or of a program with Settings(...) of its own that --program names.
     """
-    from copilot_runtime.extensions.events import EventFilter, ResourceEvents, SqliteEventLog
+    from copilot_runtime.extensions.events import EventFilter, ResourceEvents
+    from copilot_runtime.extensions.events.sqlite import SqliteEventLog
     from copilot_runtime.extensions.knowledge.identifiers import parse_identifier
 
     found = read_command_settings(program, config, has_notice=store is None)

@@ -61,7 +61,8 @@ def build_events(
     store: str, settings: Settings, knowledge: Knowledge | None = None
 ) -> ResourceEvents:
     """Return the events of knowledge, or others, with the log that the settings name."""
-    from copilot_runtime.extensions.events import MemoryEventLog, SqliteEventLog
+    from copilot_runtime.extensions.events import MemoryEventLog
+    from copilot_runtime.extensions.events.sqlite import SqliteEventLog
 
     events = ResourceEvents() if knowledge is None else knowledge.events
     if events.log is None:

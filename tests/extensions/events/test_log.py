@@ -20,8 +20,8 @@ from copilot_runtime.extensions.events import (
     NoEventLog,
     ResourceEvent,
     ResourceEvents,
-    SqliteEventLog,
 )
+from copilot_runtime.extensions.events.sqlite import SqliteEventLog
 from copilot_runtime.extensions.knowledge.access import Access
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex

@@ -6,14 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from copilot_runtime.extensions.events import (
-    MemoryEventLog,
-    ResourceEvent,
-    ResourceEvents,
-    SqliteEventLog,
-)
+from copilot_runtime.extensions.events import MemoryEventLog, ResourceEvent, ResourceEvents
 from copilot_runtime.extensions.events import publisher as publishing
 from copilot_runtime.extensions.events.publisher import EventPublisher
+from copilot_runtime.extensions.events.sqlite import SqliteEventLog
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 
 pytestmark = pytest.mark.anyio

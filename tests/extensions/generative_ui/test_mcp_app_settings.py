@@ -8,7 +8,7 @@ import pytest
 from copilot_runtime import CopilotRuntime, McpServer, Settings
 from copilot_runtime.base.errors import ConfigurationFailed, UnknownName
 from copilot_runtime.cli.tables import setting_rows
-from copilot_runtime.extensions.generative_ui.options import McpApps, McpAppServer
+from copilot_runtime.extensions.generative_ui.options import GenerativeUi, McpApps, McpAppServer
 from copilot_runtime.extensions.settings import load_settings, read_settings
 from tests.in_one_test import in_one_test
 
@@ -32,7 +32,7 @@ mcp_apps:
 
 
 def build(settings: Settings, **options: Any) -> McpApps | None:
-    return CopilotRuntime(settings=settings, **options).generative_ui.mcp_apps
+    return CopilotRuntime(settings=settings, **options).get(GenerativeUi).mcp_apps
 
 
 def read(variables: dict[str, str]) -> McpApps | None:
@@ -146,7 +146,7 @@ def test_a_catalog_of_a2ui_may_stand_in_the_file(tmp_path: Path) -> None:
         "threads: memory\na2ui:\n  catalog:\n    catalogId: https://acme.example/c\n"
         "    components: {Text: {$ref: '#/$defs/T'}}\n"
     )
-    options = CopilotRuntime(settings=load_settings(tmp_path / "copilot.yml", {})).generative_ui
+    options = CopilotRuntime(settings=load_settings(tmp_path / "copilot.yml", {})).get(GenerativeUi)
 
     assert options.a2ui is not None
     assert options.a2ui.schema == catalog

@@ -25,7 +25,7 @@ NODE_SERVER = {"type": "http", "url": URL, "serverId": "weather"}
 
 def build(**options: Any) -> GenerativeUi:
     agents = {name: AguiAgent("http://127.0.0.1:9/") for name in ("weather", "travel")}
-    return CopilotRuntime(agents=agents, threads="memory", **options).generative_ui
+    return CopilotRuntime(agents=agents, threads="memory", **options).get(GenerativeUi)
 
 
 def test_nothing_is_on_that_was_not_set() -> None:

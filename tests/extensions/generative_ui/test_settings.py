@@ -23,7 +23,7 @@ CATALOG = {"catalogId": "https://acme.example/catalog", "components": {"Text": {
 def build(variables: dict[str, str], a2ui: bool | None = None) -> A2ui | None:
     agents = {"weather": AguiAgent("http://127.0.0.1:9/")}
     settings = load_settings(None, {"COPILOT_THREADS": "memory", **variables})
-    return CopilotRuntime(agents=agents, settings=settings, a2ui=a2ui).generative_ui.a2ui
+    return CopilotRuntime(agents=agents, settings=settings, a2ui=a2ui).get(GenerativeUi).a2ui
 
 
 def test_every_setting_of_a2ui_is_an_option(tmp_path: Path) -> None:
@@ -112,6 +112,6 @@ def test_open_generative_ui_is_switched_on_for_agents() -> None:
     )
     agents = {"weather": AguiAgent("http://127.0.0.1:9/")}
 
-    options = CopilotRuntime(agents=agents, settings=settings).generative_ui
+    options = CopilotRuntime(agents=agents, settings=settings).get(GenerativeUi)
 
     assert options.open_generative_ui == OpenGenerativeUi(agents=("weather",))

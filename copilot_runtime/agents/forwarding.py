@@ -1,9 +1,11 @@
 """Shared by all remote agents: forwarded headers, and the mapping of refusals and errors."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+from uuid import UUID, uuid5
 
 from copilot_runtime.api.action import Action
 from copilot_runtime.base.errors import (
@@ -19,6 +21,8 @@ from copilot_runtime.base.errors import (
 )
 from copilot_runtime.http.client import StreamResponse
 
+_SAFE_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_ID_NAMESPACE = UUID("8f6c1f0a-5a0e-4a54-9d0a-5b0a0a0b6d11")
 _BLOCKED = frozenset({"connection", "content-length", "cookie", "host", "transfer-encoding"})
 _RUNTIME_PREFIX = "x-copilotcloud-"  # between CopilotKit's client and its runtime
 _REFUSAL_TIMEOUT = 5.0
@@ -118,3 +122,15 @@ def build_incomplete_stream(
     """Return the error for a response without an end."""
     message = f"The connection to the agent {agent!r} broke off before {before}."
     return IncompleteStream(message, hint=hint)
+
+
+def derive_thread_ids(thread_id: str) -> Sequence[str]:
+    """Return the candidate ids of a thread on a server.
+
+    LangGraph's own servers accept UUIDs only, compatible servers any name.
+    """
+    try:
+        return [str(UUID(thread_id))]
+    except ValueError:
+        derived = str(uuid5(_ID_NAMESPACE, thread_id))
+        return [thread_id, derived] if _SAFE_ID.fullmatch(thread_id) else [derived]

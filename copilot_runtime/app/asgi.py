@@ -230,7 +230,7 @@ class App(FastAPI):
 
     async def _show_docs(self, request: Request) -> Response:
         """Respond with an HTML page that needs no scripts and no other hosts."""
-        from copilot_runtime.extensions.console.reference import render_reference
+        from copilot_runtime.app.reference import render_reference
 
         url = request.scope.get("root_path", "").rstrip("/") + _OPENAPI_PATH
         policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"

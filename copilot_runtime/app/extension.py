@@ -118,6 +118,8 @@ class Extension:
     """Names of constructor arguments of `CopilotRuntime` that are passed to it."""
     settings: ClassVar[type[Section] | None] = None
     """The section of a plugin in `copilot.yml`, under its name: `core.settings.section(...)`."""
+    commands: ClassVar[Mapping[str, str]] = {}
+    """Commands of a plugin for `copilot-runtime`: name → import string of a function or a Typer."""
     shares_ports: bool = False
     """`True` if other worker processes listen at the same addresses."""
     opens: ClassVar[Literal["first", "parts", "last"]] = "parts"

@@ -37,27 +37,6 @@ def reserve_port(host: str, port: int) -> socket.socket:
         return _bind(family, (host, port), socket.SO_REUSEPORT, socket.SO_REUSEADDR)
 
 
-def reserve_grpc_port(address: str) -> socket.socket | None:
-    """Return a bound socket that reserves the gRPC port for the workers, or `None` without a port.
-
-    Raises `ConfigurationFailed` if the port is in use. gRPC reports other errors of the address
-    itself.
-    """
-    host, _, port = address.rpartition(":")
-    if address.startswith("unix:") or not int(port):
-        return None
-    try:
-        return reserve_port(host.strip("[]"), int(port))
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            return None
-        raise ConfigurationFailed(
-            f"Port {port} on {host} is in use; services over gRPC were to be there.",
-            hint=f"Stop who has it (lsof -i :{port} names the process), or set grpc.address to "
-            "another one.",
-        ) from error
-
-
 def explain_listen_error(error: OSError, host: str, port: int) -> ConfigurationFailed:
     """Return the `ConfigurationFailed` for an address that cannot be bound."""
     hint = "Try --host 127.0.0.1, or 0.0.0.0 for every network."

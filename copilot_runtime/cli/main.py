@@ -1,33 +1,22 @@
 """The command line: serve a runtime, talk to one, and see what there is."""
 
 import logging
-import os
 import sys
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Annotated, NoReturn
 
 import typer
+from typer.models import CommandInfo
 
 from copilot_runtime import __version__
+from copilot_runtime.api.registry import Registry
 from copilot_runtime.base.errors import CopilotError, MissingPackage
 from copilot_runtime.base.gc_tuning import tune_for_startup
-from copilot_runtime.cli.program import ProgramOption, read_command_settings
+from copilot_runtime.cli.hooks import load_hook
+from copilot_runtime.cli.program import ProgramOption, name_config_file, read_command_settings
 from copilot_runtime.cli.threads import ConfigOption, threads
-from copilot_runtime.extensions.access.cli.audit import audit
-from copilot_runtime.extensions.access.cli.keys import keys
-from copilot_runtime.extensions.analyst.cli.commands import analyst
-from copilot_runtime.extensions.events.cli import events
-from copilot_runtime.extensions.grpc.cli import codegen
-from copilot_runtime.extensions.knowledge.cli import knowledge
-from copilot_runtime.extensions.knowledge.cli.ingest import ingest
-from copilot_runtime.extensions.knowledge.cli.policy import policy
-from copilot_runtime.extensions.operations.cli.backup import backup, restore
-from copilot_runtime.extensions.operations.cli.doctor import doctor
-from copilot_runtime.extensions.operations.cli.migrate import migrate
-from copilot_runtime.extensions.planner.cli.commands import plans
-from copilot_runtime.extensions.scenarios.cli import test
-from copilot_runtime.extensions.tools.cli import tools
-from copilot_runtime.extensions.tracing.cli.traces import traces
+from copilot_runtime.config.plugins import load_plugins
+from copilot_runtime.extensions import COMMANDS
 from copilot_runtime.telemetry.logs import is_json_log
 
 logger = logging.getLogger(__name__)
@@ -42,13 +31,6 @@ cli = typer.Typer(
 )
 
 cli.add_typer(threads, name="threads")
-cli.add_typer(audit, name="audit")
-cli.add_typer(keys, name="keys")
-cli.add_typer(policy, name="policy")
-cli.add_typer(traces, name="traces")
-cli.add_typer(tools, name="tools")
-cli.add_typer(plans, name="plans")
-cli.add_typer(analyst, name="analyst")
 
 
 def main() -> NoReturn:
@@ -142,13 +124,9 @@ def serve(
 
     values = {"host": host, "port": port, "path": path, "workers": workers}
     options = {name: value for name, value in values.items() if value is not None}
-    _set_config_file(config)
+    name_config_file(config)
     if services is not None:
-        from copilot_runtime.extensions.grpc.serve import explain_options, serve_services
-
-        explain_options({**options, "reload": reload})
-        os.environ["COPILOT_GRPC_SERVICES"] = services  # a served module reads the variable, too
-        serve_services(target, read_settings()[0])
+        load_hook("serve_services")(target, services, {**options, "reload": reload})
         return
     settings, origins = read_settings(overrides=options)
     if reload:
@@ -191,77 +169,6 @@ def chat(
     from copilot_runtime.cli.chat import converse
 
     raise typer.Exit(converse(url, message=message, agent=agent, headers=header or []))
-
-
-@cli.command()
-def plan(
-    request: Annotated[
-        str | None, typer.Argument(help="What is to be done; by default, what is piped in.")
-    ] = None,
-    url: Annotated[
-        str,
-        typer.Option(
-            "--url",
-            help="URL of the runtime, as <CopilotKit runtimeUrl> has it.",
-            envvar="COPILOT_URL",
-        ),
-    ] = "http://127.0.0.1:8000/graphql",
-    agent: Annotated[
-        str, typer.Option(help="Name of the agent that plans: the setting planner.name.")
-    ] = "planner",
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", "-H", help="Header of each request, as 'Name: value'."),
-    ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Approve each plan and task that asks for it.")
-    ] = False,
-    as_json: knowledge.JsonOption = False,
-) -> None:
-    """Have a planner do something, and watch its tasks.
-
-    \b
-    copilot-runtime plan 'Compare three hotels in Rome, and book the best'
-    copilot-runtime plan 'Write the report' --url https://example.com/api/copilotkit --yes
-    copilot-runtime plan 'Write the report' > report.log
-    copilot-runtime plan 'Write the report' --json | jq 'select(.type == "task")'
-
-    The server needs the setting planner.name. In a terminal, the plan is a tree that grows: who
-    does a task, how long it took, what it cost, what is missing, and corrections. Questions are
-    asked below it: whether a task may begin, and what became of a call that was interrupted.
-    Elsewhere, each change is a line, and questions stay open unless --yes answers them.
-
-    Ctrl-C stops the plan; a second one leaves at once. Ctrl-D at a question leaves it open, and the
-    plan waiting: `copilot-runtime plans` answers later. The exit status is 0 if the plan finished,
-    3 if it waits for a person, and 1 if it did not finish.
-    """
-    from copilot_runtime.extensions.planner.cli.session import carry_out
-
-    headers = header or []
-    code = carry_out(url, request, agent=agent, headers=headers, is_approved=yes, as_json=as_json)
-    raise typer.Exit(code)
-
-
-@cli.command()
-def mcp(
-    target: Annotated[
-        str, typer.Argument(metavar="MODULE:NAME", help="A CopilotRuntime, as for serve.")
-    ],
-    config: ConfigOption = None,
-) -> None:
-    """Serve actions and agents over MCP to the program that starts this, such as an editor.
-
-    \b
-    copilot-runtime mcp main:runtime
-
-    Each action and each agent is a tool. MCP messages use stdin and stdout; the log is on
-    stderr. For MCP over HTTP, use the setting serve_mcp.
-    """
-    from copilot_runtime.config import load_settings
-    from copilot_runtime.extensions.mcp.cli import serve as run
-
-    _set_config_file(config)
-    run(target, load_settings())
 
 
 @cli.command()
@@ -337,31 +244,47 @@ def settings(program: ProgramOption = None, config: ConfigOption = None) -> None
     A program may write its own Settings(...), which replace file and environment: --program shows
     those.
     """
-    from copilot_runtime.cli.tables import describe_export, format_table, setting_rows
+    from copilot_runtime.cli.tables import format_table, setting_rows
 
     settings, origins, _ = read_command_settings(program, config)
     typer.echo(format_table(setting_rows(settings, origins)))
-    typer.echo(f"\n{describe_export(settings)}")
+    typer.echo(f"\n{load_hook('describe_export')(settings)}")
 
 
-cli.command()(backup)
-cli.command()(restore)
-cli.command()(migrate)
-cli.command()(doctor)
-cli.command()(codegen)
-cli.command()(test)
-cli.command()(events)
-cli.command()(ingest)
-cli.command()(knowledge.search)
-cli.command()(knowledge.graph)
-cli.command()(knowledge.ontology)
-cli.command()(knowledge.memory)
+_FIRST = ("serve", "chat", "plan", "mcp", "schema", "plugins", "settings")
+"""The first commands in the help."""
 
 
-def _set_config_file(path: Path | None) -> None:
-    """Set the environment variable for the settings file, so that served modules read it, too."""
-    if path is not None:
-        os.environ["COPILOT_CONFIG"] = str(path)
+def _add_commands(commands: Mapping[str, str]) -> None:
+    """Add the commands of extensions to the command line, by their import strings."""
+    table = Registry("copilot_runtime.commands", commands, noun="command")
+    for name in commands:
+        command = table[name]
+        if isinstance(command, typer.Typer):
+            cli.add_typer(command, name=name)
+        else:
+            cli.command(name)(command)
+
+
+def _add_plugins() -> None:
+    """Add the commands of installed plugins. A plugin that cannot be imported is only logged."""
+    try:
+        for plugin in load_plugins().values():
+            _add_commands(getattr(plugin, "commands", {}))
+    except CopilotError as error:
+        logger.warning("The commands of plugins are missing: %s", error.message)
+
+
+def _name(command: CommandInfo) -> str:
+    """Return the name of a command."""
+    return command.name or getattr(command.callback, "__name__", "")
+
+
+_add_commands(COMMANDS)
+_add_plugins()
+cli.registered_commands.sort(
+    key=lambda command: _FIRST.index(name) if (name := _name(command)) in _FIRST else len(_FIRST)
+)
 
 
 def _sentence(error: Exception) -> str:

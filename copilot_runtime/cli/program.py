@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from copilot_runtime.cli.hooks import load_hook
+
 if TYPE_CHECKING:
     from copilot_runtime.app.app import CopilotRuntime
     from copilot_runtime.config.problems import SettingOrigins
@@ -56,13 +58,18 @@ def read_command_settings(
     return found
 
 
+def name_config_file(path: Path | None) -> None:
+    """Name the settings file in the environment: a module that is served reads the same one."""
+    if path is not None:
+        os.environ["COPILOT_CONFIG"] = str(path)
+
+
 def _import_settings(program: str, read: CommandSettings) -> CommandSettings:
     """Return the settings of a program. `read` has those of file and environment."""
     from copilot_runtime.base.errors import ConfigurationFailed
     from copilot_runtime.cli.serve import find_runtime
     from copilot_runtime.cli.target import find_target
     from copilot_runtime.config.source import find_origins
-    from copilot_runtime.extensions.operations.places import name_stores
 
     if (runtime := find_runtime(find_target(program))) is None:
         raise ConfigurationFailed(
@@ -70,7 +77,7 @@ def _import_settings(program: str, read: CommandSettings) -> CommandSettings:
             hint="Name the runtime, as in --program main:runtime.",
         )
     origins = find_origins(program, runtime.settings, read.settings, read.origins)
-    return CommandSettings(name_stores(runtime), origins, runtime)
+    return CommandSettings(load_hook("name_stores")(runtime), origins, runtime)
 
 
 def _describe_source(program: str | None, origins: "SettingOrigins") -> str:

@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from math import ceil
 from pathlib import Path
 from types import FrameType
@@ -25,23 +25,24 @@ from copilot_runtime.app.server import STATE
 from copilot_runtime.base.concurrency import is_being_cancelled
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.cli.banner import show_banner
+from copilot_runtime.cli.clock import get_time
 from copilot_runtime.cli.forwarded_scheme import ForwardedScheme
+from copilot_runtime.cli.hooks import load_hook
 from copilot_runtime.cli.http_protocol import limit_reading, limit_silence
-from copilot_runtime.cli.listen import explain_listen_error, listen, reserve_grpc_port, reserve_port
-from copilot_runtime.cli.target import find_target
-from copilot_runtime.cli.workers import WorkerPipe, Workers, check_workers, set_port
-from copilot_runtime.config.loader import adapter_name
-from copilot_runtime.config.settings import CoreSettings
-from copilot_runtime.extensions.console.clock import get_time
-from copilot_runtime.extensions.operations.cli.places import (
+from copilot_runtime.cli.listen import explain_listen_error, listen, reserve_port
+from copilot_runtime.cli.places import (
     describe_file,
     list_places,
     warn_of_other_file,
 )
-from copilot_runtime.extensions.tracing.http.worker_metrics import WORKER_METRICS, WorkerMetrics
+from copilot_runtime.cli.target import find_target
+from copilot_runtime.cli.workers import WorkerPipe, Workers, check_workers, set_port
+from copilot_runtime.config.loader import adapter_name
+from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.runtime.conversations import OPENED, Conversations
 from copilot_runtime.security.loopback import LISTENER, Listener
 from copilot_runtime.telemetry.logs import configure_logs
+from copilot_runtime.telemetry.worker_metrics import WORKER_METRICS, WorkerMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -145,9 +146,7 @@ def _check_workers(settings: CoreSettings) -> None:
 
 
 def _warn_of_private_state(settings: CoreSettings) -> None:
-    from copilot_runtime.extensions.operations.sharing import list_private_state
-
-    for state in list_private_state(settings):
+    for state in load_hook("list_private_state")(settings):
         logger.warning("%s %s", state.text, state.hint)
 
 
@@ -160,8 +159,7 @@ def _serve_by_workers(
             main = reserved.enter_context(reserve_port(settings.host, settings.port))
         except OSError as error:
             raise explain_listen_error(error, settings.host, settings.port) from error
-        if settings.grpc.services:
-            reserved.enter_context(reserve_grpc_port(settings.grpc.address) or nullcontext())
+        reserved.enter_context(load_hook("reserve_ports")(settings))
         port = main.getsockname()[1]
         origin = _origin(settings.host, port)
         addresses = [*_list_addresses(settings, origin, path), describe_file(file)]
@@ -171,26 +169,13 @@ def _serve_by_workers(
         workers = Workers(
             words,
             settings.workers,
-            environ=_list_shared_stores(settings),
+            environ=load_hook("list_worker_variables")(settings),
             grace=settings.drain_timeout + 2 * settings.stop_timeout + 5,
             timeout=settings.worker_timeout,
             banner=banner,
         )
         if code := asyncio.run(workers.run()):
             raise typer.Exit(code)
-
-
-def _list_shared_stores(settings: CoreSettings) -> Mapping[str, str]:
-    """Return variables that replace in-memory stores by files that all workers share."""
-    from copilot_runtime.extensions.operations.places import WORKERS_EVENTS, WORKERS_TRACES
-
-    stores: dict[str, str] = {}
-    if settings.telemetry.store == "memory":
-        stores["COPILOT_TELEMETRY_STORE"] = f"sqlite:{WORKERS_TRACES}"
-    has_events = settings.knowledge.address or settings.planner.name
-    if settings.events.store == "memory" or (has_events and not settings.events.store):
-        stores["COPILOT_EVENTS_STORE"] = f"sqlite:{WORKERS_EVENTS}"
-    return stores
 
 
 def find_runtime(found: CopilotRuntime | ASGIApp) -> CopilotRuntime | None:

@@ -9,7 +9,6 @@ from copilot_runtime.api.registry import PACKAGE, Registry, RegistryEntry, insta
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.config.problems import SettingOrigins, mask_secrets
 from copilot_runtime.config.settings import CoreSettings
-from copilot_runtime.config.store_url import mask_credentials
 
 TABLES = (
     ("adapter", "copilot_runtime.adapters", "ADAPTERS"),
@@ -102,17 +101,6 @@ def setting_rows(settings: CoreSettings, origins: SettingOrigins) -> Sequence[Ro
         for row in type(settings).describe()
     ]
     return [head, *rows]
-
-
-def describe_export(settings: CoreSettings) -> str:
-    """Return a sentence on the telemetry exporters and the setting that enabled them."""
-    section = settings.telemetry
-    if not section.is_exported:
-        place = "nowhere" if section.enabled_via == "disabled" else "only into the store"
-        return f"Telemetry goes {place} ({section.enabled_via})."
-    names = ", ".join(section.exporters) or f"OTLP ({section.protocol})"
-    place = f" to {mask_credentials(section.endpoint)}" if section.endpoint else ""
-    return f"Telemetry is exported by {names}{place} ({section.enabled_via})."
 
 
 def format_table(rows: Sequence[Sequence[object]]) -> str:

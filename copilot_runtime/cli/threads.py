@@ -13,12 +13,13 @@ import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.base.formatting import format_count
+from copilot_runtime.cli.hooks import load_hook
 from copilot_runtime.cli.program import ProgramOption, load_command_settings
 
 if TYPE_CHECKING:
     from copilot_runtime.config.settings import CoreSettings
     from copilot_runtime.threads.export import ImportProgress
-    from copilot_runtime.threads.store import DeadRun, Thread, ThreadStore
+    from copilot_runtime.threads.store import Thread, ThreadStore
 
 threads = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -109,7 +110,6 @@ def write_out(
     copilot-runtime threads export threads.jsonl
     copilot-runtime threads export | gzip > threads.jsonl.gz
     """
-    from copilot_runtime.extensions.access.cli.audit import record_command
     from copilot_runtime.threads.export import export_threads
 
     settings = load_command_settings(program, config, has_notice=store is None)
@@ -126,7 +126,9 @@ def write_out(
                         _progress(count)
                 out.flush()
             finally:
-                record_command(settings, "threads.export", f"{count} to {_name_place(file)}")
+                load_hook("record_command")(
+                    settings, "threads.export", f"{count} to {_name_place(file)}"
+                )
             _say(f"Exported {format_count(count, 'thread')}.")
 
         _with_store(store, settings, work)
@@ -149,7 +151,6 @@ def read_in(
 
     The whole file is checked before anything is changed. An error names the wrong line.
     """
-    from copilot_runtime.extensions.access.cli.audit import record_command
     from copilot_runtime.threads.export import ImportProgress, import_threads, parse_export
 
     settings = load_command_settings(program, config, has_notice=store is None)
@@ -170,7 +171,9 @@ def read_in(
                 raise
             finally:
                 subject = f"{imported.threads} with {imported.runs} new runs"
-                record_command(settings, "threads.import", f"{subject} from {_name_place(file)}")
+                load_hook("record_command")(
+                    settings, "threads.import", f"{subject} from {_name_place(file)}"
+                )
             _say(f"{_describe(imported)}.")
 
         _with_store(store, settings, work, new=True)
@@ -206,7 +209,6 @@ def assign(
     Nothing is changed while one of them is being answered. Archived ones are given, too; a thread
     whose id the user has already stays where it is, and is named.
     """
-    from copilot_runtime.extensions.access.cli.audit import record_command
     from copilot_runtime.threads.assignment import Assignment
 
     settings = load_command_settings(program, config, has_notice=store is None)
@@ -235,7 +237,7 @@ def assign(
             _say(f"Gave {format_count(plan.count, 'thread')} to {plan.owner!r}.")
             if plan.count:
                 subject = f"{plan.count} of {source!r} to {plan.owner!r}"
-                record_command(settings, "threads.assign", subject)
+                load_hook("record_command")(settings, "threads.assign", subject)
 
     _with_store(store, settings, work)
 
@@ -261,7 +263,6 @@ def expire(
     copilot-runtime threads expire --days 90 --dry-run
     copilot-runtime threads expire --days 90
     """
-    from copilot_runtime.extensions.access.cli.audit import record_command
 
     settings = load_command_settings(program, config, has_notice=store is None)
 
@@ -273,9 +274,13 @@ def expire(
             return
         gone = await threads_store.expire(before)
         if gone:
-            record_command(settings, "threads.expire", f"{gone} unused for {days:g} days")
+            load_hook("record_command")(
+                settings, "threads.expire", f"{gone} unused for {days:g} days"
+            )
         _say(f"Deleted {format_count(gone, 'thread')}.")
-        files = await _forget_files(threads_store, before, store, settings)
+        files = 0
+        if store in (None, settings.threads):  # no other one tells which threads still exist
+            files = await load_hook("forget_old_files")(threads_store, before, settings)
         if files:
             _say(f"Deleted {format_count(files, 'file')} of threads that are no more.")
 
@@ -309,26 +314,6 @@ def _build_owner(user: str, tenant: str) -> str:
     return owner
 
 
-async def _forget_files(
-    threads_store: "ThreadStore", before: datetime, address: str | None, settings: "CoreSettings"
-) -> int:
-    """Delete the attached files of deleted threads. Return their number.
-
-    Only done for the store of the settings: other stores cannot tell which threads still exist.
-    """
-
-    if not settings.knowledge.address or address not in (None, settings.threads):
-        return 0
-    from copilot_runtime.extensions.knowledge import Knowledge
-    from copilot_runtime.extensions.knowledge.cli.knowledge import keep_events
-
-    knowledge = Knowledge(settings=settings.knowledge.model_copy(update={"sources": ()}))
-    knowledge.threads = threads_store
-    keep_events(knowledge, settings)
-    async with aclosing(knowledge):
-        return await knowledge.forget_old_files(before.timestamp())
-
-
 def _with_store(
     address: str | None,
     settings: "CoreSettings",
@@ -356,7 +341,7 @@ def _with_store(
             f"There is no file {str(store.path)!r}.", hint="Give --store, such as sqlite:PATH."
         )
 
-    store.on_dead_run = partial(_record_dead_run, settings)
+    store.on_dead_run = partial(load_hook("record_dead_run"), settings)
 
     async def open_store() -> None:
         async with aclosing(store):
@@ -445,11 +430,3 @@ def _describe(imported: "ImportProgress") -> str:
 def _say(text: str) -> None:
     start = "\r" if sys.stderr.isatty() else ""
     typer.echo(f"{start}{text}", err=True)
-
-
-def _record_dead_run(settings: "CoreSettings", run: "DeadRun") -> None:
-    """Add an audit entry for a dead server's run that was ended when the store was opened."""
-    from copilot_runtime.extensions.access.audit.run import build_dead_run_record
-    from copilot_runtime.extensions.access.cli.audit import write_record
-
-    write_record(settings, build_dead_run_record(run))

@@ -27,7 +27,7 @@ from time import monotonic
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.banner import show_banner
 from copilot_runtime.cli.watchdog import Heartbeat, Watchdog
-from copilot_runtime.extensions.tracing.http.worker_metrics import WorkerMetrics
+from copilot_runtime.telemetry.worker_metrics import WorkerMetrics
 
 WORKER = "_COPILOT_RUNTIME_WORKER"
 """Environment variable of a worker process: its number, a colon, and the descriptor of the pipe for

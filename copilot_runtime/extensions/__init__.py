@@ -43,3 +43,41 @@ VARIABLES = {
     "knowledge": "copilot_runtime.extensions.knowledge.variables:KNOWLEDGE",
 }
 """Section → its `SectionVariables`: environment variables of other programs that are read, too."""
+
+COMMANDS = {
+    "plan": "copilot_runtime.extensions.planner.cli.plan:plan",
+    "mcp": "copilot_runtime.extensions.mcp.cli:mcp",
+    "backup": "copilot_runtime.extensions.operations.cli.backup:backup",
+    "restore": "copilot_runtime.extensions.operations.cli.backup:restore",
+    "migrate": "copilot_runtime.extensions.operations.cli.migrate:migrate",
+    "doctor": "copilot_runtime.extensions.operations.cli.doctor:doctor",
+    "codegen": "copilot_runtime.extensions.grpc.cli:codegen",
+    "test": "copilot_runtime.extensions.scenarios.cli:test",
+    "events": "copilot_runtime.extensions.events.cli:events",
+    "ingest": "copilot_runtime.extensions.knowledge.cli.ingest:ingest",
+    "search": "copilot_runtime.extensions.knowledge.cli.knowledge:search",
+    "graph": "copilot_runtime.extensions.knowledge.cli.knowledge:graph",
+    "ontology": "copilot_runtime.extensions.knowledge.cli.knowledge:ontology",
+    "memory": "copilot_runtime.extensions.knowledge.cli.knowledge:memory",
+    "audit": "copilot_runtime.extensions.access.cli.audit:audit",
+    "keys": "copilot_runtime.extensions.access.cli.keys:keys",
+    "policy": "copilot_runtime.extensions.knowledge.cli.policy:policy",
+    "traces": "copilot_runtime.extensions.tracing.cli.traces:traces",
+    "tools": "copilot_runtime.extensions.tools.cli:tools",
+    "plans": "copilot_runtime.extensions.planner.cli.commands:plans",
+    "analyst": "copilot_runtime.extensions.analyst.cli.commands:analyst",
+}
+"""Command → import string of its function, or of the Typer application of several commands."""
+
+HOOKS = {
+    "describe_export": "copilot_runtime.extensions.tracing.cli.export:describe_export",
+    "forget_old_files": "copilot_runtime.extensions.knowledge.cli.files:forget_old_files",
+    "list_private_state": "copilot_runtime.extensions.operations.sharing:list_private_state",
+    "list_worker_variables": "copilot_runtime.extensions.operations.sharing:list_worker_variables",
+    "name_stores": "copilot_runtime.extensions.operations.places:name_stores",
+    "record_command": "copilot_runtime.extensions.access.cli.audit:record_command",
+    "record_dead_run": "copilot_runtime.extensions.access.cli.audit:record_dead_run",
+    "reserve_ports": "copilot_runtime.extensions.grpc.serve:reserve_ports",
+    "serve_services": "copilot_runtime.extensions.grpc.serve:serve_services",
+}
+"""Functions of extensions that the commands of the core call: `cli/hooks.py` describes them."""

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from copilot_runtime.actions.sources import select_actions
+from copilot_runtime.agents.forwarding import derive_thread_ids
 from copilot_runtime.agents.single_call import SingleCallAgent
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.agent import Agent
@@ -96,8 +97,6 @@ class ProgramRuns:
         A name that matches none of the latest threads is taken as an identifier of a thread of the
         caller: the owner is always the caller, so it cannot refer to another user's thread.
         """
-        from copilot_runtime.extensions.frameworks.langgraph.request import derive_thread_ids
-
         ids = await self.conversations.thread_ids()
         query = ThreadQuery(owner=caller.user or "", archived=True, limit=_LATEST_THREADS)
         for thread in (await self.conversations.list(query)).threads:

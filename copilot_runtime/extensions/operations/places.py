@@ -77,16 +77,6 @@ def find_threads(settings: Settings) -> Place | None:
     )
 
 
-def describe_threads(settings: Settings) -> str:
-    """Return the location of threads for display: without a password, a file as absolute path."""
-    kind = settings.threads.partition(":")[0]
-    if kind not in STORES:
-        return kind
-    if (place := find_threads(settings)) is None:
-        return "in memory: they end with the server"
-    return f"sqlite:{place.path.absolute()}" if place.path else place.describe()
-
-
 def find_plans(settings: Settings) -> Place | None:
     """Return the location of plans, or `None` in memory."""
     kind, _, rest = settings.planner.store.partition(":")

@@ -1,8 +1,9 @@
 """Detects state that several processes should share, but each keeps for itself."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from copilot_runtime.extensions.operations.places import WORKERS_EVENTS, WORKERS_TRACES
 from copilot_runtime.extensions.settings import Settings
 
 
@@ -23,6 +24,17 @@ def list_private_state(settings: Settings) -> Sequence[PrivateState]:
     if settings.workers == 1 and not is_shared:
         return []
     return [*_find_limits(settings), *_find_plans(settings, is_shared=is_shared)]
+
+
+def list_worker_variables(settings: Settings) -> Mapping[str, str]:
+    """Return variables that replace in-memory stores by files that all workers share."""
+    stores: dict[str, str] = {}
+    if settings.telemetry.store == "memory":
+        stores["COPILOT_TELEMETRY_STORE"] = f"sqlite:{WORKERS_TRACES}"
+    has_events = settings.knowledge.address or settings.planner.name
+    if settings.events.store == "memory" or (has_events and not settings.events.store):
+        stores["COPILOT_EVENTS_STORE"] = f"sqlite:{WORKERS_EVENTS}"
+    return stores
 
 
 def _find_limits(settings: Settings) -> Iterator[PrivateState]:

@@ -11,11 +11,11 @@ from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_telemetry
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
 from copilot_runtime.extensions.tracing.http.metrics import MetricsEndpoint
-from copilot_runtime.extensions.tracing.http.worker_metrics import WORKER_METRICS
 from copilot_runtime.extensions.tracing.otlp.environment import build_exporter_environment
 from copilot_runtime.security.loopback import LISTENER
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.telemetry import Telemetry
+from copilot_runtime.telemetry.worker_metrics import WORKER_METRICS
 from copilot_runtime.transports.transport import Services
 
 

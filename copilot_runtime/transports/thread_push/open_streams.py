@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from copilot_runtime.api.identity import Identity
-from copilot_runtime.extensions.access.limits.limiter import QuotaExceeded
+from copilot_runtime.security.quota import QuotaExceeded
 
 _MOST = 10_000
 """Maximum number of streams in one process: each costs some kilobytes."""

@@ -11,7 +11,8 @@ import pytest
 
 from copilot_runtime.adapters.scripted import Gate
 from copilot_runtime.extensions.access.limits.counters import Counters, MemoryCounters, Place
-from copilot_runtime.extensions.access.limits.limiter import Limiter, QuotaExceeded
+from copilot_runtime.extensions.access.limits.limiter import Limiter
+from copilot_runtime.security.quota import QuotaExceeded
 from tests.extensions.access.credentials import issue_key
 from tests.extensions.access.server import entering, settings_of
 from tests.extensions.access.silent_limiter import ADA, LEASE_SECONDS, SECTION

@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, ScriptedAdapter, Settings
 from copilot_runtime.api import ActionContext, Adapter
+from copilot_runtime.cli.clock import get_time
 from copilot_runtime.extensions import console
-from copilot_runtime.extensions.console.clock import get_time
 from copilot_runtime.extensions.console.pages import sandbox_route
 from copilot_runtime.extensions.console.routes import console_route
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.access.audit.entry import AuditRecord
     from copilot_runtime.extensions.access.audit.log import Tail
     from copilot_runtime.extensions.settings import Settings
+    from copilot_runtime.threads.store import DeadRun
 
 audit = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -166,6 +167,13 @@ def record_command(settings: "Settings", action: str, subject: str) -> None:
         action=action, outcome="allowed", reason=subject, user=_find_name(), method="command"
     )
     write_record(settings, record)
+
+
+def record_dead_run(settings: "Settings", run: "DeadRun") -> None:
+    """Record the end of a dead process's run, which opening its store has ended."""
+    from copilot_runtime.extensions.access.audit.run import build_dead_run_record
+
+    write_record(settings, build_dead_run_record(run))
 
 
 def write_record(settings: "Settings", record: "AuditRecord") -> None:

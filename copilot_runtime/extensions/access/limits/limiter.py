@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple, NoReturn
 from copilot_runtime.api.events import Usage
 from copilot_runtime.api.identity import Identity, split_owner
 from copilot_runtime.base.concurrency import has_running_loop, retrieve_exception
-from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.base.outages import LogRateLimit
 from copilot_runtime.extensions.access.limits.counters import (
     Counters,
@@ -22,6 +21,7 @@ from copilot_runtime.extensions.access.limits.leases import LEASE_SECONDS, Lease
 from copilot_runtime.extensions.access.limits.throttle import Throttle
 from copilot_runtime.extensions.access.settings import LimitSettings, parse_rate
 from copilot_runtime.security.addresses import find_network
+from copilot_runtime.security.quota import QuotaExceeded
 
 logger = logging.getLogger(__name__)
 
@@ -41,18 +41,6 @@ _RUN_RETRY = 5.0
 
 Price = Callable[[Usage], Awaitable[Decimal | None]]
 """Returns the cost of a model response in US dollars, or `None` if it is unknown."""
-
-
-class QuotaExceeded(LimitExceeded):
-    """A limit is exceeded. `retry_after` is in seconds."""
-
-    status_code = 429
-    error_type = "RATE_LIMITED"
-    is_logged = True
-
-    def __init__(self, message: str, *, retry_after: float, hint: str) -> None:
-        super().__init__(message, hint=hint)
-        self.retry_after = max(1, ceil(retry_after))
 
 
 class Subject(NamedTuple):

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from copilot_runtime.agents.forwarding import derive_thread_ids
 from copilot_runtime.base.errors import (
     ConfigurationFailed,
     CopilotError,
@@ -19,7 +20,7 @@ from copilot_runtime.extensions.frameworks.langgraph.errors import (
     invalid_response_error,
     map_status_error,
 )
-from copilot_runtime.extensions.frameworks.langgraph.request import Assistant, derive_thread_ids
+from copilot_runtime.extensions.frameworks.langgraph.request import Assistant
 from copilot_runtime.http.errors import get_origin
 
 if TYPE_CHECKING:

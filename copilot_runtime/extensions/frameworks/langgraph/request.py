@@ -1,10 +1,8 @@
 """Builds the request of a graph run: input, configuration, headers and thread id."""
 
-import re
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID, uuid5
 
 from copilot_runtime.agents.forwarding import describe_actions, forward_headers
 from copilot_runtime.api.caller import Caller
@@ -18,8 +16,6 @@ _INTERNAL_KEYS = frozenset({"messages", "copilotkit", "tools", "ag-ui", "__inter
 
 STREAM_MODES = ("events", "values", "updates", "custom")
 
-_SAFE_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
-_ID_NAMESPACE = UUID("8f6c1f0a-5a0e-4a54-9d0a-5b0a0a0b6d11")
 _FORWARDED_HEADERS = "copilotkit_forwarded_headers"
 """Where CopilotKit's Python SDK finds the headers for the requests of a graph to its models."""
 _RESERVED_PREFIXES = ("__", "langgraph_auth", "langgraph_request", "checkpoint_", "x-")
@@ -43,18 +39,6 @@ class Assistant:
     input_keys: frozenset[str] | None = None
     output_keys: frozenset[str] | None = None
     in_process: bool = False
-
-
-def derive_thread_ids(thread_id: str) -> Sequence[str]:
-    """Return the candidate ids of a thread on a server.
-
-    LangGraph's own servers accept UUIDs only, compatible servers any name.
-    """
-    try:
-        return [str(UUID(thread_id))]
-    except ValueError:
-        derived = str(uuid5(_ID_NAMESPACE, thread_id))
-        return [thread_id, derived] if _SAFE_ID.fullmatch(thread_id) else [derived]
 
 
 def build_headers(

@@ -9,7 +9,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from copilot_runtime.base.concurrency import call
-from copilot_runtime.extensions.tracing.http.worker_metrics import WorkerMetrics
 from copilot_runtime.security.loopback import (
     LoopbackGuard,
     is_forwarded,
@@ -18,6 +17,7 @@ from copilot_runtime.security.loopback import (
 )
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.metrics import Family, Metrics, Point
+from copilot_runtime.telemetry.worker_metrics import WorkerMetrics
 
 
 class MetricsEndpoint:

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.cli.hooks import load_hook
 from copilot_runtime.cli.target import find_folder
-from copilot_runtime.config.loader import DEFAULT_FILE
+from copilot_runtime.config.loader import DEFAULT_FILE, read_settings
+from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.config.source import is_independent
-from copilot_runtime.extensions.operations.places import describe_threads, name_stores
-from copilot_runtime.extensions.settings import Settings, read_settings
+from copilot_runtime.database.postgres.pool import Pool
+from copilot_runtime.threads import STORES
+from copilot_runtime.threads.url import build_store
 
 if TYPE_CHECKING:
     from copilot_runtime.app.app import CopilotRuntime
@@ -21,7 +24,7 @@ logger = logging.getLogger(__name__)
 def list_places(
     target: str | None,
     runtime: "CopilotRuntime | None",
-    settings: Settings,
+    settings: CoreSettings,
     options: Collection[str],
     file: Path | None,
 ) -> list[str]:
@@ -36,13 +39,26 @@ def list_places(
         source = f"settings    those of {target}"
         if file is not None:
             source += f", and not '{file}'"
-    return [source, f"threads     {describe_threads(name_stores(runtime))}"]
+    return [source, f"threads     {describe_threads(load_hook('name_stores')(runtime))}"]
 
 
 def describe_file(file: Path | None) -> str:
     """Return the banner line with the settings file."""
     place = str(file.absolute()) if file else f"no {DEFAULT_FILE} here: defaults, environment"
     return f"settings    {place}"
+
+
+def describe_threads(settings: CoreSettings) -> str:
+    """Return the location of threads for display: without a password, a file as absolute path."""
+    kind = settings.threads.partition(":")[0]
+    if kind not in STORES:
+        return kind
+    if kind == "memory":
+        return "in memory: they end with the server"
+    store = build_store(settings.threads)
+    if store.shared_file is not None:
+        return f"sqlite:{store.shared_file.absolute()}"
+    return Pool(store.shared_url, 1).address
 
 
 def warn_of_other_file(target: str, runtime: "CopilotRuntime | None", file: Path | None) -> None:

@@ -1,0 +1,76 @@
+"""A plugin adds commands to `copilot-runtime`."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from copilot_runtime.cli.main import cli
+from copilot_runtime.extensions import COMMANDS, HOOKS
+
+PLUGIN = """
+from copilot_runtime.app.extension import Extension
+
+class Weather(Extension):
+    name = "weather"
+    commands = {"forecast": "acme_weather:forecast"}
+
+def forecast(city: str = "Rome") -> None:
+    'Print the forecast of a city.'
+    print(f"Sunny in {city}.")
+"""
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line where the package in a folder is installed."""
+    return subprocess.run(
+        [sys.executable, "-m", "copilot_runtime", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{Path.cwd()}"},
+    )
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """Return a folder with an installed package that has the extension `weather`."""
+    info = tmp_path / "acme-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[copilot_runtime.extensions]\nweather = acme_weather:Weather\n"
+    )
+    (tmp_path / "acme_weather.py").write_text(PLUGIN)
+    return tmp_path
+
+
+def test_a_command_of_a_plugin_runs_with_its_options(package: Path) -> None:
+    done = run(package, "forecast", "--city", "Oslo")
+
+    assert (done.stdout, done.returncode) == ("Sunny in Oslo.\n", 0)
+
+
+def test_a_plugin_that_cannot_be_imported_leaves_the_other_commands(package: Path) -> None:
+    (package / "acme_weather.py").write_text("import nowhere_to_be_found")
+
+    done = run(package, "--version")
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("copilot-runtime ")
+
+
+def test_the_table_of_commands_is_on_the_command_line() -> None:
+    names = {command.name for command in cli.registered_commands}
+    groups = {group.name for group in cli.registered_groups}
+
+    assert {*COMMANDS} <= names | groups
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_each_hook_is_a_function(name: str) -> None:
+    from copilot_runtime.cli.hooks import load_hook
+
+    assert callable(load_hook(name))

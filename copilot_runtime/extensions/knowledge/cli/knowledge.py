@@ -17,11 +17,11 @@ from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, Misus
 from copilot_runtime.cli.output import JsonOption, show_json, show_table
 from copilot_runtime.cli.program import ProgramOption
 from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.program import read_command_settings
 
 if TYPE_CHECKING:
     from copilot_runtime.api.retrieval import Passage
-    from copilot_runtime.extensions.knowledge import Knowledge
     from copilot_runtime.extensions.knowledge.access import Actor
     from copilot_runtime.extensions.knowledge.graph.ontology import OntologyClass
     from copilot_runtime.extensions.knowledge.identifiers import Identifier
@@ -298,7 +298,6 @@ def _build_knowledge(
     with_sources: bool,
 ) -> "Knowledge":
     """Return new knowledge with the arguments of the one in a program, if there is one."""
-    from copilot_runtime.extensions.knowledge import Knowledge
 
     sources = (settings.sources if written is None else written.sources) if with_sources else ()
     settings = settings.model_copy(update={"sources": ()})

@@ -442,8 +442,16 @@ def test_an_installed_extension_has_settings(tmp_path: Path) -> None:
     assert re.search(r"weather\.station +COPILOT_WEATHER_STATION +Oslo", result), result
 
 
+def test_an_installed_extension_has_a_command(tmp_path: Path) -> None:
+    (tmp_path / "copilot.yml").write_text(blocks("text", "learn/extensions")[0].code)
+    help_text = run_installed(tmp_path, "station", "--help")
+
+    assert "Print the name of the weather station." in help_text
+    assert run_command(tmp_path, "station") == "Oslo\n"
+
+
 def run_installed(folder: Path, *arguments: str, **variables: str) -> str:
-    """Run a command where the extension of the page is installed as a package."""
+    """Install the extension of the page in a folder, and return what a command prints there."""
     (folder / "acme_weather.py").write_text(program("learn/extensions").code)
     metadata = folder / "acme_weather-1.dist-info"
     metadata.mkdir()
@@ -451,6 +459,10 @@ def run_installed(folder: Path, *arguments: str, **variables: str) -> str:
     [block] = blocks("toml", "learn/extensions")
     group = block.code.replace('project.entry-points."', "").replace('"', "")
     (metadata / "entry_points.txt").write_text(group)
+    return run_command(folder, *arguments, **variables)
+
+
+def run_command(folder: Path, *arguments: str, **variables: str) -> str:
     result = subprocess.run(
         [sys.executable, "-m", "copilot_runtime", *arguments],
         cwd=folder,

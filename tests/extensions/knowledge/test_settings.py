@@ -31,7 +31,7 @@ def test_without_storage_and_sources_there_is_no_knowledge() -> None:
     settings = Settings(threads="memory")
 
     assert settings.knowledge.address == ""
-    assert CopilotRuntime(ScriptedAdapter(), settings=settings).knowledge is None
+    assert CopilotRuntime(ScriptedAdapter(), settings=settings).find(Knowledge) is None
 
 
 def test_sources_alone_are_enough(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.events import CursorGone, ResourceEvent
 from copilot_runtime.extensions.events.sqlite import SqliteEventLog
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
-from tests.in_one_test import in_one_test
 from tests.processes import running
 
 Run = Callable[..., Result]
@@ -68,7 +67,7 @@ def test_each_event_is_a_line_that_ends_with_its_cursor(run: Run) -> None:
     assert run("--after", lines[0][5]).stdout.count("\n") == 2
 
 
-@in_one_test(
+@pytest.mark.parametrize(
     ("arguments", "numbers"),
     [
         (["--limit", "1"], [2]),

@@ -23,7 +23,7 @@ from copilot_runtime.api.adapter import Adapter, SupportsStream
 from copilot_runtime.api.bus import Bus
 from copilot_runtime.api.duck_typing import complete
 from copilot_runtime.api.hooks import Hooks
-from copilot_runtime.api.retrieval import FileStore, Retriever
+from copilot_runtime.api.retrieval import FileReader, FileStore, Retriever
 from copilot_runtime.api.stage import StageFunction
 from copilot_runtime.api.transcript import fold_conversation
 from copilot_runtime.app.adapters import (
@@ -195,7 +195,6 @@ class CopilotRuntime:
         has_agents = bool(agents or added.resolvers)
         if adapter is None and not has_agents:
             logger.warning("There is neither a model nor an agent, so nothing answers a chat.")
-        files = core.parts.find(FileStore)
         self.agents = core.agents.current
         self.runtime = Runtime(
             DirectAgent(
@@ -206,7 +205,7 @@ class CopilotRuntime:
                 action_timeout=self.settings.action_timeout,
                 shared_state=self.settings.shared_state,
                 retriever=core.parts.find(Retriever),
-                files=files,
+                files=core.parts.find(FileReader),
             ),
             added.resolve_agents(self.agents),
             Recorder(
@@ -234,7 +233,7 @@ class CopilotRuntime:
                 allows_model=self.settings.allows_model,
             ),
             threads=ThreadPolicy(self.threads, self.settings.history),
-            files=files,
+            files=core.parts.find(FileStore),
             middleware=added.middleware,
             run_timeout=self.settings.run_timeout,
             max_runs=self.settings.max_concurrent_runs,

@@ -12,21 +12,20 @@ from copilot_runtime.runtime.observer import RunObserver
 from copilot_runtime.transports.transport import Services, TransportLike
 
 MakeEndpoint = Callable[[Services], Any]
+ResolveAgents = Callable[[Agents], Agents]
 
 
 @dataclass(slots=True)
 class Contributions:
     """The merged contributions of all extensions, in the order in which they were built."""
 
-    resolvers: list[Callable[[Agents], Agents]] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
-    stages: list[StageFunction] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
-    guardrails: list[StageFunction] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
+    resolvers: list[ResolveAgents] = field(default_factory=list[ResolveAgents])
+    stages: list[StageFunction] = field(default_factory=list[StageFunction])
+    guardrails: list[StageFunction] = field(default_factory=list[StageFunction])
     middleware: list[Middleware] = field(default_factory=list[Middleware])
     observers: list[RunObserver] = field(default_factory=list[RunObserver])
     transports: list[TransportLike] = field(default_factory=list[TransportLike])
-    endpoints: list[Callable[[Services], Any]] = field(
-        default_factory=list[Callable[[Services], Any]]
-    )
+    endpoints: list[MakeEndpoint] = field(default_factory=list[MakeEndpoint])
     info: dict[str, Any] = field(default_factory=dict[str, Any])
     schema: list[str] = field(default_factory=list[str])
 

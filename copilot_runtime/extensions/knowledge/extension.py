@@ -6,7 +6,7 @@ from typing import Any
 
 from copilot_runtime.actions.sources import as_sources
 from copilot_runtime.api.argument_checks import describe
-from copilot_runtime.api.retrieval import FileStore, Retriever
+from copilot_runtime.api.retrieval import FileReader, FileStore, Retriever
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.knowledge import Knowledge
@@ -36,11 +36,13 @@ class KnowledgeExtension(Extension):
         if knowledge is None:
             return Contribution()
         self._changes = connect_knowledge(knowledge, core.threads, core.telemetry, core.adapter)
+        files = knowledge.files()
         return Contribution(
             parts={
                 Knowledge: knowledge,
                 Retriever: knowledge.retriever(),
-                FileStore: knowledge.files(),
+                FileReader: files,
+                FileStore: files,
             },
             sources=as_sources(knowledge.tools()),
             endpoints=[_make_endpoint],

@@ -55,8 +55,7 @@ class AccessEndpoint(Transport):
                 raise NotFound(f"There is nothing at {request.path[:100]!r}.")
 
     def _is_operator(self, request: Request) -> bool:
-        traces = self._traces
-        return traces is not None and traces.allows(request.scope, request.headers, request.caller)
+        return self._traces.allows(request.scope, request.headers, request.caller)
 
 
 async def _respond(request: Request, value: Mapping[str, Any]) -> None:

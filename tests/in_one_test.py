@@ -16,10 +16,11 @@ import pytest
 
 Test = Callable[..., Any]
 Case = Mapping[str, Any]
+Ids = Sequence[str] | Callable[[Any], object] | None
 
 
 def in_one_test(
-    names: str | Sequence[str], values: Iterable[Any], *, ids: object = None
+    names: str | Sequence[str], values: Iterable[Any], *, ids: Ids = None
 ) -> Callable[[Test], Test]:
     """Run a test with each of the values, as one item. Errors show the values in place of `ids`."""
     columns = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]

@@ -36,11 +36,11 @@ class Contributions:
         return agents
 
     def list_transports(
-        self, given: Sequence[TransportLike] | None, settings: CoreSettings
+        self, chosen: Sequence[TransportLike] | None, settings: CoreSettings
     ) -> Sequence[TransportLike]:
         """Return the transports of extensions, followed by the given or configured ones."""
-        chosen = settings.transports if given is None else given
-        return [*dict.fromkeys([*self.transports, *chosen])]
+        names = settings.transports if chosen is None else chosen
+        return [*dict.fromkeys([*self.transports, *names])]
 
 
 def build_contributions(extensions: Sequence[Extension], core: Core) -> Contributions:

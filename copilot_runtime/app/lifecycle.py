@@ -46,25 +46,25 @@ class Lifecycle:
         try:
             await self._open()
             tasks += self._start_maintenance()
-            for extension in self._opened("last"):
+            for extension in self._phase("last"):
                 await extension.open()
             yield
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for extension in self._opened("last"):
+            for extension in self._phase("last"):
                 await call_quietly(extension.aclose)
             for transport in self._transports:
                 await call_quietly(transport.aclose)
             await self.aclose()
 
     async def _open(self) -> None:
-        for extension in self._opened("first"):
+        for extension in self._phase("first"):
             await extension.open()
         self._core.conversations.open()
         await self._core.threads.open()
-        for extension in self._opened("parts"):
+        for extension in self._phase("parts"):
             await extension.open()
         count_from_zero(self._core.telemetry, [DEFAULT_AGENT, *self._core.agents.lasting])
         for agent in self._core.agents.lasting.values():
@@ -72,7 +72,7 @@ class Lifecycle:
         for transport in self._transports:
             await transport.open()
 
-    def _opened(self, when: str) -> Sequence[Extension]:
+    def _phase(self, when: str) -> Sequence[Extension]:
         return [one for one in self._extensions if one.opens == when]
 
     def _start_maintenance(self) -> Sequence[asyncio.Task[None]]:

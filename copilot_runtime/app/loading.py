@@ -24,19 +24,19 @@ def list_options() -> Sequence[str]:
     return [name for kind in _load_classes().values() for name in getattr(kind, "options", ())]
 
 
-def load_extensions(given: Sequence[Extension]) -> Sequence[Extension]:
+def load_extensions(extras: Sequence[Extension]) -> Sequence[Extension]:
     """Return one object per extension; an object of the program replaces the one of the same name.
 
     Raises `ConfigurationFailed` for an item that is not an extension, and for a missing
     requirement.
     """
-    for item in given:
+    for item in extras:
         if not isinstance(item, Extension):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped programs
             raise ConfigurationFailed(
                 f"extensions has an item that is {describe(item)}, and not an Extension object.",
                 hint="Subclass copilot_runtime.app.extension.Extension, and give an object of it.",
             )
-    own = {item.name: item for item in given}
+    own = {item.name: item for item in extras}
     found = {name: own.pop(name, None) or make() for name, make in _load_classes().items()}
     found |= own
     for extension in found.values():

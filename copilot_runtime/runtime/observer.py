@@ -18,16 +18,16 @@ class RunObserver:
     async def admit(self, run: Run) -> None:
         """Raise a `CopilotError` to refuse a run before it is prepared."""
 
-    def refused(self, run: Run, error: BaseException) -> None:
+    def on_refusal(self, run: Run, error: BaseException) -> None:
         """Called when a run has failed before its log existed. Must not block or raise."""
 
-    def started(self, run: Run, event: RunStarted) -> None:
+    def on_start(self, run: Run, event: RunStarted) -> None:
         """Called when the first event of a run is in its log. Must not block or raise."""
 
     async def count_usage(self, run: Run, usages: Sequence[Usage]) -> None:
         """Called with the model usage of a run that has ended, before the hooks of the program."""
 
-    def ended(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:
+    def on_end(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:
         """Called when a run has ended. Must not block or raise.
 
         `is_lost` is true if another process has already stored another end of this run.

@@ -217,7 +217,7 @@ class Runtime:
             end_run_span(run.span, "refused", error)
             if not isinstance(error, DuplicateRun):
                 for observer in self._observers:
-                    observer.refused(run, error)
+                    observer.on_refusal(run, error)
             raise
         finally:
             reset_log_fields(token)
@@ -456,7 +456,7 @@ class Runtime:
                 await report_error(self.hooks, error, run)
             raise
         for observer in self._observers:
-            observer.started(run, started)
+            observer.on_start(run, started)
         return writer
 
     async def _drive(self, run: Run, agent: Agent, writer: LogWriter) -> None:
@@ -500,7 +500,7 @@ class Runtime:
             finally:
                 run.slot.run = None
                 for observer in self._observers:
-                    observer.ended(run, last, is_lost=writer.is_lost)
+                    observer.on_end(run, last, is_lost=writer.is_lost)
                 if run.span.is_recording:
                     end_run_span(run.span, _name_outcome(last), error)
                 if run.is_attached:  # and stays in memory until its reader disconnects

@@ -127,7 +127,7 @@ async def test_a_run_that_was_stopped_over_there_is_kept_and_shown_as_stopped(pr
     async def on_stop(run: RunInput) -> None:
         stops.append(run.run_id)
 
-    def on_error(error: Exception, _context: Any) -> None:
+    def on_error(error: BaseException, _context: Any) -> None:
         errors.append(error)
 
     agents = {"default": agent_of(provider)}

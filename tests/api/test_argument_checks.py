@@ -46,6 +46,9 @@ def take_nothing() -> Any:
     return {}
 
 
+TAKES_TWO: Any = take_two
+TAKES_RUN: Any = take_run
+
 CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"adapter": DemoAdapter}, "The adapter is the class 'DemoAdapter'", "DemoAdapter(...)"),
     ({"adapter": OpenAIAdapter}, "The adapter is the class 'OpenAIAdapter'", "OpenAIAdapter(...)"),
@@ -92,9 +95,21 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"stages": [EventOrder]}, "the class 'EventOrder'", "Write stages=[EventOrder(...)]"),
     ({"guardrails": ["politics"]}, "an item that is a str", "Settings(guardrails={'deny': [...]})"),
-    ({"hooks": Hooks(before_request=take_two)}, "its parameters are (a, b)", "before_request(run)"),
-    ({"hooks": Hooks(after_request=take_run)}, "its parameters are (run)", "(run, messages)"),
-    ({"hooks": Hooks(error=take_run)}, "cannot be called with (error, context)", "def error("),
+    (
+        {"hooks": Hooks(before_request=TAKES_TWO)},
+        "its parameters are (a, b)",
+        "before_request(run)",
+    ),
+    (
+        {"hooks": Hooks(after_request=TAKES_RUN)},
+        "its parameters are (run)",
+        "(run, messages)",
+    ),
+    (
+        {"hooks": Hooks(error=TAKES_RUN)},
+        "cannot be called with (error, context)",
+        "def error(",
+    ),
     ({"authenticate": lambda: "ann"}, "its parameters are ()", "def authenticate(connection)"),
     ({"actions": take_nothing}, "actions cannot be called with (run)", "Write def actions(run)"),
     ({"actions": {print}}, "actions is a set, and not a list", "actions=[get_weather]"),

@@ -108,9 +108,9 @@ async def test_a_hook_that_only_listens_harms_nobody(hook: str) -> None:
     def listen(*told: Any) -> None:
         raise RuntimeError("a secret")
 
-    hooks = Hooks(**{hook: listen})
+    given: dict[str, Any] = {hook: listen}
     agents = {"bad": Says(RuntimeError("bad")), "endless": Says(forever)}
-    async with browsing(agents=agents, hooks=hooks) as browser:
+    async with browsing(agents=agents, hooks=Hooks(**given)) as browser:
         async with browser.running(agent="endless", thread="stopped") as exchange:
             await exchange.next()
             await browser.stop("stopped")

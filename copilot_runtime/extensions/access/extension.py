@@ -111,7 +111,7 @@ class RunLimits(RunObserver):
         )
         run.ended.add_done_callback(lambda _: release())
 
-    def started(self, run: Run, event: RunStarted) -> None:  # noqa: ARG002  # the interface's
+    def on_start(self, run: Run, event: RunStarted) -> None:  # noqa: ARG002  # the interface's
         if self.counts_usage:  # also what no event of the run says, such as a sub-agent's
             request = run.request
             run.slot.count_usage = partial(

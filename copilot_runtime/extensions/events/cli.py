@@ -19,9 +19,9 @@ from copilot_runtime.extensions.knowledge.cli.knowledge import ActorOption, Pref
 from copilot_runtime.extensions.program import read_command_settings
 
 if TYPE_CHECKING:
-    from copilot_runtime.cli.program import CommandSettings
     from copilot_runtime.extensions.events import EventFilter, ResourceEvent, ResourceEvents
     from copilot_runtime.extensions.knowledge.access import Access
+    from copilot_runtime.extensions.program import CommandSettings
     from copilot_runtime.extensions.settings import Settings
 
 StoreOption = Annotated[

@@ -21,10 +21,10 @@ class RunEvents(RunObserver):
     def __init__(self, publisher: EventPublisher) -> None:
         self._publisher = publisher
 
-    def started(self, run: Run, event: RunStarted) -> None:
+    def on_start(self, run: Run, event: RunStarted) -> None:
         self.publish(run.request, event)
 
-    def ended(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:  # noqa: ARG002
+    def on_end(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:  # noqa: ARG002
         self.publish(run.request, event)
 
     def publish(self, request: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:

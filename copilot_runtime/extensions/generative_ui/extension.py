@@ -65,9 +65,9 @@ def build_options(core: Core) -> GenerativeUi:
 
     Raises `ConfigurationFailed` for invalid options.
     """
-    settings, given = narrow_settings(core.settings), core.options
-    a2ui, mcp_apps = given.get("a2ui"), given.get("mcp_apps")
-    pages = given.get("open_generative_ui")
+    settings, options = narrow_settings(core.settings), core.options
+    a2ui, mcp_apps = options.get("a2ui"), options.get("mcp_apps")
+    pages = options.get("open_generative_ui")
     return GenerativeUi(
         a2ui=build_a2ui(settings.a2ui) if a2ui is None else parse_a2ui(a2ui),
         mcp_apps=build_mcp_apps(settings.mcp_apps, core.http_client)

@@ -13,8 +13,8 @@ class GuardrailsExtension(Extension):
     options = ("guardrails",)
 
     def build(self, core: Core) -> Contribution:
-        given = core.options.get("guardrails") or ()
-        check_stages("guardrails", given)
+        own = core.options.get("guardrails") or ()
+        check_stages("guardrails", own)
         return Contribution(
-            guardrails=[*given, *from_settings(narrow_settings(core.settings), core.http_client)]
+            guardrails=[*own, *from_settings(narrow_settings(core.settings), core.http_client)]
         )

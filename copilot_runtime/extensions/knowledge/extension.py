@@ -28,10 +28,12 @@ class KnowledgeExtension(Extension):
     options = ("knowledge",)
 
     def build(self, core: Core) -> Contribution:
-        given = core.options.get("knowledge")
-        check_knowledge(given)
+        argument = core.options.get("knowledge")
+        check_knowledge(argument)
         self._settings = narrow_settings(core.settings)
-        self._knowledge: Knowledge | None = given or build_knowledge(narrow_settings(core.settings))
+        self._knowledge: Knowledge | None = argument or build_knowledge(
+            narrow_settings(core.settings)
+        )
         knowledge = self._knowledge
         if knowledge is None:
             return Contribution()

@@ -71,10 +71,9 @@ class KnowledgeEndpoint(Transport):
         return find_data_scope(request)
 
     async def accepts(self, request: Request) -> bool:
-        return not request.is_websocket and self._knowledge is not None
+        return not request.is_websocket
 
     async def __call__(self, request: Request) -> None:
-        assert self._knowledge is not None
         handlers = _KnowledgeRequest(self._knowledge, request)
         if request.path == "knowledge/files":
             check_method(request, "POST")

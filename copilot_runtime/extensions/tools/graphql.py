@@ -119,7 +119,7 @@ def _require(context: Context) -> Sequence[catalog.ToolCatalog]:
             "at this machine is one.",
         )
     context.count_field("tools", _MOST_FIELDS)
-    return context.services.tools
+    return [context.services.parts.get(catalog.ToolCatalog)]
 
 
 def _write_arguments(arguments: object) -> str:

@@ -12,8 +12,8 @@ class TranscriptionExtension(Extension):
     options = ("transcriber",)
 
     def build(self, core: Core) -> Contribution:
-        given = core.options.get("transcriber")
-        self._transcriber: Transcriber | None = given or _build_transcriber(core)
+        argument = core.options.get("transcriber")
+        self._transcriber: Transcriber | None = argument or _build_transcriber(core)
         return Contribution(parts={Transcriber: self._transcriber} if self._transcriber else {})
 
     async def aclose(self) -> None:

@@ -94,10 +94,10 @@ class ThreadChanges(RunObserver):
             for server in self._interests.take(thread.owner):
                 self.peers.tell(server, CHANGE_NOTICE, owner=thread.owner, notice=[*notice])
 
-    def started(self, run: Run, event: RunStarted) -> None:
+    def on_start(self, run: Run, event: RunStarted) -> None:
         self._note_run(run.request, event)
 
-    def ended(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:  # noqa: ARG002
+    def on_end(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:  # noqa: ARG002
         self._note_run(run.request, event)
 
     def _note_run(self, run: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.scripted import Script
-from copilot_runtime.api import ChatRequest
+from copilot_runtime.api import Caller, ChatRequest
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.extensions.analyst.agent import AnalystAgent
 from copilot_runtime.extensions.analyst.analyst import Analyst
@@ -69,7 +69,7 @@ async def serve(
         assert isinstance(connection, AppConnection)
         analyst = next(
             agent.analyst
-            for agent in runtime._list_agents()  # pyright: ignore[reportPrivateUsage]
+            for agent in (await runtime.runtime.agents_for(Caller())).values()
             if isinstance(agent, AnalystAgent)
         )
         await analyst.open()

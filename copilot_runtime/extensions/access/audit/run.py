@@ -19,11 +19,11 @@ class RunAudit(RunObserver):
         self._log = log
         self._content = content
 
-    def started(self, run: Run, event: RunStarted) -> None:  # noqa: ARG002  # the interface's
+    def on_start(self, run: Run, event: RunStarted) -> None:  # noqa: ARG002  # the interface's
         text = _find_question(run.request) if self._content else ""
         self._record(run.request, "run.start", "allowed", text=text)
 
-    def ended(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:
+    def on_end(self, run: Run, event: RunFinished | RunFailed, *, is_lost: bool) -> None:
         if is_lost:  # recorded by the process that has stored another end
             return
         match event:
@@ -39,7 +39,7 @@ class RunAudit(RunObserver):
         """Record the end of a run that this process has ended for a dead one."""
         self._log.record(build_dead_run_record(run))
 
-    def refused(self, run: Run, error: BaseException) -> None:
+    def on_refusal(self, run: Run, error: BaseException) -> None:
         if isinstance(error, CopilotError):
             is_failure = error.status_code >= 500
             reason = f"{error.code}: {error.public}"

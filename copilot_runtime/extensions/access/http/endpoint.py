@@ -27,8 +27,7 @@ class AccessEndpoint(Transport):
         self._traces = services.parts.get(TraceAccess)
 
     async def accepts(self, request: Request) -> bool:
-        """Accept requests if the runtime has an access report."""
-        return not request.is_websocket and self._report is not None
+        return not request.is_websocket
 
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:
         """Return the routes for the OpenAPI document."""
@@ -37,7 +36,6 @@ class AccessEndpoint(Transport):
         return rest_routes(path, router)
 
     async def __call__(self, request: Request) -> None:
-        assert self._report is not None
         check_method(request, "GET", "HEAD")
         match request.path.split("/")[1:]:
             case ["whoami"]:

@@ -46,8 +46,7 @@ class AnalystEndpoint(Transport):
         return "runs:start" if request.path in (*STREAMS, CHAT) else find_data_scope(request)
 
     async def accepts(self, request: Request) -> bool:
-        """Return `True` if the runtime has an analyst."""
-        return not request.is_websocket and self._access is not None
+        return not request.is_websocket
 
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:
         """Return the routes for `/docs`."""
@@ -56,7 +55,6 @@ class AnalystEndpoint(Transport):
         return rest_routes(path, router)
 
     async def __call__(self, request: Request) -> None:
-        assert self._access is not None
         if request.path in (*STREAMS, CHAT):
             check_method(request, "POST")
             await self._answer(request, self._access)

@@ -43,16 +43,15 @@ class EventsEndpoint(Transport):
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:
         from copilot_runtime.extensions.events.http.rest import rest_routes  # imports FastAPI
 
-        return rest_routes(path, router) if self._events is not None else ()
+        return rest_routes(path, router)
 
     def find_scope(self, request: Request) -> str:
         return find_data_scope(request)
 
     async def accepts(self, request: Request) -> bool:
-        return not request.is_websocket and self._events is not None
+        return not request.is_websocket
 
     async def __call__(self, request: Request) -> None:
-        assert self._events is not None
         check_method(request, "GET", "POST")
         if request.method == "POST":
             await self._publish(self._events, request)

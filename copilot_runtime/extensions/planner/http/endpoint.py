@@ -52,8 +52,7 @@ class PlansEndpoint(Transport):
         return find_data_scope(request)
 
     async def accepts(self, request: Request) -> bool:
-        """Accept requests if the runtime has a planner."""
-        return not request.is_websocket and self._access is not None
+        return not request.is_websocket
 
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:
         """Return the routes for the OpenAPI document."""
@@ -62,7 +61,6 @@ class PlansEndpoint(Transport):
         return rest_routes(path, router)
 
     async def __call__(self, request: Request) -> None:
-        assert self._access is not None
         handler = _PlanRequest(self._access, request, self._is_closing)
         match [unquote(part) for part in request.path.split("/")[1:]]:
             case []:

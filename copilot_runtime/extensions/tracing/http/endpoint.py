@@ -56,8 +56,7 @@ class TracesEndpoint(Transport):
         return "data:write" if request.path == "traces/feedback" else ""
 
     async def accepts(self, request: Request) -> bool:
-        """Take requests of a runtime that has telemetry."""
-        return not request.is_websocket and self._access is not None
+        return not request.is_websocket
 
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:
         """Return the routes as `/docs` describes them."""
@@ -66,7 +65,6 @@ class TracesEndpoint(Transport):
         return rest_routes(path, router)
 
     async def __call__(self, request: Request) -> None:
-        assert self._access is not None
         view = _View(self._access, self._runs, request)
         match request.path.split("/", 2)[1:]:
             case ["feedback"]:

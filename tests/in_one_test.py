@@ -16,7 +16,7 @@ import pytest
 
 Test = Callable[..., Any]
 Case = Mapping[str, Any]
-Ids = Sequence[str] | Callable[[Any], object] | None
+Ids = Iterable[object] | Callable[[Any], object] | None
 
 
 def in_one_test(

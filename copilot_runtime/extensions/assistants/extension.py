@@ -2,8 +2,11 @@
 
 from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.app.extension import Contribution, Core, Extension
-from copilot_runtime.extensions.knowledge import Knowledge
-from copilot_runtime.extensions.knowledge.build import keep_as_resources, select_by_policy
+from copilot_runtime.extensions.knowledge.build import (
+    find_knowledge,
+    keep_as_resources,
+    select_by_policy,
+)
 from copilot_runtime.extensions.settings import narrow_settings
 
 _ASSISTANT = "common.Assistant"
@@ -24,7 +27,7 @@ class AssistantsExtension(Extension):
         from copilot_runtime.extensions.assistants.agents import AssistantAgents
         from copilot_runtime.extensions.assistants.folder import AssistantFolder
 
-        knowledge = core.parts.find(Knowledge)
+        knowledge = find_knowledge(core.parts)
         folder = AssistantFolder(
             settings.assistants.folder, select_names=select_by_policy(knowledge, _ASSISTANT)
         )

@@ -6,12 +6,13 @@ from copilot_runtime.agents.registry import has_plans
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.extensions.events.hub import ResourceEvents
 from copilot_runtime.extensions.events.publisher import EventPublisher
-from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.knowledge.build import find_knowledge
 from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.transports.transport import Services
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.events.http.access import EventAccess
+    from copilot_runtime.extensions.knowledge import Knowledge
 
 _MOST_EVENTS_IN_MEMORY = 10_000
 
@@ -24,7 +25,7 @@ class EventsExtension(Extension):
 
     def build(self, core: Core) -> Contribution:
         settings = narrow_settings(core.settings)
-        knowledge = core.parts.find(Knowledge)
+        knowledge = find_knowledge(core.parts)
         has_planner = bool(settings.planner.name) or any(
             map(has_plans, core.agents.lasting.values())
         )
@@ -58,7 +59,7 @@ class EventsExtension(Extension):
 
 
 def build_events(
-    store: str, settings: Settings, knowledge: Knowledge | None = None
+    store: str, settings: Settings, knowledge: "Knowledge | None" = None
 ) -> ResourceEvents:
     """Return the events of knowledge, or others, with the log that the settings name."""
     from copilot_runtime.extensions.events import MemoryEventLog
@@ -85,7 +86,7 @@ def _make_endpoint(services: Services) -> object:
 
 
 def build_event_access(
-    settings: Settings, events: ResourceEvents, knowledge: Knowledge | None
+    settings: Settings, events: ResourceEvents, knowledge: "Knowledge | None"
 ) -> "EventAccess":
     """Return the access to events, by the policy of knowledge or else for owners only."""
     from copilot_runtime.extensions.events import MemoryEventLog

@@ -1,5 +1,6 @@
 """Build knowledge from the settings, and mirror tools and assistants into it as resources."""
 
+import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,9 +15,19 @@ from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.threads.store import ThreadStore
 
 if TYPE_CHECKING:
+    from copilot_runtime.api.parts import Parts
     from copilot_runtime.extensions.assistants.folder import AssistantFolder
     from copilot_runtime.extensions.knowledge import Knowledge
     from copilot_runtime.extensions.tools.catalog import ToolCatalog
+
+
+def find_knowledge(parts: "Parts") -> "Knowledge | None":
+    """Return the knowledge of a runtime, or `None`; a runtime without it imports nothing of it."""
+    if "copilot_runtime.extensions.knowledge.knowledge" not in sys.modules:
+        return None
+    from copilot_runtime.extensions.knowledge import Knowledge
+
+    return parts.find(Knowledge)
 
 
 def build_knowledge(settings: Settings) -> "Knowledge | None":

@@ -2,20 +2,22 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.actions.sources import as_sources
 from copilot_runtime.api.argument_checks import describe
 from copilot_runtime.api.retrieval import FileReader, FileStore, Retriever
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.build import build_knowledge, connect_knowledge
 from copilot_runtime.extensions.knowledge.changes import CHANGED
 from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.threads.store import ThreadKey
 from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.transport import Services
+
+if TYPE_CHECKING:
+    from copilot_runtime.extensions.knowledge import Knowledge
 
 RESOURCES = "knowledge/resources"
 """Path below the URL of a runtime at which a reader opens the sources of an answer."""
@@ -38,10 +40,12 @@ class KnowledgeExtension(Extension):
         if knowledge is None:
             return Contribution()
         self._changes = connect_knowledge(knowledge, core.threads, core.telemetry, core.adapter)
+        from copilot_runtime.extensions.knowledge import knowledge as engine
+
         files = knowledge.files()
         return Contribution(
             parts={
-                Knowledge: knowledge,
+                engine.Knowledge: knowledge,
                 Retriever: knowledge.retriever(),
                 FileReader: files,
                 FileStore: files,

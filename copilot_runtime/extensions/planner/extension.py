@@ -12,7 +12,7 @@ from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.extensions.access.limits.limiter import Limiter
 from copilot_runtime.extensions.events.publisher import EventPublisher
-from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.knowledge.build import find_knowledge
 from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
 from copilot_runtime.threads.store import ThreadKey
@@ -78,7 +78,7 @@ def add_planner(core: Core) -> None:
         settings.planner,
         core.adapter,
         find_workers,
-        core.parts.find(Knowledge),
+        find_knowledge(core.parts),
         core.sources,
         max_turns=settings.max_turns,
         action_timeout=settings.action_timeout,

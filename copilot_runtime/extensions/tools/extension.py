@@ -1,8 +1,11 @@
 """Tools that an operator describes in a YAML file."""
 
 from copilot_runtime.app.extension import Contribution, Core, Extension
-from copilot_runtime.extensions.knowledge import Knowledge
-from copilot_runtime.extensions.knowledge.build import keep_as_resources, select_by_policy
+from copilot_runtime.extensions.knowledge.build import (
+    find_knowledge,
+    keep_as_resources,
+    select_by_policy,
+)
 from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
 
@@ -22,7 +25,7 @@ class ToolsExtension(Extension):
             return Contribution()
         from copilot_runtime.extensions.tools.catalog import ToolCatalog
 
-        knowledge = core.parts.find(Knowledge)
+        knowledge = find_knowledge(core.parts)
         catalog = ToolCatalog(
             settings.tools,
             read_resources=None if knowledge is None else knowledge.read_texts,

@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.cli.main import cli
 from copilot_runtime.extensions.access.audit.verify import Verification, verify
+from copilot_runtime.extensions.grpc.server import GrpcServer
 from copilot_runtime.extensions.operations.doctor import upstream
 from copilot_runtime.testing import ScriptedAdapter
 from tests.extensions.access.credentials import make_key, providing, write_jwks
@@ -339,9 +340,8 @@ def test_a_server_of_ours_over_grpc_is_known(run: Run, monkeypatch: pytest.Monke
                 {"threads": "memory", "grpc": {"services": ["tool"], "address": "127.0.0.1:0"}}
             ),
         )
-        with portal.wrap_async_context_manager(runtime.running()) as server:
-            assert server is not None
-            address = server.address.removeprefix("grpc://")
+        with portal.wrap_async_context_manager(runtime.running()):
+            address = runtime.get(GrpcServer).address.removeprefix("grpc://")
             found = findings(run("--json", "--services", "tool", grpc={"address": address}))
     assert found["grpc port"]["text"] == f"a server of ours answers at {address}"
 

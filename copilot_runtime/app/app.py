@@ -271,8 +271,9 @@ class CopilotRuntime:
             schema=tuple(added.schema),
             info=added.info,
         )
+        authenticator = build_authenticator(self, core)
         for extension in self.extensions:
-            extension.connect(core, services, build_authenticator(self, core))
+            extension.connect(core, services, authenticator)
         self.transports = (
             *build_endpoints(endpoints, services),
             *build_transports(added.list_transports(transports, self.settings), services),

@@ -5,18 +5,18 @@ from functools import cache
 from typing import Any
 
 from copilot_runtime.api.argument_checks import describe
-from copilot_runtime.api.hooks import call_quietly
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.app.extension import Extension
 from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.config.plugins import GROUP, load_plugins
 from copilot_runtime.extensions import EXTENSIONS
 
 
 @cache
 def _load_classes() -> Mapping[str, Callable[[], Any]]:
     """Return the classes of all installed extensions, in build order."""
-    table = Registry("copilot_runtime.extensions", EXTENSIONS, noun="extension")
-    return {name: table[name] for name in dict.fromkeys((*EXTENSIONS, *table))}
+    table = Registry(GROUP, EXTENSIONS, noun="extension")
+    return {**{name: table[name] for name in EXTENSIONS}, **load_plugins()}
 
 
 def list_options() -> Sequence[str]:
@@ -46,9 +46,3 @@ def load_extensions(extras: Sequence[Extension]) -> Sequence[Extension]:
                 hint=f"There are {', '.join(found)}.",
             )
     return [*found.values()]
-
-
-async def close_quietly(extensions: Sequence[Extension]) -> None:
-    """Close extensions in reverse order. Errors are logged."""
-    for extension in reversed(extensions):
-        await call_quietly(extension.aclose)

@@ -4,8 +4,10 @@ It is not in `api/`, because a contribution refers to transports and conversatio
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from starlette.routing import BaseRoute
 
@@ -22,7 +24,7 @@ from copilot_runtime.runtime.observer import RunObserver
 from copilot_runtime.runtime.thread_changes import ThreadChanges
 from copilot_runtime.security.loopback import LoopbackGuard
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
-from copilot_runtime.threads.store import ThreadKey, ThreadStore
+from copilot_runtime.threads.store import DeadRun, ThreadKey, ThreadStore
 from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.policy import RequestPolicy
 from copilot_runtime.transports.transport import Services, TransportLike
@@ -104,6 +106,14 @@ class Contribution:
     """Module with `ROOTS`, the extension's fields in the GraphQL schema; imported on first use."""
 
 
+class PrivateState(NamedTuple):
+    """State that each process has for itself: its name, the effect, and the setting to change."""
+
+    name: str
+    text: str
+    hint: str
+
+
 class Extension:
     """A feature of a runtime. Subclass it, and override the methods you need.
 
@@ -162,3 +172,43 @@ class Extension:
 
     async def expire(self, before: float) -> None:
         """Delete data that has not been used since a time, in seconds since the epoch."""
+
+    # Commands call the following ones. They have settings, and no runtime that is open.
+
+    def describe_settings(self, settings: CoreSettings) -> str:  # noqa: ARG002  # may be overridden
+        """Return a sentence below the table of `copilot-runtime settings`, or an empty string."""
+        return ""
+
+    def name_stores(self, settings: CoreSettings, threads: str) -> Mapping[str, Any]:  # noqa: ARG002
+        """Return changes of settings that name the stores which a program constructed.
+
+        `threads` is the address of its thread store.
+        """
+        return {}
+
+    def list_private_state(self, settings: CoreSettings) -> Sequence[PrivateState]:  # noqa: ARG002
+        """Return the state that the processes of one service should share, but do not."""
+        return ()
+
+    def list_worker_variables(self, settings: CoreSettings) -> Mapping[str, str]:  # noqa: ARG002
+        """Return environment variables for the workers: files instead of stores in memory."""
+        return {}
+
+    def reserve_ports(self, settings: CoreSettings) -> AbstractContextManager[object]:  # noqa: ARG002
+        """Reserve ports of its own for the workers. Raises `ConfigurationFailed` if one is used."""
+        return nullcontext()
+
+    def record_command(self, settings: CoreSettings, action: str, subject: str) -> None:
+        """Record a command that changed or exported data, such as `threads.export`."""
+
+    def record_dead_run(self, settings: CoreSettings, run: DeadRun) -> None:
+        """Record the run of a dead process, which a command has ended by opening its store."""
+
+    async def expire_files(
+        self,
+        settings: CoreSettings,  # noqa: ARG002
+        threads: ThreadStore,  # noqa: ARG002
+        before: datetime,  # noqa: ARG002
+    ) -> int:
+        """Delete the files of deleted threads, unless used since a time. Return their number."""
+        return 0

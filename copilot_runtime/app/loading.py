@@ -6,9 +6,10 @@ from typing import Any
 
 from copilot_runtime.api.argument_checks import describe
 from copilot_runtime.api.registry import Registry
-from copilot_runtime.app.extension import Extension
+from copilot_runtime.app.extension import Extension, PrivateState
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.config.plugins import GROUP, load_plugins
+from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.extensions import EXTENSIONS
 
 
@@ -24,7 +25,7 @@ def list_options() -> Sequence[str]:
     return [name for kind in _load_classes().values() for name in getattr(kind, "options", ())]
 
 
-def load_extensions(extras: Sequence[Extension]) -> Sequence[Extension]:
+def load_extensions(extras: Sequence[Extension] = ()) -> Sequence[Extension]:
     """Return one object per extension; an object of the program replaces the one of the same name.
 
     Raises `ConfigurationFailed` for an item that is not an extension, and for a missing
@@ -46,3 +47,13 @@ def load_extensions(extras: Sequence[Extension]) -> Sequence[Extension]:
                 hint=f"There are {', '.join(found)}.",
             )
     return [*found.values()]
+
+
+def list_private_state(settings: CoreSettings) -> Sequence[PrivateState]:
+    """Return the state that each process has for itself, if several may form one service.
+
+    That is the case with several `workers`, or with threads in PostgreSQL.
+    """
+    if settings.workers == 1 and not settings.threads.startswith("postgres"):
+        return []
+    return [state for one in load_extensions() for state in one.list_private_state(settings)]

@@ -12,11 +12,10 @@ from copilot_runtime import __version__
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.base.errors import CopilotError, MissingPackage
 from copilot_runtime.base.gc_tuning import tune_for_startup
-from copilot_runtime.cli.hooks import load_hook
 from copilot_runtime.cli.program import ProgramOption, name_config_file, read_command_settings
 from copilot_runtime.cli.threads import ConfigOption, threads
 from copilot_runtime.config.plugins import load_plugins
-from copilot_runtime.extensions import COMMANDS
+from copilot_runtime.extensions import COMMANDS, SERVERS
 from copilot_runtime.telemetry.logs import is_json_log
 
 logger = logging.getLogger(__name__)
@@ -126,7 +125,8 @@ def serve(
     options = {name: value for name, value in values.items() if value is not None}
     name_config_file(config)
     if services is not None:
-        load_hook("serve_services")(target, services, {**options, "reload": reload})
+        serve_services = Registry("copilot_runtime.servers", SERVERS, noun="server")["services"]
+        serve_services(target, services, {**options, "reload": reload})
         return
     settings, origins = read_settings(overrides=options)
     if reload:
@@ -244,11 +244,14 @@ def settings(program: ProgramOption = None, config: ConfigOption = None) -> None
     A program may write its own Settings(...), which replace file and environment: --program shows
     those.
     """
+    from copilot_runtime.app.loading import load_extensions
     from copilot_runtime.cli.tables import format_table, setting_rows
 
-    settings, origins, _ = read_command_settings(program, config)
+    settings, origins, runtime = read_command_settings(program, config)
     typer.echo(format_table(setting_rows(settings, origins)))
-    typer.echo(f"\n{load_hook('describe_export')(settings)}")
+    extensions = load_extensions() if runtime is None else runtime.extensions
+    for sentence in filter(None, (one.describe_settings(settings) for one in extensions)):
+        typer.echo(f"\n{sentence}")
 
 
 _FIRST = ("serve", "chat", "plan", "mcp", "schema", "plugins", "settings")

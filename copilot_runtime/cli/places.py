@@ -5,8 +5,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from copilot_runtime.app.threads import name_stores
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.cli.hooks import load_hook
 from copilot_runtime.cli.target import find_folder
 from copilot_runtime.config.loader import DEFAULT_FILE, read_settings
 from copilot_runtime.config.settings import CoreSettings
@@ -39,7 +39,7 @@ def list_places(
         source = f"settings    those of {target}"
         if file is not None:
             source += f", and not '{file}'"
-    return [source, f"threads     {describe_threads(load_hook('name_stores')(runtime))}"]
+    return [source, f"threads     {describe_threads(name_stores(runtime))}"]
 
 
 def describe_file(file: Path | None) -> str:

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from copilot_runtime.cli.hooks import load_hook
-
 if TYPE_CHECKING:
     from copilot_runtime.app.app import CopilotRuntime
     from copilot_runtime.config.problems import SettingOrigins
@@ -66,6 +64,7 @@ def name_config_file(path: Path | None) -> None:
 
 def _import_settings(program: str, read: CommandSettings) -> CommandSettings:
     """Return the settings of a program. `read` has those of file and environment."""
+    from copilot_runtime.app.threads import name_stores
     from copilot_runtime.base.errors import ConfigurationFailed
     from copilot_runtime.cli.serve import find_runtime
     from copilot_runtime.cli.target import find_target
@@ -77,7 +76,7 @@ def _import_settings(program: str, read: CommandSettings) -> CommandSettings:
             hint="Name the runtime, as in --program main:runtime.",
         )
     origins = find_origins(program, runtime.settings, read.settings, read.origins)
-    return CommandSettings(load_hook("name_stores")(runtime), origins, runtime)
+    return CommandSettings(name_stores(runtime), origins, runtime)
 
 
 def _describe_source(program: str | None, origins: "SettingOrigins") -> str:

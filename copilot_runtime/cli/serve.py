@@ -21,13 +21,13 @@ from copilot_runtime import __version__
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.app.app import CopilotRuntime
+from copilot_runtime.app.loading import list_private_state, load_extensions
 from copilot_runtime.app.server import STATE
 from copilot_runtime.base.concurrency import is_being_cancelled
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.cli.banner import show_banner
 from copilot_runtime.cli.clock import get_time
 from copilot_runtime.cli.forwarded_scheme import ForwardedScheme
-from copilot_runtime.cli.hooks import load_hook
 from copilot_runtime.cli.http_protocol import limit_reading, limit_silence
 from copilot_runtime.cli.listen import explain_listen_error, listen, reserve_port
 from copilot_runtime.cli.places import (
@@ -146,7 +146,7 @@ def _check_workers(settings: CoreSettings) -> None:
 
 
 def _warn_of_private_state(settings: CoreSettings) -> None:
-    for state in load_hook("list_private_state")(settings):
+    for state in list_private_state(settings):
         logger.warning("%s %s", state.text, state.hint)
 
 
@@ -159,7 +159,10 @@ def _serve_by_workers(
             main = reserved.enter_context(reserve_port(settings.host, settings.port))
         except OSError as error:
             raise explain_listen_error(error, settings.host, settings.port) from error
-        reserved.enter_context(load_hook("reserve_ports")(settings))
+        variables: dict[str, str] = {}
+        for extension in load_extensions():
+            reserved.enter_context(extension.reserve_ports(settings))
+            variables |= extension.list_worker_variables(settings)
         port = main.getsockname()[1]
         origin = _origin(settings.host, port)
         addresses = [*_list_addresses(settings, origin, path), describe_file(file)]
@@ -169,7 +172,7 @@ def _serve_by_workers(
         workers = Workers(
             words,
             settings.workers,
-            environ=load_hook("list_worker_variables")(settings),
+            environ=variables,
             grace=settings.drain_timeout + 2 * settings.stop_timeout + 5,
             timeout=settings.worker_timeout,
             banner=banner,

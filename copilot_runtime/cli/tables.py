@@ -9,60 +9,39 @@ from copilot_runtime.api.registry import PACKAGE, Registry, RegistryEntry, insta
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.config.problems import SettingOrigins, mask_secrets
 from copilot_runtime.config.settings import CoreSettings
+from copilot_runtime.extensions import NEEDS as EXTENSION_NEEDS
+from copilot_runtime.extensions import TABLES as EXTENSION_TABLES
 
 TABLES = (
-    ("adapter", "copilot_runtime.adapters", "ADAPTERS"),
-    ("agent", "copilot_runtime.agents", "AGENTS"),
-    ("action source", "copilot_runtime.actions", "SOURCES"),
-    ("bus", "copilot_runtime.threads", "BUSES"),
-    ("embedder", "copilot_runtime.adapters.embeddings", "EMBEDDERS"),
-    ("way to sign in", "copilot_runtime.extensions.access.authentication", "SCHEMES"),
-    ("storage", "copilot_runtime.extensions.storage", "STORAGES"),
-    ("kind of policy", "copilot_runtime.extensions.knowledge.policies", "POLICIES"),
-    ("store of threads", "copilot_runtime.threads", "STORES"),
-    ("transport", "copilot_runtime.transports", "TRANSPORTS"),
-    ("gRPC service", "copilot_runtime.extensions.grpc", "RPC_SERVICES"),
+    ("adapter", "copilot_runtime.adapters:ADAPTERS", "copilot_runtime.adapters"),
+    ("agent", "copilot_runtime.agents:AGENTS", "copilot_runtime.agents"),
+    ("action source", "copilot_runtime.actions:SOURCES", "copilot_runtime.sources"),
+    ("bus", "copilot_runtime.threads:BUSES", "copilot_runtime.bus"),
+    ("embedder", "copilot_runtime.adapters.embeddings:EMBEDDERS", "copilot_runtime.embedders"),
+    ("store of threads", "copilot_runtime.threads:STORES", "copilot_runtime.threads"),
+    ("transport", "copilot_runtime.transports:TRANSPORTS", "copilot_runtime.transports"),
+    *EXTENSION_TABLES,
 )
-"""All registries: the noun for their entries, the module, and the name of the table in it."""
+"""All registries: the noun for their entries, their table, and the group of their entry points."""
 
 NEEDS = {
     ("adapter", "bedrock"): ("botocore", "bedrock"),
     ("adapter", "langchain"): ("langchain-core", "langchain"),
-    ("agent", "langgraph"): ("langgraph-sdk", "langgraph"),
-    ("agent", "langgraph_inprocess"): ("langgraph", "langgraph-inprocess"),
-    ("agent", "openai_agents"): ("openai-agents", "openai-agents"),
-    ("agent", "pydantic_ai"): ("pydantic-ai-slim", "pydantic-ai"),
-    ("action source", "mcp"): ("mcp", "mcp"),
-    ("kind of policy", "cedar"): ("cedarpy", "cedar"),
-    ("kind of policy", "rego"): ("regopy", "rego"),
     ("store of threads", "postgres"): ("asyncpg", "postgres"),
     ("store of threads", "postgresql"): ("asyncpg", "postgres"),
-    ("transport", "mcp"): ("mcp", "mcp"),
-    ("way to sign in", "jwt"): ("pyjwt", "auth"),
+    **EXTENSION_NEEDS,
 }
 """Third-party packages of built-in parts: (noun, name) to (package, extra). These packages are only
 imported when the part is created, so a successful import of the part proves nothing."""
-
-_GROUPS = {
-    "BUSES": "copilot_runtime.bus",
-    "EMBEDDERS": "copilot_runtime.embedders",
-    "POLICIES": "copilot_runtime.policies",
-    "RPC_SERVICES": "copilot_runtime.grpc_services",
-    "SCHEMES": "copilot_runtime.authentication",
-    "SOURCES": "copilot_runtime.sources",
-    "STORAGES": "copilot_runtime.storage",
-}
-"""Entry-point groups of tables whose group is not named after the module."""
 
 Row = Sequence[str]
 
 
 def registries() -> Iterator[Registry]:
     """Yield every registry with the entry points that extend it."""
-    for noun, module, name in TABLES:
-        built_in = getattr(import_module(module), name, {})
-        group = _GROUPS.get(name, module)
-        yield Registry(group, built_in, noun=noun)
+    for noun, target, group in TABLES:
+        module, _, name = target.partition(":")
+        yield Registry(group, getattr(import_module(module), name, {}), noun=noun)
 
 
 def plugin_rows() -> Iterator[tuple[str, Sequence[Row]]]:

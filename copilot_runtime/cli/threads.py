@@ -13,13 +13,13 @@ import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.base.formatting import format_count
-from copilot_runtime.cli.hooks import load_hook
 from copilot_runtime.cli.program import ProgramOption, load_command_settings
 
 if TYPE_CHECKING:
+    from copilot_runtime.app.extension import Extension
     from copilot_runtime.config.settings import CoreSettings
     from copilot_runtime.threads.export import ImportProgress
-    from copilot_runtime.threads.store import Thread, ThreadStore
+    from copilot_runtime.threads.store import DeadRun, Thread, ThreadStore
 
 threads = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -126,9 +126,7 @@ def write_out(
                         _progress(count)
                 out.flush()
             finally:
-                load_hook("record_command")(
-                    settings, "threads.export", f"{count} to {_name_place(file)}"
-                )
+                _record_command(settings, "threads.export", f"{count} to {_name_place(file)}")
             _say(f"Exported {format_count(count, 'thread')}.")
 
         _with_store(store, settings, work)
@@ -171,9 +169,7 @@ def read_in(
                 raise
             finally:
                 subject = f"{imported.threads} with {imported.runs} new runs"
-                load_hook("record_command")(
-                    settings, "threads.import", f"{subject} from {_name_place(file)}"
-                )
+                _record_command(settings, "threads.import", f"{subject} from {_name_place(file)}")
             _say(f"{_describe(imported)}.")
 
         _with_store(store, settings, work, new=True)
@@ -237,7 +233,7 @@ def assign(
             _say(f"Gave {format_count(plan.count, 'thread')} to {plan.owner!r}.")
             if plan.count:
                 subject = f"{plan.count} of {source!r} to {plan.owner!r}"
-                load_hook("record_command")(settings, "threads.assign", subject)
+                _record_command(settings, "threads.assign", subject)
 
     _with_store(store, settings, work)
 
@@ -274,17 +270,32 @@ def expire(
             return
         gone = await threads_store.expire(before)
         if gone:
-            load_hook("record_command")(
-                settings, "threads.expire", f"{gone} unused for {days:g} days"
-            )
+            _record_command(settings, "threads.expire", f"{gone} unused for {days:g} days")
         _say(f"Deleted {format_count(gone, 'thread')}.")
         files = 0
         if store in (None, settings.threads):  # no other one tells which threads still exist
-            files = await load_hook("forget_old_files")(threads_store, before, settings)
+            for extension in _load_extensions():
+                files += await extension.expire_files(settings, threads_store, before)
         if files:
             _say(f"Deleted {format_count(files, 'file')} of threads that are no more.")
 
     _with_store(store, settings, work)
+
+
+def _load_extensions() -> "Sequence[Extension]":
+    from copilot_runtime.app.loading import load_extensions
+
+    return load_extensions()
+
+
+def _record_command(settings: "CoreSettings", action: str, subject: str) -> None:
+    for extension in _load_extensions():
+        extension.record_command(settings, action, subject)
+
+
+def _record_dead_run(settings: "CoreSettings", run: "DeadRun") -> None:
+    for extension in _load_extensions():
+        extension.record_dead_run(settings, run)
 
 
 def _name_place(file: Path | None) -> str:
@@ -341,7 +352,7 @@ def _with_store(
             f"There is no file {str(store.path)!r}.", hint="Give --store, such as sqlite:PATH."
         )
 
-    store.on_dead_run = partial(load_hook("record_dead_run"), settings)
+    store.on_dead_run = partial(_record_dead_run, settings)
 
     async def open_store() -> None:
         async with aclosing(store):

@@ -69,15 +69,29 @@ COMMANDS = {
 }
 """Command → import string of its function, or of the Typer application of several commands."""
 
-HOOKS = {
-    "describe_export": "copilot_runtime.extensions.tracing.cli.export:describe_export",
-    "forget_old_files": "copilot_runtime.extensions.knowledge.cli.files:forget_old_files",
-    "list_private_state": "copilot_runtime.extensions.operations.sharing:list_private_state",
-    "list_worker_variables": "copilot_runtime.extensions.operations.sharing:list_worker_variables",
-    "name_stores": "copilot_runtime.extensions.operations.places:name_stores",
-    "record_command": "copilot_runtime.extensions.access.cli.audit:record_command",
-    "record_dead_run": "copilot_runtime.extensions.access.cli.audit:record_dead_run",
-    "reserve_ports": "copilot_runtime.extensions.grpc.serve:reserve_ports",
-    "serve_services": "copilot_runtime.extensions.grpc.serve:serve_services",
+SERVERS = {"services": "copilot_runtime.extensions.grpc.serve:serve_services"}
+"""Option of `serve` → import string of the function that serves this instead of HTTP."""
+
+_HERE = "copilot_runtime.extensions"
+
+TABLES = (
+    ("extension", f"{_HERE}:EXTENSIONS", _HERE),
+    ("way to sign in", f"{_HERE}.access.authentication:SCHEMES", "copilot_runtime.authentication"),
+    ("storage", f"{_HERE}.storage:STORAGES", "copilot_runtime.storage"),
+    ("kind of policy", f"{_HERE}.knowledge.policies:POLICIES", "copilot_runtime.policies"),
+    ("gRPC service", f"{_HERE}.grpc:RPC_SERVICES", "copilot_runtime.grpc_services"),
+)
+"""Registries for `copilot-runtime plugins`: noun, table, and group of entry points."""
+
+NEEDS = {
+    ("agent", "langgraph"): ("langgraph-sdk", "langgraph"),
+    ("agent", "langgraph_inprocess"): ("langgraph", "langgraph-inprocess"),
+    ("agent", "openai_agents"): ("openai-agents", "openai-agents"),
+    ("agent", "pydantic_ai"): ("pydantic-ai-slim", "pydantic-ai"),
+    ("action source", "mcp"): ("mcp", "mcp"),
+    ("kind of policy", "cedar"): ("cedarpy", "cedar"),
+    ("kind of policy", "rego"): ("regopy", "rego"),
+    ("transport", "mcp"): ("mcp", "mcp"),
+    ("way to sign in", "jwt"): ("pyjwt", "auth"),
 }
-"""Functions of extensions that the commands of the core call: `cli/hooks.py` describes them."""
+"""Third-party packages of entries of these and of the core's registries, and their extras."""

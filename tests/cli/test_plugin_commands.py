@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from copilot_runtime.cli.main import cli
-from copilot_runtime.extensions import COMMANDS, HOOKS
+from copilot_runtime.extensions import COMMANDS
 
 PLUGIN = """
 from copilot_runtime.app.extension import Extension
@@ -67,10 +67,3 @@ def test_the_table_of_commands_is_on_the_command_line() -> None:
     groups = {group.name for group in cli.registered_groups}
 
     assert {*COMMANDS} <= names | groups
-
-
-@pytest.mark.parametrize("name", HOOKS)
-def test_each_hook_is_a_function(name: str) -> None:
-    from copilot_runtime.cli.hooks import load_hook
-
-    assert callable(load_hook(name))

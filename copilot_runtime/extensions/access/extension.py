@@ -1,17 +1,24 @@
 """Authentication, API keys, limits, and the audit log."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.adapters.pricing import find_price
 from copilot_runtime.api.events import RunStarted, Usage
 from copilot_runtime.api.messages import ImageMessage, ResultMessage, TextMessage
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.app.extension import Contribution, Core, Extension, PrivateState
 from copilot_runtime.base.errors import MissingPackage
+from copilot_runtime.config.settings import CoreSettings
+from copilot_runtime.extensions.access.api_keys.store import choose_address
+from copilot_runtime.extensions.access.audit.command import (
+    build_audit_log,
+    record_command,
+    record_dead_run,
+)
 from copilot_runtime.extensions.access.audit.log import AuditLog
 from copilot_runtime.extensions.access.audit.request import RequestAudit
 from copilot_runtime.extensions.access.audit.run import RunAudit
@@ -23,6 +30,7 @@ from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.runtime.observer import RunObserver
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.security.schemes import SchemeChain
+from copilot_runtime.threads.store import DeadRun
 from copilot_runtime.transports.policy import RequestPolicy
 from copilot_runtime.transports.request import Request
 
@@ -93,6 +101,36 @@ class AccessExtension(Extension):
     def find_failing_checks(self) -> Sequence[str]:
         return () if self._counters is None else self._counters.find_failing_checks()
 
+    def name_stores(self, settings: CoreSettings, threads: str) -> Mapping[str, Any]:
+        if threads == settings.threads:
+            return {}
+        chosen = narrow_settings(settings)  # keys are where the settings say
+        keys = chosen.api_keys.model_copy(update={"store": choose_address(chosen)})
+        return {"api_keys": keys}
+
+    def list_private_state(self, settings: CoreSettings) -> Sequence[PrivateState]:
+        section, workers = narrow_settings(settings).limits, settings.workers
+        own = {"store", "thread_streams_per_user"}  # the latter is meant for each process
+        names = [name for name, value in section.model_dump(exclude=own).items() if value]
+        if section.store != "memory" or not names:
+            return []
+        limits = ", ".join(f"limits.{name}" for name in names)
+        text = (
+            f"Each of {workers} workers counts for itself, so {workers} times as much gets "
+            f"through: {limits}."
+            if workers > 1
+            else "Servers that share these threads in PostgreSQL count each for itself, so as many "
+            f"times as much gets through: {limits}."
+        )
+        hint = "Set limits.store to redis://..., where all count together."
+        return [PrivateState("limits", text, hint)]
+
+    def record_command(self, settings: CoreSettings, action: str, subject: str) -> None:
+        record_command(narrow_settings(settings), action, subject)
+
+    def record_dead_run(self, settings: CoreSettings, run: DeadRun) -> None:
+        record_dead_run(narrow_settings(settings), run)
+
 
 class RunLimits(RunObserver):
     """Admits runs within the limits, and counts the tokens that they use."""
@@ -137,19 +175,6 @@ def _is_continuation(request: RunInput) -> bool:
     kinds = (TextMessage, ImageMessage, ResultMessage)
     last = next((one for one in reversed(request.messages) if isinstance(one, kinds)), None)
     return bool(request.resume) or isinstance(last, ResultMessage)
-
-
-def build_audit_log(settings: Settings) -> "AuditLog | None":
-    """Return the audit log of the settings, if they name a file; it is not opened yet."""
-    section = settings.audit
-    if not section.file:
-        return None
-    return AuditLog(
-        section.file,
-        key=section.key,
-        max_bytes=section.max_bytes,
-        max_files=section.max_files,
-    )
 
 
 def build_counters(settings: Settings) -> "RedisCounters | None":

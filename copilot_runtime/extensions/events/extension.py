@@ -1,11 +1,14 @@
 """Events about resources, runs and plans: their log, and who may follow them."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from copilot_runtime.agents.registry import has_plans
 from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.extensions.events.hub import ResourceEvents
 from copilot_runtime.extensions.events.publisher import EventPublisher
+from copilot_runtime.extensions.events.settings import WORKERS_EVENTS
 from copilot_runtime.extensions.knowledge.build import find_knowledge
 from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.transports.transport import Services
@@ -56,6 +59,13 @@ class EventsExtension(Extension):
             await self._publisher.aclose()
         if self._events is not None:
             await self._events.aclose()
+
+    def list_worker_variables(self, settings: CoreSettings) -> Mapping[str, str]:
+        chosen = narrow_settings(settings)
+        publishes = chosen.knowledge.address or chosen.planner.name
+        if (chosen.events.store or ("memory" if publishes else "none")) != "memory":
+            return {}
+        return {"COPILOT_EVENTS_STORE": f"sqlite:{WORKERS_EVENTS}"}
 
 
 def build_events(

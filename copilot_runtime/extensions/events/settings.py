@@ -6,6 +6,9 @@ from pydantic import Field
 
 from copilot_runtime.config.section import Count, Section, check_match
 
+WORKERS_EVENTS = ".copilot/events.db"
+"""File that several workers share instead of events in memory."""
+
 
 class EventSettings(Section):
     """What happened to resources, plans and runs, for those who come back to it."""

@@ -1,9 +1,13 @@
 """Services over gRPC, at an address of their own."""
 
+import errno
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from copilot_runtime.app.extension import Contribution, Core, Extension
-from copilot_runtime.base.errors import MissingPackage
+from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
+from copilot_runtime.cli.listen import reserve_port
+from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.transport import Services
@@ -53,3 +57,19 @@ class GrpcExtension(Extension):
     async def aclose(self) -> None:
         if self._server is not None:
             await self._server.aclose()
+
+    def reserve_ports(self, settings: CoreSettings) -> AbstractContextManager[object]:
+        section = narrow_settings(settings).grpc
+        host, _, port = section.address.rpartition(":")
+        if not section.services or section.address.startswith("unix:") or not int(port):
+            return nullcontext()
+        try:
+            return reserve_port(host.strip("[]"), int(port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                return nullcontext()  # gRPC itself reports other errors of the address
+            raise ConfigurationFailed(
+                f"Port {port} on {host} is in use; services over gRPC were to be there.",
+                hint=f"Stop who has it (lsof -i :{port} names the process), or set grpc.address to "
+                "another one.",
+            ) from error

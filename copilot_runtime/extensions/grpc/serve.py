@@ -1,20 +1,16 @@
 """`copilot-runtime serve --services`: a server for gRPC only."""
 
 import asyncio
-import errno
 import logging
 import os
 import signal
-import socket
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from copilot_runtime import __version__
 from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.banner import show_banner
-from copilot_runtime.cli.listen import reserve_port
 from copilot_runtime.cli.serve import build_runtime, find_runtime
 from copilot_runtime.cli.target import find_target
 from copilot_runtime.config.loader import adapter_name
@@ -33,34 +29,6 @@ def serve_services(target: str | None, services: str, options: Mapping[str, Any]
     explain_options(options)
     os.environ["COPILOT_GRPC_SERVICES"] = services  # a module that is served reads it, too
     _serve_target(target, load_settings())
-
-
-def reserve_ports(settings: Settings) -> AbstractContextManager[object]:
-    """Keep the port of gRPC services for the workers, if there is one."""
-    if not settings.grpc.services:
-        return nullcontext()
-    return _reserve_port(settings.grpc.address) or nullcontext()
-
-
-def _reserve_port(address: str) -> socket.socket | None:
-    """Return a bound socket that reserves the gRPC port for the workers, or `None` without a port.
-
-    Raises `ConfigurationFailed` if the port is in use. gRPC reports other errors of the address
-    itself.
-    """
-    host, _, port = address.rpartition(":")
-    if address.startswith("unix:") or not int(port):
-        return None
-    try:
-        return reserve_port(host.strip("[]"), int(port))
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            return None
-        raise ConfigurationFailed(
-            f"Port {port} on {host} is in use; services over gRPC were to be there.",
-            hint=f"Stop who has it (lsof -i :{port} names the process), or set grpc.address to "
-            "another one.",
-        ) from error
 
 
 def _serve_target(target: str | None, settings: Settings) -> None:

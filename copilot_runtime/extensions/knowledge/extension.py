@@ -1,6 +1,8 @@
 """Resources with their policies and indexes, and the files of chats."""
 
 from collections.abc import Mapping
+from contextlib import aclosing
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +11,11 @@ from copilot_runtime.api.argument_checks import describe
 from copilot_runtime.api.retrieval import FileReader, FileStore, Retriever
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.extensions.knowledge.build import build_knowledge, connect_knowledge
 from copilot_runtime.extensions.knowledge.changes import CHANGED
 from copilot_runtime.extensions.settings import narrow_settings
-from copilot_runtime.threads.store import ThreadKey
+from copilot_runtime.threads.store import ThreadKey, ThreadStore
 from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.transport import Services
 
@@ -86,6 +89,28 @@ class KnowledgeExtension(Extension):
     async def expire(self, before: float) -> None:
         if self._knowledge is not None:
             await self._knowledge.forget_old_files(before)
+
+    def name_stores(self, settings: CoreSettings, threads: str) -> Mapping[str, Any]:  # noqa: ARG002
+        knowledge = self._knowledge
+        if knowledge is None or knowledge.settings is narrow_settings(settings).knowledge:
+            return {}
+        address = knowledge.address if ":" in knowledge.address else "memory"
+        return {"knowledge": knowledge.settings.model_copy(update={"storage": address})}
+
+    async def expire_files(
+        self, settings: CoreSettings, threads: ThreadStore, before: datetime
+    ) -> int:
+        chosen = narrow_settings(settings)
+        if not chosen.knowledge.address:
+            return 0
+        from copilot_runtime.extensions.knowledge import Knowledge
+        from copilot_runtime.extensions.knowledge.cli.knowledge import keep_events
+
+        section = chosen.knowledge.model_copy(update={"sources": ()})
+        async with aclosing(Knowledge(settings=section)) as knowledge:
+            knowledge.threads = threads
+            keep_events(knowledge, chosen)
+            return await knowledge.forget_old_files(before.timestamp())
 
 
 def check_knowledge(knowledge: object) -> None:

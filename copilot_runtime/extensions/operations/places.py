@@ -2,60 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.extensions.access.api_keys.store import choose_address
-from copilot_runtime.extensions.knowledge import Knowledge
-from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
+from copilot_runtime.extensions.events.settings import WORKERS_EVENTS
 from copilot_runtime.extensions.operations.database import Place
-from copilot_runtime.extensions.settings import Settings, narrow_settings
-from copilot_runtime.threads import STORES
+from copilot_runtime.extensions.settings import Settings
+from copilot_runtime.extensions.tracing.settings import WORKERS_TRACES
 from copilot_runtime.threads.url import build_store
-
-if TYPE_CHECKING:
-    from copilot_runtime.app.app import CopilotRuntime
-    from copilot_runtime.extensions.knowledge import Knowledge
-
-WORKERS_EVENTS, WORKERS_TRACES = ".copilot/events.db", ".copilot/traces.db"
-"""Files that several workers share instead of stores in memory."""
-
-
-def name_stores(runtime: "CopilotRuntime") -> Settings:
-    """Return the settings of a runtime, with the addresses of stores that its program constructed.
-
-    A store that no other process can open is given as `memory`.
-    """
-    settings, store = narrow_settings(runtime.settings), runtime.threads
-    changes: dict[str, object] = {}
-    address = settings.threads
-    if store.shared_file is not None:
-        address = f"sqlite:{store.shared_file}"
-    elif store.shared_url:
-        address = store.shared_url
-    elif address.partition(":")[0] in STORES:
-        address = "memory"
-    if _find_place(address) != _find_place(settings.threads):
-        keys = settings.api_keys.model_copy(update={"store": choose_address(settings)})
-        changes = {"threads": address, "api_keys": keys}  # keys are where the settings say
-    knowledge = runtime.find(Knowledge)
-    if knowledge is not None and knowledge.settings is not settings.knowledge:
-        changes["knowledge"] = _name_storage(knowledge)
-    return settings.model_copy(update=changes) if changes else settings
-
-
-def _find_place(address: str) -> tuple[str, str]:
-    """Normalise the address of a thread store for comparison."""
-    kind = address.partition(":")[0]
-    if kind == "sqlite":
-        return kind, str(build_store(address).shared_file)
-    return kind, address
-
-
-def _name_storage(knowledge: "Knowledge") -> KnowledgeSettings:
-    """Return the knowledge settings, with the storage address that the program passed."""
-    address = knowledge.address if ":" in knowledge.address else "memory"
-    return knowledge.settings.model_copy(update={"storage": address})
 
 
 def find_threads(settings: Settings) -> Place | None:

@@ -8,8 +8,9 @@ from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.registry import has_plans
 from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.caller import Caller
-from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.app.extension import Contribution, Core, Extension, PrivateState
 from copilot_runtime.base.errors import MissingPackage
+from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.extensions.access.limits.limiter import Limiter
 from copilot_runtime.extensions.events.publisher import EventPublisher
 from copilot_runtime.extensions.knowledge.build import find_knowledge
@@ -52,6 +53,21 @@ class PlannerExtension(Extension):
     async def forget_thread(self, thread: ThreadKey) -> None:
         if self._plans is not None:
             await self._plans.forget_thread(thread)
+
+    def list_private_state(self, settings: CoreSettings) -> Sequence[PrivateState]:
+        section = narrow_settings(settings).planner
+        kind = section.store.partition(":")[0]
+        is_shared = settings.threads.startswith("postgres")
+        if not section.name or kind not in ("sqlite", "memory"):
+            return []
+        if kind == "sqlite" and not is_shared:  # workers of one machine share a file
+            return []
+        place = "in a file of this machine" if kind == "sqlite" else "in the memory of each process"
+        hint = "Set planner.store to postgresql://..., such as the database of the threads."
+        if not is_shared:
+            hint = "Set planner.store to sqlite:PATH or postgresql://..."
+        text = f"Plans are {place}: other servers cannot go on with them."
+        return [PrivateState("plans", text, hint)]
 
 
 def add_planner(core: Core) -> None:

@@ -1,17 +1,20 @@
 """Spans and metrics of runs, their store, their export, and the pages and routes to read them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from starlette.routing import BaseRoute
 
 from copilot_runtime import __version__
 from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.config.settings import CoreSettings
+from copilot_runtime.config.store_url import mask_credentials
 from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_telemetry
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
 from copilot_runtime.extensions.tracing.http.metrics import MetricsEndpoint
 from copilot_runtime.extensions.tracing.otlp.environment import build_exporter_environment
+from copilot_runtime.extensions.tracing.settings import WORKERS_TRACES
 from copilot_runtime.security.loopback import LISTENER
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.telemetry import Telemetry
@@ -65,6 +68,20 @@ class TracingExtension(Extension):
 
     def find_failing_checks(self) -> Sequence[str]:
         return self._telemetry.find_failing_checks()
+
+    def describe_settings(self, settings: CoreSettings) -> str:
+        section = narrow_settings(settings).telemetry
+        if not section.is_exported:
+            place = "nowhere" if section.enabled_via == "disabled" else "only into the store"
+            return f"Telemetry goes {place} ({section.enabled_via})."
+        names = ", ".join(section.exporters) or f"OTLP ({section.protocol})"
+        place = f" to {mask_credentials(section.endpoint)}" if section.endpoint else ""
+        return f"Telemetry is exported by {names}{place} ({section.enabled_via})."
+
+    def list_worker_variables(self, settings: CoreSettings) -> Mapping[str, str]:
+        if narrow_settings(settings).telemetry.store != "memory":
+            return {}
+        return {"COPILOT_TELEMETRY_STORE": f"sqlite:{WORKERS_TRACES}"}
 
 
 def build_runtime_telemetry(settings: Settings) -> Telemetry:

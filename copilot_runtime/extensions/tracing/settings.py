@@ -34,6 +34,9 @@ _ADDRESS_RULE = (
     "telemetry.headers."
 )
 
+WORKERS_TRACES = ".copilot/traces.db"
+"""File that several workers share instead of traces in memory."""
+
 
 class TelemetrySettings(Section):
     """What is kept of runs, and what is exported. Runs are traced unless `enabled` is false."""

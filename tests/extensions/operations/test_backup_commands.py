@@ -14,7 +14,8 @@ from typer.testing import CliRunner, Result
 
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.main import cli
-from copilot_runtime.extensions.operations.places import WORKERS_EVENTS, WORKERS_TRACES
+from copilot_runtime.extensions.events.settings import WORKERS_EVENTS
+from copilot_runtime.extensions.tracing.settings import WORKERS_TRACES
 from tests.extensions.operations.stores import build_settings, fill, make_settings
 from tests.in_one_test import in_one_test
 from tests.processes import running

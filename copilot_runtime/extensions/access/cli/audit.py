@@ -1,11 +1,8 @@
 """The commands `copilot-runtime audit`: list, export and verify the audit log."""
 
-import getpass
 import sys
-import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -21,10 +18,8 @@ from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.extensions.program import load_command_settings
 
 if TYPE_CHECKING:
-    from copilot_runtime.extensions.access.audit.entry import AuditRecord
     from copilot_runtime.extensions.access.audit.log import Tail
     from copilot_runtime.extensions.settings import Settings
-    from copilot_runtime.threads.store import DeadRun
 
 audit = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -157,47 +152,6 @@ def verify(
     if not settings.audit.key:
         typer.echo(NO_KEY)
     typer.echo(f"head {found.head.number}:{found.head.hash}")
-
-
-def record_command(settings: "Settings", action: str, subject: str) -> None:
-    """Record a command in the audit log, if there is one."""
-    from copilot_runtime.extensions.access.audit.entry import AuditRecord
-
-    record = AuditRecord(
-        action=action, outcome="allowed", reason=subject, user=_find_name(), method="command"
-    )
-    write_record(settings, record)
-
-
-def record_dead_run(settings: "Settings", run: "DeadRun") -> None:
-    """Record the end of a dead process's run, which opening its store has ended."""
-    from copilot_runtime.extensions.access.audit.run import build_dead_run_record
-
-    write_record(settings, build_dead_run_record(run))
-
-
-def write_record(settings: "Settings", record: "AuditRecord") -> None:
-    """Write a record synchronously, if there is an audit log."""
-    if not settings.audit.file:
-        return
-    from copilot_runtime.extensions.access.audit.log import AuditLog
-
-    section = settings.audit
-    log = AuditLog(
-        section.file, key=section.key, max_bytes=section.max_bytes, max_files=section.max_files
-    )
-    try:
-        log.write([replace(record, time=time.time())])
-    except (OSError, ValueError) as error:
-        cause = error.strerror if isinstance(error, OSError) else error
-        typer.echo(f"The audit log '{section.file}' was not written: {cause}.", err=True)
-
-
-def _find_name() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user without a name, as in a container
-        return ""
 
 
 def _find(file: Path | None, program: str | None, config: Path | None) -> "tuple[Settings, Path]":

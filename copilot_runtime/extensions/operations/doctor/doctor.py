@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from pydantic import BaseModel
 
 from copilot_runtime.app.app import CopilotRuntime
+from copilot_runtime.app.threads import name_stores
 from copilot_runtime.config.problems import SECRET_NAMES
 from copilot_runtime.config.source import is_independent
 from copilot_runtime.extensions.operations.doctor.finding import (
@@ -44,8 +45,7 @@ from copilot_runtime.extensions.operations.doctor.upstream import (
     check_provider,
     check_telemetry,
 )
-from copilot_runtime.extensions.operations.places import name_stores
-from copilot_runtime.extensions.settings import Settings
+from copilot_runtime.extensions.settings import Settings, narrow_settings
 
 Check = Callable[[], Awaitable[Sequence[Finding]]]
 
@@ -76,7 +76,7 @@ async def examine(
         runtime = make_runtime()
         if config and is_independent(runtime.settings, settings, options or ()):
             found = [good("configuration", f"written in the program, which ignores '{config}'")]
-        settings = _merge_listener(settings, name_stores(runtime), options or {})
+        settings = _merge_listener(settings, narrow_settings(name_stores(runtime)), options or {})
     except Exception as error:  # an error at startup is a finding
         found = [explain_error("configuration", error)]
     checks = _list_checks(settings, config, is_http=is_http)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 
+from copilot_runtime.app.loading import list_private_state
 from copilot_runtime.base.errors import CopilotError, StoreFailed
 from copilot_runtime.base.formatting import format_count
 from copilot_runtime.extensions.access.extension import build_counters
@@ -16,7 +17,6 @@ from copilot_runtime.extensions.operations.database import Place, check_writable
 from copilot_runtime.extensions.operations.doctor.finding import Finding, good, problem, warning
 from copilot_runtime.extensions.operations.places import find_threads
 from copilot_runtime.extensions.operations.schemas import Schema, SchemaStatus, list_schemas
-from copilot_runtime.extensions.operations.sharing import list_private_state
 from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.extensions.storage.url import open_storage
 from copilot_runtime.threads.postgres.schema import LEASE

@@ -29,7 +29,7 @@ from copilot_runtime.base.jsonvalue import as_optional_text, parse_text
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.errors import get_origin, parse_url
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE, SSEDecoder
-from copilot_runtime.telemetry.propagation import inject_context
+from copilot_runtime.telemetry.span import inject_context
 
 _MAX_REASON = 2_000
 _UNREADABLE = 422

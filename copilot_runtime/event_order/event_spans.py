@@ -19,7 +19,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.genai import start_agent_span, start_tool_span
 from copilot_runtime.telemetry.span import Span
-from copilot_runtime.telemetry.tool_calls import ToolCalls
+from copilot_runtime.telemetry.telemetry import ToolCalls
 
 TRACED_EVENTS = frozenset(
     {

@@ -11,7 +11,7 @@ from copilot_runtime.event_order.a2ui import A2UI_EVENTS
 from copilot_runtime.event_order.event_spans import TRACED_EVENTS, EventSpans
 from copilot_runtime.telemetry.genai import note_interrupt
 from copilot_runtime.telemetry.span import Span
-from copilot_runtime.telemetry.tool_calls import ToolCalls
+from copilot_runtime.telemetry.telemetry import ToolCalls
 
 Watch = Callable[[Event], None]
 

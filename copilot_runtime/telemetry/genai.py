@@ -1,11 +1,11 @@
 """Spans of runs, model requests, tool calls and searches, by OpenTelemetry's GenAI conventions.
 
 Each function starts a child span and takes plain values. The caller ends the span in `finally`.
-If the parent is not recording, the functions return `NO_SPAN` without computing attributes.
+If the parent is not recording, the functions return `NO_SPAN`.
 """
 
-import re
 from collections.abc import Iterable
+from itertools import product
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
@@ -43,8 +43,6 @@ _FINISH_REASONS = {"refusal": "content_filter"}
 """The conventions' finish reasons, where they differ from `Usage.stop_reason`."""
 
 
-_MCP_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
-_LONGEST_ID = 128
 _NO_AGENTS = frozenset((semconv.PLAN, semconv.INVOKE_WORKFLOW, semconv.EXECUTE_TASK))
 """Operations that request models but are no agents: a plan sums its own token usage."""
 _OF_AGENT = frozenset(
@@ -86,10 +84,9 @@ def count_from_zero(telemetry: Telemetry, agents: Iterable[str]) -> None:
 
     Prometheus computes no increase for a series that first appears with the value 1.
     """
-    for agent in agents:
-        for outcome in OUTCOMES:
-            attributes = {semconv.AGENT_NAME: agent, semconv.RUN_OUTCOME: outcome}
-            telemetry.record(semconv.RUN_COUNT, 0, attributes)
+    for agent, outcome in product(agents, OUTCOMES):
+        attributes = {semconv.AGENT_NAME: agent, semconv.RUN_OUTCOME: outcome}
+        telemetry.record(semconv.RUN_COUNT, 0, attributes)
     for rating in ("up", "down"):
         telemetry.record(semconv.FEEDBACK_COUNT, 0, {semconv.FEEDBACK_RATING: rating})
 
@@ -165,8 +162,6 @@ def start_agent_span(
     parent: Span, agent: str, *, description: str = "", url: str = "", provider: str = ""
 ) -> Span:
     """Start the span of a sub-agent: `invoke_agent {agent}`."""
-    if not parent.is_recording:
-        return NO_SPAN
     agent = agent[:MAX_NAME]
     return parent.start_child(
         f"{semconv.INVOKE_AGENT} {agent}",
@@ -200,15 +195,13 @@ def start_chat_span(
     if not parent.is_recording:
         return NO_SPAN
     return parent.start_child(
-        f"{semconv.CHAT} {model}" if model else semconv.CHAT,
+        f"{semconv.CHAT} {model}".rstrip(),
         kind="internal" if in_process else "client",
         attributes={
             semconv.OPERATION_NAME: semconv.CHAT,
-            semconv.PROVIDER_NAME: PROVIDERS.get(provider, provider or semconv.ERROR_TYPE_OTHER),
-            semconv.REQUEST_MODEL: model or None,
             semconv.REQUEST_STREAM: True,
             semconv.CONVERSATION_ID: parent.attributes.get(semconv.CONVERSATION_ID),
-            **describe_server(url),
+            **_describe_model(provider, model, url),
         },
     )
 
@@ -217,16 +210,18 @@ def set_endpoint(span: Span, provider: str, model: str, url: str) -> None:
     """Set the current provider, model and URL: a fallback adapter may switch to the next one."""
     if span.is_ended:
         return
-    span.name = f"{semconv.CHAT} {model}" if model else semconv.CHAT
+    span.name = f"{semconv.CHAT} {model}".rstrip()
     for name in (semconv.REQUEST_MODEL, semconv.SERVER_ADDRESS, semconv.SERVER_PORT):
         span.attributes.pop(name, None)
-    span.set_attributes(
-        {
-            semconv.PROVIDER_NAME: PROVIDERS.get(provider, provider or semconv.ERROR_TYPE_OTHER),
-            semconv.REQUEST_MODEL: model or None,
-            **describe_server(url),
-        }
-    )
+    span.set_attributes(_describe_model(provider, model, url))
+
+
+def _describe_model(provider: str, model: str, url: str) -> dict[str, Any]:
+    return {
+        semconv.PROVIDER_NAME: PROVIDERS.get(provider, provider or semconv.ERROR_TYPE_OTHER),
+        semconv.REQUEST_MODEL: model or None,
+        **describe_server(url),
+    }
 
 
 def find_adapter_name(span: Span) -> str:
@@ -369,8 +364,6 @@ def start_hook_span(
     parent: Span, hook: str, function: str, *, start_time: int | None = None
 ) -> Span:
     """Start the span of an application hook: `execute_hook {hook}`."""
-    if not parent.is_recording:
-        return NO_SPAN
     return parent.start_child(
         f"{semconv.EXECUTE_HOOK} {hook}",
         start_time=start_time,
@@ -387,8 +380,6 @@ def start_hook_span(
 
 def start_retrieval_span(parent: Span, source: str = "", *, top_k: int | None = None) -> Span:
     """Start the span of a search for passages: `retrieval {source}`."""
-    if not parent.is_recording:
-        return NO_SPAN
     return parent.start_child(
         f"{semconv.RETRIEVAL} {source}".rstrip(),
         attributes={
@@ -412,25 +403,19 @@ def start_embeddings_span(
 
     `dimensions` is the length of a vector, if it is known in advance.
     """
-    if not parent.is_recording:
-        return NO_SPAN
     return parent.start_child(
         f"{semconv.EMBEDDINGS} {model}".rstrip(),
         kind="internal" if in_process else "client",
         attributes={
             semconv.OPERATION_NAME: semconv.EMBEDDINGS,
-            semconv.PROVIDER_NAME: PROVIDERS.get(provider, provider),
-            semconv.REQUEST_MODEL: model or None,
             semconv.EMBEDDINGS_DIMENSION_COUNT: dimensions,
-            **describe_server(url),
+            **_describe_model(provider, model, url),
         },
     )
 
 
 def start_memory_span(parent: Span, operation: str, store: str = "") -> Span:
     """Start the span of a memory operation, such as `search_memory`."""
-    if not parent.is_recording:
-        return NO_SPAN
     return parent.start_child(
         operation,
         attributes={
@@ -438,101 +423,6 @@ def start_memory_span(parent: Span, operation: str, store: str = "") -> Span:
             semconv.MEMORY_STORE_ID: store or None,
         },
     )
-
-
-def describe_mcp_call(server: str, url: str, method: str = "tools/call") -> dict[str, Any]:
-    """Return the attributes of an MCP server for the span of a tool call.
-
-    The call has no separate client span. `server` is the server's label, and `url` its address;
-    a server on stdio has none.
-    """
-    return {semconv.TOOL_LOCATION: "mcp", **_describe_mcp_request(server, url, method)}
-
-
-def start_mcp_client_span(parent: Span, server: str, url: str, method: str) -> Span:
-    """Start the span of a request to an MCP server other than a tool call: `tools/list`."""
-    if not parent.is_recording:
-        return NO_SPAN
-    attributes = _describe_mcp_request(server, url, method)
-    return parent.start_child(method, kind="client", attributes=attributes)
-
-
-def start_mcp_request_span(
-    telemetry: Telemetry, server: str, url: str, method: str, parent: SpanContext | None = None
-) -> Span:
-    """Start the span of a request to an MCP server outside of any agent run."""
-    if not telemetry.is_recording:
-        return NO_SPAN
-    attributes = _describe_mcp_request(server, url, method)
-    return telemetry.start_span(method, kind="client", parent=parent, attributes=attributes)
-
-
-def name_tool(span: Span, tool: str) -> None:
-    """Set the tool on the span of a request. The caller has checked that the tool exists."""
-    if span.is_recording:
-        tool = tool[:MAX_NAME]
-        span.name = f"{semconv.EXECUTE_TOOL} {tool}"
-        span.set_attributes({semconv.OPERATION_NAME: semconv.EXECUTE_TOOL, semconv.TOOL_NAME: tool})
-
-
-def _describe_mcp_request(server: str, url: str, method: str) -> dict[str, Any]:
-    return {
-        semconv.MCP_METHOD_NAME: method,
-        semconv.TOOL_SERVER: server,
-        semconv.NETWORK_TRANSPORT: "tcp" if url else "pipe",
-        semconv.NETWORK_PROTOCOL_NAME: "http" if url else None,
-        **describe_server(url),
-    }
-
-
-def start_mcp_server_span(
-    telemetry: Telemetry,
-    method: str,
-    *,
-    tool: str = "",
-    request_id: str = "",
-    session_id: str = "",
-    protocol_version: str = "",
-    http_version: str = "",
-    client: tuple[str, int] | None = None,
-    parent: SpanContext | None = None,
-) -> Span:
-    """Start the span of a request of an MCP client: `{method} {tool}`.
-
-    `http_version` is empty on stdio. A tool name that violates MCP's rule is left out: clients
-    may send anything.
-    """
-    tool = tool if _MCP_NAME.fullmatch(tool) else ""
-    method = method if _MCP_NAME.fullmatch(method) else semconv.ERROR_TYPE_OTHER
-    host, port = client or (None, None)
-    return telemetry.start_span(
-        f"{method} {tool}".rstrip(),
-        kind="server",
-        parent=parent,
-        attributes={
-            semconv.MCP_METHOD_NAME: method,
-            semconv.OPERATION_NAME: semconv.EXECUTE_TOOL if method == "tools/call" else None,
-            semconv.TOOL_NAME: tool or None,
-            semconv.JSONRPC_REQUEST_ID: request_id[:_LONGEST_ID] or None,
-            semconv.MCP_SESSION_ID: session_id[:_LONGEST_ID] or None,
-            semconv.MCP_PROTOCOL_VERSION: protocol_version or None,
-            semconv.NETWORK_TRANSPORT: "tcp" if http_version else "pipe",
-            semconv.NETWORK_PROTOCOL_NAME: "http" if http_version else None,
-            semconv.NETWORK_PROTOCOL_VERSION: http_version or None,
-            semconv.CLIENT_ADDRESS: host,
-            semconv.CLIENT_PORT: port,
-        },
-    )
-
-
-def omit_tool(span: Span) -> None:
-    """Replace an unknown tool's name on the span of an MCP request by `_OTHER`.
-
-    Clients may invent any number of names.
-    """
-    if semconv.TOOL_NAME in span.attributes:
-        span.name = f"{span.attributes[semconv.MCP_METHOD_NAME]} {semconv.ERROR_TYPE_OTHER}"
-        span.set_attributes({semconv.TOOL_NAME: semconv.ERROR_TYPE_OTHER})
 
 
 def describe_server(url: str) -> dict[str, Any]:

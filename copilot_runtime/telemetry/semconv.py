@@ -474,17 +474,41 @@ METRICS: dict[str, Metric] = {}
 """All metrics that this package writes, by name."""
 
 
-def _measure(
+def _add(metric: Metric) -> str:
+    METRICS[metric.name] = metric
+    return metric.name
+
+
+def _histogram(
     name: str,
-    kind: Literal["histogram", "counter", "gauge"],
     unit: str,
     about: str,
     attributes: Sequence[str],
-    buckets: Sequence[float] = (),
+    buckets: Sequence[float],
     dialect: Dialect = "dual",
 ) -> str:
-    METRICS[name] = Metric(name, kind, unit, about, attributes, buckets, dialect)
-    return name
+    return _add(Metric(name, "histogram", unit, about, attributes, buckets, dialect))
+
+
+def _time(
+    name: str,
+    about: str,
+    attributes: Sequence[str],
+    buckets: Sequence[float],
+    dialect: Dialect = "dual",
+) -> str:
+    """Define a histogram of seconds."""
+    return _histogram(name, "s", about, attributes, buckets, dialect)
+
+
+def _counter(
+    name: str, unit: str, about: str, attributes: Sequence[str] = (), dialect: Dialect = "dual"
+) -> str:
+    return _add(Metric(name, "counter", unit, about, attributes, dialect=dialect))
+
+
+def _gauge(name: str, unit: str, about: str) -> str:
+    return _add(Metric(name, "gauge", unit, about, ()))
 
 
 _MODEL = (OPERATION_NAME, PROVIDER_NAME, REQUEST_MODEL, RESPONSE_MODEL, SERVER_ADDRESS, SERVER_PORT)
@@ -493,46 +517,37 @@ TOKEN_MODALITY = _define(
     "gen_ai.token.modality", "string", "`text`, `image`, `audio` or `unknown`."
 )
 
-OPERATION_DURATION = _measure(
+OPERATION_DURATION = _time(
     "gen_ai.client.operation.duration",
-    "histogram",
-    "s",
     "How long requests to models took.",
     (*_MODEL, ERROR_TYPE),
     _D,
     "released",
 )
-TOKEN_USAGE = _measure(
+TOKEN_USAGE = _histogram(
     "gen_ai.client.token.usage",
-    "histogram",
     "{token}",
     "How many tokens requests to models took.",
     (*_MODEL, TOKEN_TYPE),
     _TOKENS,
     "released",
 )
-TIME_TO_FIRST_CHUNK = _measure(
+TIME_TO_FIRST_CHUNK = _time(
     "gen_ai.client.operation.time_to_first_chunk",
-    "histogram",
-    "s",
     "How long the first event of a stream took.",
     _MODEL,
     _D,
     "released",
 )
-INFERENCE_DURATION = _measure(
+INFERENCE_DURATION = _time(
     "gen_ai.client.inference.duration",
-    "histogram",
-    "s",
     "How long requests to models took.",
     (*_MODEL, ERROR_TYPE),
     _D,
     "head",
 )
-INFERENCE_TIME_TO_FIRST_CHUNK = _measure(
+INFERENCE_TIME_TO_FIRST_CHUNK = _time(
     "gen_ai.client.inference.time_to_first_chunk",
-    "histogram",
-    "s",
     "How long the first event of a stream took.",
     _MODEL,
     _D,
@@ -546,9 +561,8 @@ _USAGE = {
     "reasoning.output_tokens": "Tokens that were thoughts.",
 }
 INFERENCE_USAGE: Mapping[str, str] = {
-    kind: _measure(
+    kind: _counter(
         f"gen_ai.client.inference.usage.{kind}",
-        "counter",
         "{token}",
         about,
         (*_MODEL, TOKEN_MODALITY),
@@ -557,183 +571,136 @@ INFERENCE_USAGE: Mapping[str, str] = {
     for kind, about in _USAGE.items()
 }
 """Token counters by token type."""
-INFERENCE_INPUT_TOKENS = _measure(
+INFERENCE_INPUT_TOKENS = _histogram(
     "gen_ai.client.inference.operation.input_tokens",
-    "histogram",
     "{token}",
     "How many tokens one request read.",
     _MODEL,
     _TOKENS,
     "head",
 )
-INFERENCE_OUTPUT_TOKENS = _measure(
+INFERENCE_OUTPUT_TOKENS = _histogram(
     "gen_ai.client.inference.operation.output_tokens",
-    "histogram",
     "{token}",
     "How many tokens one answer had.",
     _MODEL,
     _TOKENS,
     "head",
 )
-INVOKE_AGENT_DURATION = _measure(
+INVOKE_AGENT_DURATION = _time(
     "gen_ai.invoke_agent.duration",
-    "histogram",
-    "s",
     "How long runs took.",
     (AGENT_NAME, REQUEST_MODEL, ERROR_TYPE),
     _AGENT,
 )
-INVOKE_AGENT_INFERENCE_CALLS = _measure(
+INVOKE_AGENT_INFERENCE_CALLS = _histogram(
     "gen_ai.invoke_agent.inference_calls",
-    "histogram",
     "{inference_call}",
     "How many requests to a model a run took.",
     (AGENT_NAME,),
     _CALLS,
 )
-INVOKE_AGENT_TOOL_CALLS = _measure(
+INVOKE_AGENT_TOOL_CALLS = _histogram(
     "gen_ai.invoke_agent.tool_calls",
-    "histogram",
     "{tool_call}",
     "How many calls of tools a run made.",
     (AGENT_NAME,),
     _CALLS,
 )
-INVOKE_WORKFLOW_DURATION = _measure(
+INVOKE_WORKFLOW_DURATION = _time(
     "gen_ai.invoke_workflow.duration",
-    "histogram",
-    "s",
     "How long workflows took.",
     (WORKFLOW_NAME, ERROR_TYPE),
     _WORKFLOW,
 )
-EXECUTE_TOOL_DURATION = _measure(
+EXECUTE_TOOL_DURATION = _time(
     "gen_ai.execute_tool.duration",
-    "histogram",
-    "s",
     "How long calls of tools took.",
     (TOOL_NAME, TOOL_TYPE, AGENT_NAME, ERROR_TYPE),
     _D,
 )
-MCP_CLIENT_OPERATION_DURATION = _measure(
+MCP_CLIENT_OPERATION_DURATION = _time(
     "mcp.client.operation.duration",
-    "histogram",
-    "s",
     "How long requests to MCP servers took.",
     (MCP_METHOD_NAME, TOOL_NAME, ERROR_TYPE, NETWORK_TRANSPORT),
     _MCP,
 )
-MCP_SERVER_OPERATION_DURATION = _measure(
+MCP_SERVER_OPERATION_DURATION = _time(
     "mcp.server.operation.duration",
-    "histogram",
-    "s",
     "How long requests of MCP clients took.",
     (MCP_METHOD_NAME, TOOL_NAME, ERROR_TYPE, NETWORK_TRANSPORT),
     _MCP,
 )
-MCP_CLIENT_SESSION_DURATION = _measure(
+MCP_CLIENT_SESSION_DURATION = _time(
     "mcp.client.session.duration",
-    "histogram",
-    "s",
     "How long sessions with MCP servers lasted.",
     (ERROR_TYPE, NETWORK_TRANSPORT),
     _MCP,
 )
-MCP_SERVER_SESSION_DURATION = _measure(
+MCP_SERVER_SESSION_DURATION = _time(
     "mcp.server.session.duration",
-    "histogram",
-    "s",
     "How long sessions of MCP clients behind pipes lasted; over HTTP there are none.",
     (ERROR_TYPE, NETWORK_TRANSPORT),
     _MCP,
 )
-RUNS_OPEN = _measure("copilot.runs.open", "gauge", "{run}", "Runs that go on.", ())
-READERS_OPEN = _measure("copilot.readers.open", "gauge", "{reader}", "Readers of logs.", ())
-WORKER_UP = _measure(
+RUNS_OPEN = _gauge("copilot.runs.open", "{run}", "Runs that go on.")
+READERS_OPEN = _gauge("copilot.readers.open", "{reader}", "Readers of logs.")
+WORKER_UP = _gauge(
     "copilot.worker.up",
-    "gauge",
     "{worker}",
     "At `/metrics` of several workers: 1 if the worker answered, else 0.",
-    (),
 )
-RUN_COUNT = _measure(
-    "copilot.run.count", "counter", "{run}", "Runs by how they ended.", (AGENT_NAME, RUN_OUTCOME)
+RUN_COUNT = _counter(
+    "copilot.run.count", "{run}", "Runs by how they ended.", (AGENT_NAME, RUN_OUTCOME)
 )
-PLANS_OPEN = _measure("copilot.plans.open", "gauge", "{plan}", "Plans that are carried out.", ())
-PLAN_QUESTIONS_OPEN = _measure(
-    "copilot.plan.questions.open",
-    "gauge",
-    "{question}",
-    "Questions of plans that nobody has answered.",
-    (),
+PLANS_OPEN = _gauge("copilot.plans.open", "{plan}", "Plans that are carried out.")
+PLAN_QUESTIONS_OPEN = _gauge(
+    "copilot.plan.questions.open", "{question}", "Questions of plans that nobody has answered."
 )
-PLAN_COUNT = _measure(
-    "copilot.plan.count",
-    "counter",
-    "{plan}",
-    "Plans by how they ended.",
-    (WORKFLOW_NAME, PLAN_OUTCOME),
+PLAN_COUNT = _counter(
+    "copilot.plan.count", "{plan}", "Plans by how they ended.", (WORKFLOW_NAME, PLAN_OUTCOME)
 )
-PLAN_DURATION = _measure(
+PLAN_DURATION = _time(
     "copilot.plan.duration",
-    "histogram",
-    "s",
     "How long plans took, on however many servers.",
     (WORKFLOW_NAME, PLAN_OUTCOME),
     _WORKFLOW,
 )
-PLAN_WAITING = _measure(
+PLAN_WAITING = _time(
     "copilot.plan.waiting",
-    "histogram",
-    "s",
     "How long plans waited for people while nothing else was done.",
     (WORKFLOW_NAME,),
     _WORKFLOW,
 )
-TASK_COUNT = _measure(
-    "copilot.task.count",
-    "counter",
-    "{task}",
-    "Tasks of plans by how they ended.",
-    (AGENT_NAME, TASK_OUTCOME),
+TASK_COUNT = _counter(
+    "copilot.task.count", "{task}", "Tasks of plans by how they ended.", (AGENT_NAME, TASK_OUTCOME)
 )
-TASK_DURATION = _measure(
+TASK_DURATION = _time(
     "copilot.task.duration",
-    "histogram",
-    "s",
     "How long tasks of plans took, the time included in which they waited for people.",
     (AGENT_NAME, TASK_OUTCOME),
     _AGENT,
 )
-FEEDBACK_COUNT = _measure(
-    "copilot.feedback.count", "counter", "{rating}", "Thumbs up and down.", (FEEDBACK_RATING,)
+FEEDBACK_COUNT = _counter(
+    "copilot.feedback.count", "{rating}", "Thumbs up and down.", (FEEDBACK_RATING,)
 )
 STORE_OPERATION = _define("copilot.store.operation", "string", "What was done to a store.")
-STORE_DURATION = _measure(
+STORE_DURATION = _time(
     "copilot.store.duration",
-    "histogram",
-    "s",
     "How long the store of threads took.",
     (STORE_OPERATION, ERROR_TYPE),
     _FAST,
 )
-BUS_DELAY = _measure(
-    "copilot.bus.delay",
-    "histogram",
-    "s",
-    "How long an event waited for the store before readers got it.",
-    (),
-    _FAST,
+BUS_DELAY = _time(
+    "copilot.bus.delay", "How long an event waited for the store before readers got it.", (), _FAST
 )
-TELEMETRY_DROPPED = _measure(
-    "copilot.telemetry.dropped", "counter", "{item}", "Spans and records that were left out.", ()
+TELEMETRY_DROPPED = _counter(
+    "copilot.telemetry.dropped", "{item}", "Spans and records that were left out."
 )
 METRIC_OVERFLOW = _define(
     "otel.metric.overflow", "boolean", "Of values whose attributes were too many to be told apart."
 )
-COST = _measure(
-    "copilot.cost", "counter", "USD", "What answers cost, where prices are known.", _MODEL
-)
+COST = _counter("copilot.cost", "USD", "What answers cost, where prices are known.", _MODEL)
 
 # -- events ---------------------------------------------------------------------------------------
 EVENT_INFERENCE_DETAILS = "gen_ai.client.inference.operation.details"

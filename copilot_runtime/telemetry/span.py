@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext, new_span_id, new_trace_id
-from copilot_runtime.telemetry.exceptions import name_class, read_message
 
 if TYPE_CHECKING:
     from copilot_runtime.telemetry.telemetry import Telemetry
+
+
+from copilot_runtime.telemetry.context import parse_traceparent
 
 Kind = Literal["internal", "server", "client", "producer", "consumer"]
 Status = Literal["unset", "ok", "error"]
@@ -301,3 +303,54 @@ def name_error(error: BaseException) -> str:
     if isinstance(error, CopilotError):
         return error.error_type or error.code
     return name_class(error)
+
+
+TRACEPARENT = "traceparent"
+TRACESTATE = "tracestate"
+
+
+def extract_context(carrier: Mapping[str, Any]) -> SpanContext | None:
+    """Return the caller's span context from headers in lower case or from `_meta` of MCP.
+
+    Return None if it is missing or not valid W3C Trace Context: the request is served anyway.
+    """
+    header = carrier.get(TRACEPARENT)
+    if not isinstance(header, str):
+        return None
+    state = carrier.get(TRACESTATE)
+    return parse_traceparent(header, state if isinstance(state, str) else "")
+
+
+def inject_context(span: Span) -> dict[str, str]:
+    """Return the trace headers for an outgoing request; empty if the span is not recording."""
+    if not span.is_recording:
+        return {}
+    context = span.context
+    headers = {TRACEPARENT: context.traceparent}
+    return {**headers, TRACESTATE: context.state} if context.state else headers
+
+
+def build_environment(span: Span) -> dict[str, str]:
+    """Return the environment variables for a child process, such as `TRACEPARENT`.
+
+    If this server receives spans, they include its OTLP endpoint: `Telemetry.child_environment`.
+    """
+    if not span.is_recording or span.telemetry is None:
+        return {}
+    context = {name.upper(): value for name, value in inject_context(span).items()}
+    return {**span.telemetry.child_environment, **context}
+
+
+def name_class(error: BaseException) -> str:
+    """Return an exception's qualified class name; built-in classes have no module."""
+    kind = type(error)
+    name = kind.__qualname__
+    return name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
+
+
+def read_message(error: BaseException) -> str:
+    """Return the message of an exception, or its class name if `__str__` raises."""
+    try:
+        return str(error)
+    except Exception:  # a third-party `__str__` may raise anything
+        return type(error).__name__

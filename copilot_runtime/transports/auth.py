@@ -31,7 +31,7 @@ from copilot_runtime.base.errors import (
 from copilot_runtime.config.access import AccessSettings
 from copilot_runtime.security.proxies import TrustedProxies
 from copilot_runtime.security.schemes import SchemeChain, check_identity
-from copilot_runtime.telemetry.propagation import extract_context
+from copilot_runtime.telemetry.span import extract_context
 from copilot_runtime.threads.validation import check_owner
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request

@@ -9,7 +9,7 @@ from copilot_runtime import AguiAgent, CopilotRuntime, Settings, action
 from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
 from copilot_runtime.api import Action
 from copilot_runtime.telemetry import LocalTelemetry, SpanContext, semconv
-from copilot_runtime.telemetry.tool_calls import ToolCalls
+from copilot_runtime.telemetry.telemetry import ToolCalls
 from copilot_runtime.testing import Client
 from copilot_runtime.testing.client import Protocol
 from tests.adapters import provider as upstream

@@ -29,7 +29,8 @@ from copilot_runtime.telemetry import (
     trace_block,
     work_under,
 )
-from copilot_runtime.telemetry.genai import describe_mcp_call, start_memory_span
+from copilot_runtime.telemetry.genai import start_memory_span
+from copilot_runtime.telemetry.rpc import describe_mcp_call
 from copilot_runtime.testing import say
 from copilot_runtime.threads.run_log import MemoryBus
 from tests.adapters.provider import serving, whole

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from copilot_runtime.telemetry.truncation import truncate
+from copilot_runtime.telemetry.content import truncate
 from tests.in_one_test import in_one_test
 
 

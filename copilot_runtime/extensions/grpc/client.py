@@ -18,8 +18,7 @@ from grpc.aio import Channel, UnaryStreamCall, UnaryUnaryCall
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 from copilot_runtime.extensions.access.service_tokens import ServiceTokenSigner, TokenForm
 from copilot_runtime.extensions.grpc.names import build_user_metadata, name_operation
-from copilot_runtime.telemetry.propagation import inject_context
-from copilot_runtime.telemetry.span import find_current_span
+from copilot_runtime.telemetry.span import find_current_span, inject_context
 
 TIMEOUT = 60.0
 """Default timeout of unary calls, in seconds."""

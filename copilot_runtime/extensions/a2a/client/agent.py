@@ -29,7 +29,7 @@ from copilot_runtime.base.jsonvalue import as_object, get_text
 from copilot_runtime.extensions.generative_ui.a2ui.catalog import find_catalog_id
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.http.errors import parse_url
-from copilot_runtime.telemetry.propagation import inject_context
+from copilot_runtime.telemetry.span import inject_context
 
 try:
     import httpx

@@ -40,7 +40,7 @@ from copilot_runtime.http.client import Upstream
 from copilot_runtime.http.errors import parse_url
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.propagation import inject_context
+from copilot_runtime.telemetry.span import inject_context
 
 if TYPE_CHECKING:
     import httpx

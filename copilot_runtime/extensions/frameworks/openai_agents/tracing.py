@@ -13,7 +13,7 @@ from copilot_runtime.api.current_run import CURRENT_RUN
 from copilot_runtime.api.events import Usage
 from copilot_runtime.extensions.frameworks.openai_agents.hooks import StorageHooks
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.content import MAX_CHARACTERS, parse_json, render_text
+from copilot_runtime.telemetry.content import MAX_CHARACTERS, parse_json, render_text, truncate
 from copilot_runtime.telemetry.genai import (
     end_chat_span,
     find_adapter_name,
@@ -22,7 +22,6 @@ from copilot_runtime.telemetry.genai import (
     start_tool_span,
 )
 from copilot_runtime.telemetry.span import Span
-from copilot_runtime.telemetry.truncation import truncate
 
 _PROVIDER = "openai"
 _SDK_MODELS = "agents.models."

@@ -18,8 +18,7 @@ from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import as_object
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.errors import get_origin, parse_url
-from copilot_runtime.telemetry.propagation import inject_context
-from copilot_runtime.telemetry.span import NO_SPAN, Span
+from copilot_runtime.telemetry.span import NO_SPAN, Span, inject_context
 
 if TYPE_CHECKING:
     import httpx

@@ -15,7 +15,7 @@ from copilot_runtime.base.jsonvalue import JsonObject, as_object, as_text
 from copilot_runtime.extensions.generative_ui.mcp_apps.servers import AppServers, describe_server
 from copilot_runtime.extensions.generative_ui.options import McpAppServer
 from copilot_runtime.telemetry import Span, trace_block
-from copilot_runtime.telemetry.genai import name_tool, start_mcp_request_span
+from copilot_runtime.telemetry.rpc import name_tool, start_mcp_request_span
 from copilot_runtime.transports.agui.proxy import PROPERTY
 
 _FAILURE = "Error: MCP request failed"

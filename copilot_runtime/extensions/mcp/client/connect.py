@@ -16,8 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.http.forward import forward_request
 from copilot_runtime.security.addresses import resolve_public_addresses
-from copilot_runtime.telemetry.propagation import inject_context
-from copilot_runtime.telemetry.span import find_current_span
+from copilot_runtime.telemetry.span import find_current_span, inject_context
 
 if TYPE_CHECKING:
     import httpx

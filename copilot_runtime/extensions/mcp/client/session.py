@@ -31,7 +31,7 @@ from copilot_runtime.extensions.mcp.client.connect import (
 )
 from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.telemetry import NO_TELEMETRY, Telemetry, find_current_span, semconv
-from copilot_runtime.telemetry.propagation import inject_context
+from copilot_runtime.telemetry.span import inject_context
 
 MAX_TOOLS = 500
 """Maximum number of tools read from one server."""

@@ -15,7 +15,7 @@ from copilot_runtime.extensions.mcp.client.allowlist import McpAllowlist as McpA
 from copilot_runtime.extensions.mcp.client.server import McpServer as McpServer
 from copilot_runtime.extensions.mcp.client.slow_servers import SlowServers
 from copilot_runtime.telemetry import Span
-from copilot_runtime.telemetry.propagation import build_environment
+from copilot_runtime.telemetry.span import build_environment
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.mcp.client.pool import Connection

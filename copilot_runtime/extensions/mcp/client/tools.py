@@ -31,7 +31,7 @@ from copilot_runtime.extensions.mcp.client.pool import Connection
 from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.extensions.mcp.client.session import Session
 from copilot_runtime.telemetry import NO_SPAN, Span, semconv, trace_block
-from copilot_runtime.telemetry.genai import describe_mcp_call, start_mcp_client_span
+from copilot_runtime.telemetry.rpc import describe_mcp_call, start_mcp_client_span
 
 MAX_ACTIONS = 128
 """Maximum number of tools per server: model providers accept no more."""

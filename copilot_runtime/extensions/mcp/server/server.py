@@ -24,7 +24,7 @@ from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import RUN_FAILED, CopilotError, MissingPackage, Misuse
 from copilot_runtime.base.jsonvalue import to_text
 from copilot_runtime.telemetry.context import SpanContext
-from copilot_runtime.telemetry.genai import omit_tool
+from copilot_runtime.telemetry.rpc import omit_tool
 from copilot_runtime.telemetry.span import find_current_span
 from copilot_runtime.transports.program_runs import ProgramRuns
 

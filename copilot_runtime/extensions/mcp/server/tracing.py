@@ -19,9 +19,8 @@ from pydantic import ValidationError
 
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext
-from copilot_runtime.telemetry.genai import start_mcp_server_span
-from copilot_runtime.telemetry.propagation import extract_context
-from copilot_runtime.telemetry.span import Span, work_under
+from copilot_runtime.telemetry.rpc import start_mcp_server_span
+from copilot_runtime.telemetry.span import Span, extract_context, work_under
 from copilot_runtime.telemetry.telemetry import Telemetry
 
 if TYPE_CHECKING:

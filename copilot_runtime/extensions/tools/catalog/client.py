@@ -10,7 +10,7 @@ from copilot_runtime.base.jsontext import loads
 from copilot_runtime.http.client import Exchange, Upstream
 from copilot_runtime.http.errors import get_origin
 from copilot_runtime.http.retries import is_retryable, parse_retry_after
-from copilot_runtime.telemetry.propagation import inject_context
+from copilot_runtime.telemetry.span import inject_context
 
 MAX_BODY = 4 * 1024 * 1024
 """Maximum size of a response, in bytes; a tool can select a part of it as its result."""

@@ -16,7 +16,7 @@ from copilot_runtime.extensions.tools.catalog.endpoints import (
     Surroundings,
     build_context,
 )
-from copilot_runtime.telemetry.propagation import build_environment
+from copilot_runtime.telemetry.span import build_environment
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.mcp.client.pool import SessionPool

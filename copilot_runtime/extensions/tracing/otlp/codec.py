@@ -16,10 +16,10 @@ from copilot_runtime.base.jsonvalue import as_list, as_object, as_objects, as_te
 from copilot_runtime.extensions.tracing.foreign import clean_value, drop_secrets, has_content
 from copilot_runtime.extensions.tracing.store.records import Record, read_kind, read_status
 from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.content import truncate
 from copilot_runtime.telemetry.context import SpanContext
 from copilot_runtime.telemetry.log_records import LogRecord, name_severity
 from copilot_runtime.telemetry.span import Span, SpanEvent, SpanLink
-from copilot_runtime.telemetry.truncation import truncate
 
 Signal = Literal["traces", "metrics", "logs"]
 

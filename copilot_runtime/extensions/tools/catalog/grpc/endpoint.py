@@ -35,9 +35,8 @@ from copilot_runtime.extensions.tools.catalog.grpc.options import (
     split_method,
 )
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.propagation import inject_context
 from copilot_runtime.telemetry.rpc import start_rpc_span
-from copilot_runtime.telemetry.span import trace_block
+from copilot_runtime.telemetry.span import inject_context, trace_block
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import MethodDescriptor

@@ -181,13 +181,12 @@ def _find_traces(settings: Settings) -> Schema | None:
         return None
     from copilot_runtime.extensions.tracing.store.sqlite import (
         APPLICATION,
-        OLDEST_VERSION,
         SCHEMA_VERSION,
         open_trace_file,
     )
 
     return _build_file_schema(
-        "traces", path, SCHEMA_VERSION, open_trace_file, APPLICATION, oldest=OLDEST_VERSION
+        "traces", path, SCHEMA_VERSION, open_trace_file, APPLICATION, oldest=SCHEMA_VERSION
     )
 
 

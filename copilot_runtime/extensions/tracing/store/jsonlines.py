@@ -12,10 +12,8 @@ import os
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
-from itertools import islice
 from pathlib import Path
 from time import time_ns
-from typing import TypeVar
 
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import CopilotError, StoreFailed
@@ -30,7 +28,9 @@ from copilot_runtime.extensions.tracing.store.query import TraceQuery
 from copilot_runtime.extensions.tracing.store.records import Record, encode_span
 from copilot_runtime.extensions.tracing.store.store import (
     EVERYTHING,
+    T,
     ThreadedTraceStore,
+    TraceReader,
     clean_text,
     encode_json,
 )
@@ -38,7 +38,6 @@ from copilot_runtime.extensions.tracing.store.traces import (
     TraceFilter,
     TraceSummary,
     match_text,
-    sort_spans,
 )
 from copilot_runtime.telemetry.span import Span
 
@@ -46,8 +45,6 @@ try:
     import fcntl
 except ImportError:  # Windows: one process only
     fcntl = None
-
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -72,52 +69,6 @@ class JsonLinesTraceStore(ThreadedTraceStore):
         self._has_warned = False
         self._index = LineIndex(self._decode)
 
-    async def get_trace(self, trace_id: str) -> list[Record]:
-        """Return the spans of a trace sorted by start; an empty list for an unknown trace."""
-        meant = TraceFilter(trace_id=clean_text(trace_id))
-        await self.flush()
-
-        def find() -> list[Record]:
-            return sort_spans(next((spans for _, spans in self._read_traces(meant)), []))
-
-        return await call(lambda: self._attempt_read(find)) if trace_id else []
-
-    async def list_traces(
-        self, filter: TraceFilter = EVERYTHING, *, limit: int = 100, before: str = ""
-    ) -> Sequence[TraceSummary]:
-        """Return trace summaries, the newest first; `before` is the id of the last known one."""
-        own_before = clean_text(before)
-        await self.flush()
-
-        search = TraceQuery("")
-
-        def find() -> Sequence[TraceSummary]:
-            found = self._find(filter, own_before)
-            return [summary for summary, _ in islice(found, max(0, limit))]
-
-        def find_text() -> Sequence[TraceSummary]:
-            found = search.limit_time(self._read_traces(filter, own_before))
-            return [summary for summary, _ in islice(found, max(0, limit))]
-
-        if filter.text:
-            return await search.run(lambda: self._attempt_read(find_text))
-        return await call(lambda: self._attempt_read(find))
-
-    async def query_spans(
-        self, query: str = "", filter: TraceFilter = EVERYTHING, *, limit: int = 0
-    ) -> list[Record]:
-        """Return the spans of all traces that a JMESPath matches, sorted by start."""
-        compiled = TraceQuery(query)
-        meant = compiled.narrow(filter)
-        await self.flush()
-
-        def find() -> list[Record]:
-            if meant is None:
-                return []
-            return compiled.collect((spans for _, spans in self._read_traces(meant)), limit)
-
-        return await compiled.run(lambda: self._attempt_read(find))
-
     async def delete_traces(self, before: int) -> int:
         """Delete traces that ended before a time in nanoseconds; return their number."""
         return await self._delete(lambda summary: summary.end < before)
@@ -127,6 +78,10 @@ class JsonLinesTraceStore(ThreadedTraceStore):
         own_id = clean_text(trace_id)
         return await self._delete(lambda summary: summary.trace_id == own_id) > 0
 
+    def _read(self, work: Callable[[TraceReader], T], search: TraceQuery | None = None) -> T:
+        del search
+        return self._attempt_read(lambda: work(self))
+
     def _attempt_read(self, work: Callable[[], T]) -> T:
         """Do what reads lines; once more, if another process writes their file anew meanwhile."""
         for _ in range(_ATTEMPTS):
@@ -134,6 +89,10 @@ class JsonLinesTraceStore(ThreadedTraceStore):
                 return work()
             self._index.forget()
         raise StoreFailed("Traces cannot be read: others write their files anew all the time.")
+
+    def find(self, filter: TraceFilter, before: str = "") -> Iterator[TraceSummary]:
+        """Yield the summaries of matching traces, the newest first."""
+        return (summary for summary, _ in self._find(filter, before))
 
     def _find(
         self, filter: TraceFilter, before: str = ""
@@ -143,7 +102,7 @@ class JsonLinesTraceStore(ThreadedTraceStore):
             self._index.refresh(self._list_files(), self._count_rewrites())
         return self._index.find(filter, before)
 
-    def _read_traces(
+    def read(
         self, filter: TraceFilter, before: str = ""
     ) -> Iterator[tuple[TraceSummary, Sequence[Record]]]:
         """Yield matching traces, the newest first, with their spans in arrival order."""

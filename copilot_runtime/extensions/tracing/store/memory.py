@@ -2,21 +2,18 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
-from copilot_runtime.base.concurrency import call
 from copilot_runtime.extensions.tracing.store.query import TraceQuery
 from copilot_runtime.extensions.tracing.store.records import Record, encode_span
-from copilot_runtime.extensions.tracing.store.store import EVERYTHING, TraceStore, weigh_span
+from copilot_runtime.extensions.tracing.store.store import T, TraceReader, TraceStore, weigh_span
 from copilot_runtime.extensions.tracing.store.traces import (
     TraceFilter,
     TraceSummary,
     count_spans,
     match_summary,
     match_text,
-    sort_spans,
 )
 from copilot_runtime.telemetry.span import Span
 
@@ -79,45 +76,6 @@ class MemoryTraceStore(TraceStore):
     async def flush(self) -> None:
         """Do nothing: spans are stored immediately."""
 
-    async def get_trace(self, trace_id: str) -> list[Record]:
-        """Return the spans of a trace sorted by start; an empty list for an unknown trace."""
-
-        def find() -> list[Record]:
-            with self._lock:
-                trace = self._traces.get(trace_id)
-                spans = list(trace.spans.values()) if trace is not None else []
-            return sort_spans(encode_span(span) for span, _ in spans)
-
-        return await call(find)
-
-    async def list_traces(
-        self, filter: TraceFilter = EVERYTHING, *, limit: int = 100, before: str = ""
-    ) -> Sequence[TraceSummary]:
-        """Return trace summaries, the newest first; `before` is the id of the last known one."""
-        search = TraceQuery("")
-
-        def find() -> Sequence[TraceSummary]:
-            found = self._find(filter, before)
-            if filter.text:
-                found = search.limit_time(found)
-            return [summary for summary, _ in islice(found, max(0, limit))]
-
-        return await (search.run(find) if filter.text else call(find))
-
-    async def query_spans(
-        self, query: str = "", filter: TraceFilter = EVERYTHING, *, limit: int = 0
-    ) -> list[Record]:
-        """Return the spans of all traces that a JMESPath matches, sorted by start."""
-        compiled = TraceQuery(query)
-        meant = compiled.narrow(filter)
-
-        def find() -> list[Record]:
-            if meant is None:
-                return []
-            return compiled.collect((spans for _, spans in self._find(meant)), limit)
-
-        return await compiled.run(find)
-
     async def delete_traces(self, before: int) -> int:
         """Delete traces that ended before a time in nanoseconds; return their number."""
         with self._lock:
@@ -138,20 +96,31 @@ class MemoryTraceStore(TraceStore):
                 self._forget(trace_id)
         return exists
 
-    def _find(
+    def _read(self, work: Callable[[TraceReader], T], search: TraceQuery | None = None) -> T:
+        del search
+        return work(self)
+
+    def find(self, filter: TraceFilter, before: str = "") -> Iterator[TraceSummary]:
+        """Yield the summaries of matching traces, the newest first."""
+        return (summary for summary, _ in self._find(filter, before))
+
+    def read(
         self, filter: TraceFilter, before: str = ""
     ) -> Iterator[tuple[TraceSummary, Sequence[Record]]]:
         """Yield matching traces, the newest first, with their spans in arrival order."""
+        for summary, trace in self._find(filter, before):
+            with self._lock:
+                spans = list(trace.spans.values())
+            records = [encode_span(span) for span, _ in spans]
+            if match_text(records, filter.text):
+                yield summary, records
+
+    def _find(self, filter: TraceFilter, before: str) -> Iterator[tuple[TraceSummary, _Trace]]:
         first = next(map(_age, self._list(before)), None) if before else None
-        for summary, trace in sorted(self._list(filter.trace_id), key=_age, reverse=True):
-            if before and (first is None or _age((summary, trace)) >= first):
-                continue
-            if match_summary(summary, filter):
-                with self._lock:
-                    spans = list(trace.spans.values())
-                records = [encode_span(span) for span, _ in spans]
-                if match_text(records, filter.text):
-                    yield summary, records
+        for one in sorted(self._list(filter.trace_id), key=_age, reverse=True):
+            is_after = not before or (first is not None and _age(one) < first)
+            if is_after and match_summary(one[0], filter):
+                yield one
 
     def _list(self, trace_id: str = "") -> Sequence[tuple[TraceSummary, _Trace]]:
         """Return all traces, or one, with what they are in short."""

@@ -30,8 +30,9 @@ from copilot_runtime.database.private_file import create_private_file
 from copilot_runtime.extensions.tracing.store.query import TraceQuery
 from copilot_runtime.extensions.tracing.store.records import Record, encode_span
 from copilot_runtime.extensions.tracing.store.store import (
-    EVERYTHING,
+    T,
     ThreadedTraceStore,
+    TraceReader,
     clean_text,
     encode_json,
 )
@@ -41,7 +42,6 @@ from copilot_runtime.extensions.tracing.store.traces import (
     count_spans,
     list_labels,
     match_text,
-    sort_spans,
 )
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import Span
@@ -51,9 +51,6 @@ C = TypeVar("C", bound=sqlite3.Connection)
 logger = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 3
-
-OLDEST_VERSION = 2
-"""The first version of tables that is migrated, to have ratings. Version 1 is refused."""
 
 _LIFTED = {
     "operation": semconv.OPERATION_NAME,
@@ -140,17 +137,6 @@ CREATE VIEW sessions AS
   FROM traces GROUP BY thread_id;
 """  # noqa: S608  # names of ours
 
-_RATING = f"""json_extract(record, '$.attributes."{semconv.FEEDBACK_RATING}"')"""
-_ADD_RATINGS = (
-    "ALTER TABLE traces ADD COLUMN rating TEXT NOT NULL DEFAULT ''",
-    "CREATE INDEX traces_by_rating ON traces(rating, start_time, trace_id) WHERE rating <> ''",
-    # "down" is before "up": it is what counts in a trace that has both
-    f"UPDATE traces SET rating = found.rating FROM (SELECT trace, min({_RATING}) AS rating "  # noqa: S608  # ours
-    f"FROM records WHERE record LIKE '%{semconv.FEEDBACK_RATING}%' AND {_RATING} IN ('up', 'down') "
-    "GROUP BY trace) AS found WHERE traces.id = found.trace",
-    "UPDATE schema_version SET version = 3",
-)
-
 _SUMMARY_COLUMNS = (
     *("trace_id", "name", "start_time", "end_time", "thread_id", "run_id", "agent", "spans"),
     *("errors", "model_calls", "tool_calls", "input_tokens", "output_tokens", "dollars"),
@@ -218,6 +204,20 @@ class _Reader(sqlite3.Connection):
         self._cursors.append(cursor)
         return cursor
 
+    def find(self, filter: TraceFilter, before: str = "") -> Iterator[TraceSummary]:
+        """Yield the summaries of matching traces, the newest first."""
+        return (trace.summary for trace in _find_traces(self, filter, before))
+
+    def read(
+        self, filter: TraceFilter, before: str = ""
+    ) -> Iterator[tuple[TraceSummary, Sequence[Record]]]:
+        """Yield matching traces, the newest first, with their spans in arrival order."""
+        for traces in _split(_find_traces(self, filter, before)):
+            spans = _read_spans(self, [trace.id for trace in traces])
+            for number, summary in traces:
+                if match_text(spans[number], filter.text):
+                    yield summary, spans[number]
+
     def end_look(self) -> None:
         """Close what was read, so that the next statement sees the file as it is then."""
         for cursor in self._cursors:
@@ -253,53 +253,6 @@ class SqliteTraceStore(ThreadedTraceStore):
         self._file: _FileId = None
         self._readers: list[_Reader] = []
         self._lock = threading.Lock()
-
-    async def get_trace(self, trace_id: str) -> list[Record]:
-        """Return the spans of a trace sorted by start; an empty list for an unknown trace."""
-        await self.flush()
-
-        def read() -> list[Record]:
-            meant = TraceFilter(trace_id=clean_text(trace_id))
-            with self._reader() as reader:
-                spans = next((spans for _, spans in _read_traces(reader, meant)), [])
-            return sort_spans(spans)
-
-        return await call(read) if trace_id else []
-
-    async def list_traces(
-        self, filter: TraceFilter = EVERYTHING, *, limit: int = 100, before: str = ""
-    ) -> Sequence[TraceSummary]:
-        """Return trace summaries, the newest first; `before` is the id of the last known one."""
-        await self.flush()
-        search = TraceQuery("")
-
-        def read() -> Sequence[TraceSummary]:
-            with self._reader() as reader:
-                found = _find_traces(reader, filter, before)
-                return [trace.summary for trace in islice(found, max(0, limit))]
-
-        def read_spans() -> Sequence[TraceSummary]:
-            with self._reader(search) as reader:
-                found = search.limit_time(_read_traces(reader, filter, before))
-                return [summary for summary, _ in islice(found, max(0, limit))]
-
-        return await (search.run(read_spans) if filter.text else call(read))
-
-    async def query_spans(
-        self, query: str = "", filter: TraceFilter = EVERYTHING, *, limit: int = 0
-    ) -> list[Record]:
-        """Return the spans of all traces that a JMESPath matches, sorted by start."""
-        compiled = TraceQuery(query)
-        meant = compiled.narrow(filter)
-        await self.flush()
-
-        def read() -> list[Record]:
-            if meant is None:
-                return []
-            with self._reader(compiled) as reader:
-                return compiled.collect((spans for _, spans in _read_traces(reader, meant)), limit)
-
-        return await compiled.run(read)
 
     async def delete_traces(self, before: int) -> int:
         """Delete traces that ended before a time in nanoseconds; return their number."""
@@ -361,9 +314,7 @@ class SqliteTraceStore(ThreadedTraceStore):
             self._file = _identify(self.path)
         return self._writer
 
-    @contextmanager
-    def _reader(self, search: TraceQuery | None = None) -> Generator["_Reader"]:
-        """Lend a connection to the running thread: until the time of a search is over."""
+    def _read(self, work: Callable[[TraceReader], T], search: TraceQuery | None = None) -> T:
         with _explain_errors():
             if self._writer is None:
                 with self._writing:
@@ -379,7 +330,7 @@ class SqliteTraceStore(ThreadedTraceStore):
             try:
                 # one look at traces and spans: their numbers may be given away anew meanwhile
                 reader.execute("BEGIN")
-                yield reader
+                return work(reader)
             except sqlite3.OperationalError:
                 if search is not None:
                     search.check_time()
@@ -468,13 +419,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
                 connection.execute("INSERT INTO schema_version VALUES (?)", (SCHEMA_VERSION,))
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise _foreign(path, "it is the database of something else")
-    version = _read_version(connection)
-    if version == OLDEST_VERSION:
-        with _transaction(connection):
-            if _read_version(connection) == OLDEST_VERSION:  # no other process was faster
-                for statement in _ADD_RATINGS:
-                    connection.execute(statement)
-        version = _read_version(connection)
+    [version] = connection.execute("SELECT max(version) FROM schema_version").fetchone()
     if version != SCHEMA_VERSION:
         age = "a newer" if version > SCHEMA_VERSION else "an older"
         raise ConfigurationFailed(
@@ -483,11 +428,6 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         )
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
-
-
-def _read_version(connection: sqlite3.Connection) -> int:
-    [version] = connection.execute("SELECT max(version) FROM schema_version").fetchone()
-    return version
 
 
 def _unusable(path: Path, error: Exception) -> ConfigurationFailed:
@@ -594,17 +534,6 @@ def _find_traces(
         values.append(clean_text(before))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return map(_decode_trace, reader.execute(f"{_SELECT}{where} {_NEWEST_FIRST}", values))
-
-
-def _read_traces(
-    reader: sqlite3.Connection, filter: TraceFilter, before: str = ""
-) -> Iterator[tuple[TraceSummary, Sequence[Record]]]:
-    """Yield matching traces, the newest first, with their spans in arrival order."""
-    for traces in _split(_find_traces(reader, filter, before)):
-        spans = _read_spans(reader, [trace.id for trace in traces])
-        for number, summary in traces:
-            if match_text(spans[number], filter.text):
-                yield summary, spans[number]
 
 
 def _split(traces: Iterable[_Trace]) -> Iterator[Sequence[_Trace]]:

@@ -5,19 +5,23 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import islice
 from sys import getsizeof
 from time import time_ns
-from typing import Any, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import orjson
 
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.extensions.tracing.store.query import TraceQuery
 from copilot_runtime.extensions.tracing.store.records import Record
-from copilot_runtime.extensions.tracing.store.traces import TraceFilter, TraceSummary
+from copilot_runtime.extensions.tracing.store.traces import TraceFilter, TraceSummary, sort_spans
 from copilot_runtime.telemetry.span import Span
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +35,20 @@ _RETRY_SECONDS = 5.0
 _CLEAN_SECONDS = 60.0
 _BATCH = 5_000
 _DEEPEST = 50
+
+
+class TraceReader(Protocol):
+    """Reads the traces that match a filter, the newest first; `before` is the last known id."""
+
+    def find(self, filter: TraceFilter, before: str = "") -> Iterator[TraceSummary]:
+        """Yield the summaries of traces; the text of the filter is ignored."""
+        ...
+
+    def read(
+        self, filter: TraceFilter, before: str = ""
+    ) -> Iterator[tuple[TraceSummary, Sequence[Record]]]:
+        """Yield traces with their spans in arrival order."""
+        ...
 
 
 class TraceStore(ABC):
@@ -60,16 +78,37 @@ class TraceStore(ABC):
         """Write the pending spans."""
 
     @abstractmethod
+    def _read(self, work: Callable[[TraceReader], T], search: TraceQuery | None = None) -> T:
+        """Call a function with a reader, in the running thread; `search` has a time limit."""
+
     async def get_trace(self, trace_id: str) -> list[Record]:
         """Return the spans of a trace sorted by start; an empty list for an unknown trace."""
+        meant = TraceFilter(trace_id=clean_text(trace_id))
+        await self.flush()
 
-    @abstractmethod
+        def find(reader: TraceReader) -> list[Record]:
+            return sort_spans(next((spans for _, spans in reader.read(meant)), []))
+
+        return await call(self._read, find) if trace_id else []
+
     async def list_traces(
         self, filter: TraceFilter = EVERYTHING, *, limit: int = 100, before: str = ""
     ) -> Sequence[TraceSummary]:
         """Return trace summaries, the newest first; `before` is the id of the last known one."""
+        search, most, last = TraceQuery(""), max(0, limit), clean_text(before)
+        await self.flush()
 
-    @abstractmethod
+        def find(reader: TraceReader) -> Sequence[TraceSummary]:
+            return [*islice(reader.find(filter, last), most)]
+
+        def find_text(reader: TraceReader) -> Sequence[TraceSummary]:
+            found = search.limit_time(reader.read(filter, last))
+            return [summary for summary, _ in islice(found, most)]
+
+        if filter.text:
+            return await search.run(lambda: self._read(find_text, search))
+        return await call(self._read, find)
+
     async def query_spans(
         self, query: str = "", filter: TraceFilter = EVERYTHING, *, limit: int = 0
     ) -> list[Record]:
@@ -79,6 +118,16 @@ class TraceStore(ABC):
         With a `limit`, at most so many traces, the newest. Raises `Misuse` for a wrong query and
         `LimitExceeded` for one that takes too long.
         """
+        compiled = TraceQuery(query)
+        meant = compiled.narrow(filter)
+        await self.flush()
+        if meant is None:
+            return []
+
+        def find(reader: TraceReader) -> list[Record]:
+            return compiled.collect((spans for _, spans in reader.read(meant)), limit)
+
+        return await compiled.run(lambda: self._read(find, compiled))
 
     @abstractmethod
     async def delete_traces(self, before: int) -> int:

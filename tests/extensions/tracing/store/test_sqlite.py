@@ -107,35 +107,6 @@ async def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path, content
         assert file.read_bytes() == before
 
 
-async def test_a_file_from_before_there_were_ratings_gets_them_and_is_used_on(
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "traces.db"
-    rated = {semconv.FEEDBACK_RATING: "up"}
-    former = SqliteTraceStore(file, days=0)
-    former.add(make_span("t1", "a", attributes=rated))
-    former.add(make_span("t1", "b", attributes={semconv.FEEDBACK_RATING: "down"}))
-    former.add(make_span("t2", "a", attributes=rated))
-    former.add(make_span("t3", "a", attributes={semconv.FEEDBACK_RATING: "maybe"}))
-    await former.aclose()
-    with sqlite3.connect(file) as connection:
-        connection.execute("DROP INDEX traces_by_rating")
-        connection.execute("ALTER TABLE traces DROP COLUMN rating")
-        connection.execute("UPDATE schema_version SET version = 2")
-
-    stores = [SqliteTraceStore(file, days=0) for _ in range(2)]
-    stores[0].add(make_span("t4", "a", attributes=rated))
-    for store in stores:
-        found = await store.list_traces()
-        assert {it.trace_id: it.rating for it in found} == {
-            "t1": "down",
-            "t2": "up",
-            "t3": "",
-            "t4": "up",
-        }
-        await store.aclose()
-
-
 async def test_a_file_that_cannot_be_made_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = SqliteTraceStore(tmp_path / "file" / "traces.db")

@@ -1,11 +1,11 @@
 """Imports point down the list of layers, and the core names no extension."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 
 from tests.in_one_test import in_one_test
+from tests.sources import PACKAGE, read_nodes
 
 LAYERS = [
     {"__main__"},
@@ -26,7 +26,6 @@ LAYERS = [
 """The rooms of the core, from the highest to the lowest. Extensions stand beside it."""
 
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-PACKAGE = Path(__file__).parent.parent / "copilot_runtime"
 
 MOST = {
     "up": 0,
@@ -44,19 +43,17 @@ def room_of(module: str) -> str:
 
 
 def read_imports(
-    code: str, modules: frozenset[str], *, type_checking: bool = True
+    nodes: Sequence[ast.AST], modules: frozenset[str], *, type_checking: bool = True
 ) -> Iterator[str]:
     """Yield the modules of our package that some code imports, wherever the statement stands.
 
     Without `type_checking`, imports for type checkers alone are left out.
     """
-    tree = ast.parse(code)
-    if not type_checking:
-        tree = _DropTypeChecking().visit(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
+    ignored = set[ast.AST]() if type_checking else {*list_type_checking(nodes)}
+    for node in nodes:
+        if isinstance(node, ast.Import) and node not in ignored:
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif isinstance(node, ast.ImportFrom) and node.module and node not in ignored:
             names = [
                 name if (name := f"{node.module}.{alias.name}") in modules else node.module
                 for alias in node.names
@@ -68,29 +65,25 @@ def read_imports(
                 yield name.removeprefix("copilot_runtime.")
 
 
-class _DropTypeChecking(ast.NodeTransformer):
-    """Removes the blocks `if TYPE_CHECKING:`."""
-
-    def visit_If(self, node: ast.If) -> ast.AST | None:  # the interface's
-        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            return None
-        return self.generic_visit(node)
+def list_type_checking(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """Yield all nodes in the blocks `if TYPE_CHECKING:`."""
+    for node in nodes:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from ast.walk(node)
 
 
 @cache
 def read_package(*, type_checking: bool = True) -> Mapping[str, frozenset[str]]:
     """Return each module below the package, and the modules of the package that it imports."""
     files = {
-        ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in sorted(PACKAGE.rglob("*.py"))
+        ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): nodes
+        for path, nodes in read_nodes().items()
         if path.parent != PACKAGE or path.name == "__main__.py"
     }
     modules = frozenset(f"copilot_runtime.{name}" for name in files)
     return {
-        name: frozenset(
-            read_imports(path.read_text(encoding="utf-8"), modules, type_checking=type_checking)
-        )
-        for name, path in files.items()
+        name: frozenset(read_imports(nodes, modules, type_checking=type_checking))
+        for name, nodes in files.items()
     }
 
 
@@ -210,4 +203,6 @@ def test_every_room_has_its_place_in_the_list() -> None:
     ],
 )
 def test_every_form_of_an_import_is_read(code: str, modules: list[str]) -> None:
-    assert [*read_imports(code, frozenset({"copilot_runtime.threads.memory"}))] == modules
+    assert [
+        *read_imports([*ast.walk(ast.parse(code))], frozenset({"copilot_runtime.threads.memory"}))
+    ] == modules

@@ -3,13 +3,11 @@
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.in_one_test import in_one_test
-
-ROOT = Path(__file__).parent.parent / "copilot_runtime"
+from tests.sources import PACKAGE, read_nodes
 
 
 def _words(text: str) -> frozenset[str]:
@@ -41,14 +39,6 @@ def is_participle(word: str) -> bool:
     return word in IRREGULAR or (word.endswith("ed") and word not in NO_PARTICIPLE)
 
 
-@cache
-def _trees() -> list[tuple[Path, ast.AST]]:
-    return [
-        (path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8")))
-        for path in sorted(ROOT.rglob("*.py"))
-    ]
-
-
 def _is_flag(node: ast.AST) -> bool:
     """Return whether a function answers yes or no: then its name may be an adjective."""
     returns = getattr(node, "returns", None)
@@ -70,15 +60,17 @@ def ends_in_participle(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassD
     return is_participle(last) and not _is_flag(node) and not _is_error(node)
 
 
-def definitions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    for node in ast.walk(tree):
+def definitions(
+    nodes: Iterable[ast.AST],
+) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node
 
 
-def values(tree: ast.AST) -> Iterator[str]:
+def values(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Yield the names of variables and parameters, once for each place that makes one."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
         elif isinstance(node, ast.arg):
@@ -101,9 +93,9 @@ def families(folder: Path) -> dict[str, list[str]]:
 
 def public_participles() -> list[str]:
     return [
-        f"{path}:{node.lineno} {node.name}"
-        for path, tree in _trees()
-        for node in definitions(tree)
+        f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}"
+        for path, nodes in read_nodes().items()
+        for node in definitions(nodes)
         if not node.name.startswith("_") and ends_in_participle(node) and node.name not in PROTOCOL
         if path.name != "events.py"  # what happened is named in the past tense, as everywhere
     ]
@@ -111,15 +103,15 @@ def public_participles() -> list[str]:
 
 def other_participles() -> list[str]:
     found = [
-        f"{path}:{node.lineno} {node.name}"
-        for path, tree in _trees()
-        for node in definitions(tree)
+        f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}"
+        for path, nodes in read_nodes().items()
+        for node in definitions(nodes)
         if node.name.startswith("_") and ends_in_participle(node)
     ]
     return found + [
-        f"{path} {name}"
-        for path, tree in _trees()
-        for name in values(tree)
+        f"{path.relative_to(PACKAGE)} {name}"
+        for path, nodes in read_nodes().items()
+        for name in values(nodes)
         if BANNED & {*words(name)}
     ]
 
@@ -138,7 +130,7 @@ def test_hardly_any_other_name_is_a_participle() -> None:
 
 
 def test_no_family_of_files_wants_to_be_a_folder() -> None:
-    folders = [ROOT, *(path for path in ROOT.rglob("*") if path.is_dir())]
+    folders = [PACKAGE, *(path for path in PACKAGE.rglob("*") if path.is_dir())]
     assert {str(folder): family for folder in folders if (family := families(folder))} == {}
 
 
@@ -157,7 +149,7 @@ def test_no_family_of_files_wants_to_be_a_folder() -> None:
     ],
 )
 def test_a_participle_in_place_of_a_noun_is_seen(code: str, is_one: bool) -> None:
-    assert [ends_in_participle(node) for node in definitions(ast.parse(code))] == [is_one]
+    assert [ends_in_participle(node) for node in definitions(ast.walk(ast.parse(code)))] == [is_one]
 
 
 def test_a_family_of_files_is_seen(tmp_path: Path) -> None:

@@ -3,12 +3,11 @@
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "copilot_runtime"
+from tests.sources import PACKAGE, read_nodes, read_sources
 
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
@@ -34,26 +33,10 @@ _ODD = re.compile(r"\A(What|Return what)\b|\b(some|no|every)body\b|that is none\
 """Docstrings that a reader has to read twice."""
 
 
-@cache
-def read_sources() -> Mapping[Path, str]:
-    """Return the modules of the package that people wrote, with their text."""
-    return {
-        path: path.read_text(encoding="utf-8")
-        for path in sorted(PACKAGE.rglob("*.py"))
-        if "_pb2" not in path.name
-    }
-
-
-@cache
-def read_trees() -> Mapping[Path, ast.Module]:
-    """Return the syntax tree of each module."""
-    return {path: ast.parse(text) for path, text in read_sources().items()}
-
-
 def list_functions() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """Yield each function with its module."""
-    for path, tree in read_trees().items():
-        for node in ast.walk(tree):
+    for path, nodes in read_nodes().items():
+        for node in nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield path, node
 
@@ -95,8 +78,8 @@ def count_odd_docstrings() -> int:
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return sum(
         bool(_ODD.search(ast.get_docstring(node) or ""))
-        for tree in read_trees().values()
-        for node in ast.walk(tree)
+        for nodes in read_nodes().values()
+        for node in nodes
         if isinstance(node, kinds)
     )
 

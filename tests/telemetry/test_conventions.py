@@ -19,11 +19,11 @@ from copilot_runtime.telemetry import LocalTelemetry, Span, semconv
 from copilot_runtime.threads.run_log import MemoryBus
 from tests.adapters.provider import saying, serving, text, tool, tools
 from tests.documents import DOCS
+from tests.sources import PACKAGE, read_nodes
 from tests.telemetry.conventions import find_gaps, find_violations
 from tests.telemetry.recorded import Spans, run
 from tests.telemetry.span_conventions import CONVENTIONS
 
-PACKAGE = Path(semconv.__file__).parents[1]
 TABLES = (
     "telemetry/semconv.py",
     "extensions/tracing/dialects.py",
@@ -165,9 +165,9 @@ def test_what_is_said_to_be_written_is_written_somewhere() -> None:
     definitions = Path(semconv.__file__)
     used = {
         node.attr
-        for path in PACKAGE.rglob("*.py")
+        for path, nodes in read_nodes().items()
         if path != definitions
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes
         if isinstance(node, ast.Attribute)
     }
     unused = {
@@ -184,9 +184,9 @@ def test_names_of_attributes_are_written_in_one_place() -> None:
     names = {*semconv.ATTRIBUTES, *semconv.METRICS}
     literals = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}: {node.value}"
-        for path in PACKAGE.rglob("*.py")
+        for path, nodes in read_nodes().items()
         if path.relative_to(PACKAGE).as_posix() not in TABLES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and (node.value in names or node.value.startswith("gen_ai."))

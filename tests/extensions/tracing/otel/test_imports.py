@@ -3,14 +3,14 @@
 import ast
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Sequence
 
-ROOT = Path(__file__).parents[4] / "copilot_runtime"
+from tests.sources import PACKAGE, read_nodes
 
 
-def _imports(path: Path) -> set[str]:
+def _imports(nodes: Sequence[ast.AST]) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -19,8 +19,10 @@ def _imports(path: Path) -> set[str]:
 
 
 def test_only_one_folder_imports_opentelemetry() -> None:
-    found = {path.parent for path in ROOT.rglob("*.py") if "opentelemetry" in _imports(path)}
-    assert found == {ROOT / "extensions" / "tracing" / "otel"}
+    found = {
+        path.parent for path, nodes in read_nodes().items() if "opentelemetry" in _imports(nodes)
+    }
+    assert found == {PACKAGE / "extensions" / "tracing" / "otel"}
 
 
 def test_a_runtime_that_exports_nothing_does_not_load_it() -> None:

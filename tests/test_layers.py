@@ -17,7 +17,7 @@ LAYERS = [
     {"agents"},
     {"adapters", "actions"},
     {"threads", "security"},
-    {"database", "http", "event_order", "agui"},
+    {"database", "http", "event_order", "agui", "storage"},
     {"config"},
     {"api"},
     {"telemetry"},
@@ -30,7 +30,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MOST = {
     "up": 0,
     "core names an extension": 0,
-    "extension names what it does not require": 117,
+    "extension names what it does not require": 0,
     "modules in a circle": 7,
 }
 """Imports that break a rule. These numbers may only fall."""
@@ -129,13 +129,23 @@ def read_requirements() -> Mapping[str, frozenset[str]]:
     return found
 
 
+def name_extension(module: str) -> str:
+    """Return the extension of a module, or an empty string for a module of the core."""
+    return module.split(".")[1] if module.startswith("extensions.") else ""
+
+
+def test_extensions_require_each_other_in_no_circle() -> None:
+    requirements = {name: found - {name} for name, found in read_requirements().items()}
+    assert list_circles(requirements) == []
+
+
 def test_extensions_name_only_what_they_require() -> None:
     requirements = read_requirements()
     named = [
         f"{module} imports {other}"
         for module, other in arrows()
-        if (user := room_of(module).removeprefix("extensions.")) in requirements
-        and (used := room_of(other).removeprefix("extensions.")) in requirements
+        if (user := name_extension(module)) in requirements
+        and (used := name_extension(other)) in requirements
         and used not in requirements[user]
     ]
     assert len(named) <= MOST["extension names what it does not require"], named

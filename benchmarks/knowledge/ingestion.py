@@ -90,7 +90,7 @@ async def measure(folder: Path) -> Figures:
     from copilot_runtime.extensions.knowledge.ingestion import Ingestion
     from copilot_runtime.extensions.knowledge.rdf import read_page
     from copilot_runtime.extensions.knowledge.resources import ResourceIndex
-    from copilot_runtime.extensions.storage import LocalStorage
+    from copilot_runtime.storage import LocalStorage
 
     read_page(b"<p>", "https://example.com/")  # what is imported is not what is measured
     before = rss_mb([os.getpid()])

@@ -19,7 +19,7 @@ from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.index import IndexBase, Item, encode_item
 from copilot_runtime.extensions.knowledge.memory import Memories
-from copilot_runtime.extensions.storage import LocalStorage
+from copilot_runtime.storage import LocalStorage
 
 _CHAT = "common.User.ann/common.Conversation.t1"
 _BUDGET = 100_000

@@ -15,7 +15,7 @@ from benchmarks.streaming.verdict import Promise, ratio
 from benchmarks.threads.stopwatch import Stopwatch
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.extensions.storage import LocalStorage
+from copilot_runtime.storage import LocalStorage
 
 _LARGEST = 100_000
 _CONVERSATIONS = 100

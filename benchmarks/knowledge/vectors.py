@@ -127,7 +127,7 @@ async def _ours(folder: Path, rows: Rows) -> tuple[Figures, Search]:
     from copilot_runtime.extensions.knowledge.filter import Filter
     from copilot_runtime.extensions.knowledge.identifiers import Identifier
     from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem
-    from copilot_runtime.extensions.storage.local import LocalStorage
+    from copilot_runtime.storage.local import LocalStorage
 
     place = folder / f"ours-{os.getpid()}"
     storage = LocalStorage(place)

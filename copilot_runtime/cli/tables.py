@@ -18,6 +18,7 @@ TABLES = (
     ("action source", "copilot_runtime.actions:SOURCES", "copilot_runtime.sources"),
     ("bus", "copilot_runtime.threads:BUSES", "copilot_runtime.bus"),
     ("embedder", "copilot_runtime.adapters.embeddings:EMBEDDERS", "copilot_runtime.embedders"),
+    ("storage", "copilot_runtime.storage:STORAGES", "copilot_runtime.storage"),
     ("store of threads", "copilot_runtime.threads:STORES", "copilot_runtime.threads"),
     ("transport", "copilot_runtime.transports:TRANSPORTS", "copilot_runtime.transports"),
     *EXTENSION_TABLES,

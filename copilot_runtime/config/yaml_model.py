@@ -1,5 +1,6 @@
 """Reads a value from YAML, and names the line of each mistake."""
 
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
@@ -23,6 +24,24 @@ TOO_MANY_ALIASES = (
     f"aliases (`*name`) repeat more than {_MOST_REPEATED:,} values: use fewer of them, "
     "or write out what is needed"
 )
+
+
+_FENCE = re.compile(r"---[ \t]*\r?\n")
+
+
+def split_front_matter(text: str) -> tuple[str | None, str]:
+    """Return the front matter between two lines `---` at the start of a text, and the rest.
+
+    Without both lines, returns None and the whole text.
+    """
+    text = text.removeprefix("\ufeff")
+    opening = _FENCE.match(text)
+    if opening is None:
+        return None, text
+    closing = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE).search(text, opening.end())
+    if closing is None:
+        return None, text
+    return text[opening.end() : closing.start()], text[closing.end() :]
 
 
 def parse_yaml_model(

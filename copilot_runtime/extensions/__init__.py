@@ -17,6 +17,8 @@ EXTENSIONS = {
     "guardrails": "copilot_runtime.extensions.guardrails.extension:GuardrailsExtension",
     "a2a": "copilot_runtime.extensions.a2a.extension:A2aExtension",
     "grpc": "copilot_runtime.extensions.grpc.extension:GrpcExtension",
+    "scenarios": "copilot_runtime.extensions.scenarios.extension:ScenariosExtension",
+    "operations": "copilot_runtime.extensions.operations.extension:OperationsExtension",
     "console": "copilot_runtime.extensions.console.extension:ConsoleExtension",
 }
 """Name → import string, in the order in which they are built: each after those whose parts it uses.
@@ -77,7 +79,6 @@ _HERE = "copilot_runtime.extensions"
 TABLES = (
     ("extension", f"{_HERE}:EXTENSIONS", _HERE),
     ("way to sign in", f"{_HERE}.access.authentication:SCHEMES", "copilot_runtime.authentication"),
-    ("storage", f"{_HERE}.storage:STORAGES", "copilot_runtime.storage"),
     ("kind of policy", f"{_HERE}.knowledge.policies:POLICIES", "copilot_runtime.policies"),
     ("gRPC service", f"{_HERE}.grpc:RPC_SERVICES", "copilot_runtime.grpc_services"),
 )

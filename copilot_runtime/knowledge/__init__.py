@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from copilot_runtime.extensions.grpc.retriever import RemoteRetriever
     from copilot_runtime.extensions.knowledge.access import AccessDenied
     from copilot_runtime.extensions.knowledge.filter import Filter
     from copilot_runtime.extensions.knowledge.graph.index import GraphIndex
@@ -24,17 +25,16 @@ if TYPE_CHECKING:
         load_policy,
     )
     from copilot_runtime.extensions.knowledge.rdf import read_page, write_turtle
-    from copilot_runtime.extensions.knowledge.remote import RemoteRetriever
     from copilot_runtime.extensions.knowledge.resources import (
         Resource,
         ResourceIndex,
         VersionConflict,
     )
     from copilot_runtime.extensions.knowledge.vectors import VectorIndex
-    from copilot_runtime.extensions.storage.local import LocalStorage
-    from copilot_runtime.extensions.storage.memory import MemoryStorage
-    from copilot_runtime.extensions.storage.storage import Storage, copy_objects
-    from copilot_runtime.extensions.storage.url import open_storage
+    from copilot_runtime.storage.local import LocalStorage
+    from copilot_runtime.storage.memory import MemoryStorage
+    from copilot_runtime.storage.storage import Storage, copy_objects
+    from copilot_runtime.storage.url import open_storage
 
 __all__ = [
     "AccessDenied",
@@ -70,41 +70,41 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AccessDenied": "knowledge.access",
-    "Allocation": "knowledge.memory",
-    "BufferedIndex": "knowledge.index",
-    "Filter": "knowledge.filter",
-    "GraphIndex": "knowledge.graph.index",
-    "Identifier": "knowledge.identifiers",
-    "Ingestion": "knowledge.ingestion",
-    "Item": "knowledge.index",
-    "Knowledge": "knowledge.knowledge",
+    "AccessDenied": "extensions.knowledge.access",
+    "Allocation": "extensions.knowledge.memory",
+    "BufferedIndex": "extensions.knowledge.index",
+    "Filter": "extensions.knowledge.filter",
+    "GraphIndex": "extensions.knowledge.graph.index",
+    "Identifier": "extensions.knowledge.identifiers",
+    "Ingestion": "extensions.knowledge.ingestion",
+    "Item": "extensions.knowledge.index",
+    "Knowledge": "extensions.knowledge.knowledge",
     "LocalStorage": "storage.local",
-    "Memories": "knowledge.memory",
+    "Memories": "extensions.knowledge.memory",
     "MemoryStorage": "storage.memory",
-    "Policy": "knowledge.policies",
-    "Processor": "knowledge.ingestion",
-    "RemoteRetriever": "knowledge.remote",
-    "Resource": "knowledge.resources",
-    "ResourceIndex": "knowledge.resources",
+    "Policy": "extensions.knowledge.policies",
+    "Processor": "extensions.knowledge.ingestion",
+    "RemoteRetriever": "extensions.grpc.retriever",
+    "Resource": "extensions.knowledge.resources",
+    "ResourceIndex": "extensions.knowledge.resources",
     "Storage": "storage.storage",
-    "VectorIndex": "knowledge.vectors",
-    "VersionConflict": "knowledge.resources",
-    "build_actor": "knowledge.policies",
-    "conversation_identifier": "knowledge.policies",
+    "VectorIndex": "extensions.knowledge.vectors",
+    "VersionConflict": "extensions.knowledge.resources",
+    "build_actor": "extensions.knowledge.policies",
+    "conversation_identifier": "extensions.knowledge.policies",
     "copy_objects": "storage.storage",
-    "draw_ontology": "knowledge.graph.picture",
-    "hash_values": "knowledge.identifiers",
-    "load_policy": "knowledge.policies",
+    "draw_ontology": "extensions.knowledge.graph.picture",
+    "hash_values": "extensions.knowledge.identifiers",
+    "load_policy": "extensions.knowledge.policies",
     "open_storage": "storage.url",
-    "read_options": "knowledge.graph.options",
-    "read_page": "knowledge.rdf",
-    "write_turtle": "knowledge.rdf",
+    "read_options": "extensions.knowledge.graph.options",
+    "read_page": "extensions.knowledge.rdf",
+    "write_turtle": "extensions.knowledge.rdf",
 }
-"""The module of each name, below `copilot_runtime.extensions`."""
+"""The module of each name, below `copilot_runtime`."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"copilot_runtime.extensions.{_MODULES[name]}"), name)
+    return getattr(import_module(f"copilot_runtime.{_MODULES[name]}"), name)

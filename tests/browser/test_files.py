@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 
 from copilot_runtime import CopilotRuntime, OpenAIAdapter, Settings
 from copilot_runtime.extensions.knowledge import Knowledge
-from copilot_runtime.extensions.storage import LocalStorage
+from copilot_runtime.storage import LocalStorage
 from tests.browser.build import built_page
 from tests.browser.fake_model import FakeModel, Script, Turn
 from tests.browser.origin import one_origin

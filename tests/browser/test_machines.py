@@ -23,7 +23,7 @@ from tests.extensions.cluster.balancer import Balancer, balancing
 from tests.extensions.cluster.machines import Machine, running_machines
 from tests.extensions.cluster.redis_server import redis_server
 from tests.extensions.knowledge.ingestion.pdf import make_pdf
-from tests.extensions.storage.conftest import make_bucket, s3_server
+from tests.storage.conftest import make_bucket, s3_server
 from tests.threads.cluster import running_cluster
 from tests.wire_agui.server import serving
 

@@ -240,8 +240,8 @@ NIGHTLY_TESTS = {
         test_a_bar_is_drawn_on_a_terminal
         test_ctrl_c_writes_the_report_and_ends_with_130
     """,
-    "extensions/storage/test_alike.py": "test_a_bucket_does_what_memory_does",
-    "extensions/storage/test_s3.py": """
+    "storage/test_alike.py": "test_a_bucket_does_what_memory_does",
+    "storage/test_s3.py": """
         test_ten_writers_lose_nothing_while_it_is_merged
         test_a_reader_that_is_always_overtaken_gives_up
         test_processes_lose_nothing_of_each_other
@@ -408,7 +408,7 @@ SLOW = (
     "extensions/operations/test_migrate.py",
     "extensions/planner/test_cut_off.py",
     "extensions/planner/test_retention.py",
-    "extensions/storage/test_alike.py",
+    "storage/test_alike.py",
     "extensions/tools/catalog/grpc/test_hostile.py",
     "extensions/tools/catalog/grpc/test_reflection.py",
     "extensions/tools/catalog/test_hostile.py",
@@ -420,7 +420,7 @@ SLOW = (
 )
 """Files with tests that took more than eight seconds on a busy machine, or that may."""
 
-SHARED_SERVERS = ("extensions/frameworks/langgraph", "extensions/storage")
+SHARED_SERVERS = ("extensions/frameworks/langgraph", "storage")
 """Folders whose files share a server that takes seconds to start: one worker runs all of them."""
 
 LONG_FILES = (*NIGHTLY_FILES, *PROCESSES, "threads/*")

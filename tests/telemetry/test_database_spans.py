@@ -4,7 +4,7 @@ import pytest
 
 from copilot_runtime.base.errors import Refused
 from copilot_runtime.extensions.knowledge import Knowledge
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from copilot_runtime.telemetry import NO_SPAN, LocalTelemetry, semconv, work_under
 from copilot_runtime.telemetry.database import mask_query, start_database_span
 from tests.in_one_test import in_one_test

@@ -8,6 +8,7 @@ class A2aExtension(Extension):
     """Answers A2A clients, if the setting `serve_a2a` says so."""
 
     name = "a2a"
+    requires = ("generative_ui",)
 
     def build(self, core: Core) -> Contribution:
         return Contribution(transports=["a2a"] if narrow_settings(core.settings).serve_a2a else [])

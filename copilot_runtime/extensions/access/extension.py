@@ -43,6 +43,7 @@ class AccessExtension(Extension):
     """Decides who comes in and how much they may do, and records it."""
 
     name = "access"
+    requires = ("tracing",)
     opens = "first"  # before anything is open to others, if nobody can sign in
 
     def build(self, core: Core) -> Contribution:

@@ -11,6 +11,7 @@ class AnalystExtension(Extension):
     """Adds the analyst of the settings, and the parts that the program's analysts need."""
 
     name = "analyst"
+    requires = ("frameworks", "generative_ui", "scenarios")
 
     def build(self, core: Core) -> Contribution:
         settings = narrow_settings(core.settings)

@@ -22,7 +22,7 @@ from copilot_runtime.api.events import (
     TextMessageEnd,
 )
 from copilot_runtime.base.errors import Refused
-from copilot_runtime.extensions.guardrails.homoglyphs import list_readings
+from copilot_runtime.base.homoglyphs import list_readings
 
 REDACTED = "[REDACTED]"
 _LONGEST = 4_096

@@ -15,7 +15,7 @@ from pydantic import (
 
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.base.jsonvalue import JsonObject, drop_none
-from copilot_runtime.config.yaml_model import parse_yaml_model
+from copilot_runtime.config.yaml_model import parse_yaml_model, split_front_matter
 from copilot_runtime.extensions.knowledge.resource_types import describe
 
 SUFFIX = ".agent.md"
@@ -23,7 +23,6 @@ SUFFIX = ".agent.md"
 MAX_SIZE = 256 * 1024
 """Maximum size of a file, in bytes."""
 
-_FENCE = re.compile(r"---[ \t]*\r?\n")
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 
 
@@ -143,21 +142,6 @@ class AssistantDefinition(BaseModel):
                 "infer": self.infer,
             }
         )
-
-
-def split_front_matter(text: str) -> tuple[str | None, str]:
-    """Return the front matter between two lines `---` at the start of a text, and the rest.
-
-    Without both lines, returns None and the whole text.
-    """
-    text = text.removeprefix("\ufeff")
-    opening = _FENCE.match(text)
-    if opening is None:
-        return None, text
-    closing = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE).search(text, opening.end())
-    if closing is None:
-        return None, text
-    return text[opening.end() : closing.start()], text[closing.end() :]
 
 
 def parse_assistant(text: str, source: str) -> AssistantDefinition:

@@ -2,11 +2,8 @@
 
 from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.app.extension import Contribution, Core, Extension
-from copilot_runtime.extensions.knowledge.build import (
-    find_knowledge,
-    keep_as_resources,
-    select_by_policy,
-)
+from copilot_runtime.extensions.knowledge.build import select_by_policy
+from copilot_runtime.extensions.knowledge.extension import find_knowledge
 from copilot_runtime.extensions.settings import narrow_settings
 
 _ASSISTANT = "common.Assistant"
@@ -33,7 +30,8 @@ class AssistantsExtension(Extension):
         )
         folder.load()
         if knowledge is not None:
-            keep_as_resources(folder, _ASSISTANT, "assistants", knowledge)
+            mirrored = knowledge.mirror(_ASSISTANT, "assistants", folder.describe_resources)
+            folder.on_change = mirrored.update
 
         def build(name: str) -> AssistantAgent:
             return AssistantAgent(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from copilot_runtime.api.caller import SelectNames
 from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.config.file_watcher import FileStates, FileWatcher, read_text
 from copilot_runtime.extensions.assistants.definition import (
     MAX_SIZE,
@@ -47,6 +48,10 @@ class AssistantFolder:
         """Read all files. Raises `ConfigurationFailed` with all errors."""
         self.definitions = self._read(self._watcher.look())
         return self.definitions
+
+    def describe_resources(self) -> Mapping[str, JsonObject]:
+        """Return the content of the resource of each assistant, by name."""
+        return {name: one.describe_resource() for name, one in self.definitions.items()}
 
     async def refresh(self) -> bool:
         """Reload changed files, and return whether there were any."""

@@ -19,8 +19,12 @@ from copilot_runtime.extensions.knowledge.cli.knowledge import ActorOption, Pref
 from copilot_runtime.extensions.program import read_command_settings
 
 if TYPE_CHECKING:
-    from copilot_runtime.extensions.events import EventFilter, ResourceEvent, ResourceEvents
     from copilot_runtime.extensions.knowledge.access import Access
+    from copilot_runtime.extensions.knowledge.events import (
+        EventFilter,
+        ResourceEvent,
+        ResourceEvents,
+    )
     from copilot_runtime.extensions.program import CommandSettings
     from copilot_runtime.extensions.settings import Settings
 
@@ -67,8 +71,8 @@ def events(
     the setting events.store keeps them, also while servers write there: that of copilot.yml and the
     environment, or of a program with Settings(...) of its own that --program names.
     """
-    from copilot_runtime.extensions.events import EventFilter, ResourceEvents
-    from copilot_runtime.extensions.events.sqlite import SqliteEventLog
+    from copilot_runtime.extensions.knowledge.events import EventFilter, ResourceEvents
+    from copilot_runtime.extensions.knowledge.events.sqlite import SqliteEventLog
     from copilot_runtime.extensions.knowledge.identifiers import parse_identifier
 
     found = read_command_settings(program, config, has_notice=store is None)
@@ -123,7 +127,7 @@ async def _read(
 
 def _find_file(store: str | None, settings: "Settings") -> Path:
     """Return the path of a store's address. Raises `ConfigurationFailed` with a hint."""
-    from copilot_runtime.extensions.operations.places import find_event_file
+    from copilot_runtime.extensions.events.extension import find_event_file
 
     found = None if store else find_event_file(settings)
     address = store or (f"sqlite:{found}" if found else settings.events.store)
@@ -162,7 +166,7 @@ def _find_access(found: "CommandSettings", user: str | None) -> "Access":
 
 
 def _format_json(event: "ResourceEvent") -> str:
-    from copilot_runtime.extensions.events import encode_event
+    from copilot_runtime.extensions.knowledge.events import encode_event
 
     return json.dumps({**encode_event(event), "cursor": event.cursor}, ensure_ascii=False)
 

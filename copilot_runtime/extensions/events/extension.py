@@ -1,15 +1,16 @@
 """Events about resources, runs and plans: their log, and who may follow them."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from copilot_runtime.agents.registry import has_plans
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.config.settings import CoreSettings
-from copilot_runtime.extensions.events.hub import ResourceEvents
 from copilot_runtime.extensions.events.publisher import EventPublisher
 from copilot_runtime.extensions.events.settings import WORKERS_EVENTS
-from copilot_runtime.extensions.knowledge.build import find_knowledge
+from copilot_runtime.extensions.knowledge.events.hub import ResourceEvents
+from copilot_runtime.extensions.knowledge.extension import find_knowledge
 from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.transports.transport import Services
 
@@ -68,12 +69,22 @@ class EventsExtension(Extension):
         return {"COPILOT_EVENTS_STORE": f"sqlite:{WORKERS_EVENTS}"}
 
 
+def find_event_file(settings: Settings) -> Path | None:
+    """Return the file of events, or `None` if they are in memory or disabled."""
+    kind, _, path = settings.events.store.partition(":")
+    if kind == "sqlite":
+        return Path(path)
+    shared = Path(WORKERS_EVENTS)  # `workers` may be on the command line only
+    is_shared = kind != "none" and (settings.workers > 1 or shared.exists())
+    return shared if is_shared else None
+
+
 def build_events(
     store: str, settings: Settings, knowledge: "Knowledge | None" = None
 ) -> ResourceEvents:
     """Return the events of knowledge, or others, with the log that the settings name."""
-    from copilot_runtime.extensions.events import MemoryEventLog
-    from copilot_runtime.extensions.events.sqlite import SqliteEventLog
+    from copilot_runtime.extensions.knowledge.events import MemoryEventLog
+    from copilot_runtime.extensions.knowledge.events.sqlite import SqliteEventLog
 
     events = ResourceEvents() if knowledge is None else knowledge.events
     if events.log is None:
@@ -99,8 +110,8 @@ def build_event_access(
     settings: Settings, events: ResourceEvents, knowledge: "Knowledge | None"
 ) -> "EventAccess":
     """Return the access to events, by the policy of knowledge or else for owners only."""
-    from copilot_runtime.extensions.events import MemoryEventLog
     from copilot_runtime.extensions.events.http.access import EventAccess, PublishQuota
+    from copilot_runtime.extensions.knowledge.events import MemoryEventLog
     from copilot_runtime.extensions.knowledge.policies import OWNERS_ONLY
 
     max_events = settings.events.max_events

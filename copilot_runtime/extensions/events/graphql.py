@@ -10,8 +10,8 @@ from contextlib import aclosing
 import strawberry
 from strawberry import UNSET
 
-from copilot_runtime.extensions.events import EventFilter, ResourceEvent
 from copilot_runtime.extensions.events.http.access import EventAccess
+from copilot_runtime.extensions.knowledge.events import EventFilter, ResourceEvent
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.errors import hide_details
 from copilot_runtime.transports.graphql.schema import CopilotInfo

@@ -5,8 +5,8 @@ import logging
 
 from copilot_runtime.base.concurrency import retrieve_exception
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.extensions.events.event import ResourceEvent
-from copilot_runtime.extensions.events.hub import ResourceEvents
+from copilot_runtime.extensions.knowledge.events.event import ResourceEvent
+from copilot_runtime.extensions.knowledge.events.hub import ResourceEvents
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import Cancelled
 from copilot_runtime.base.jsonvalue import drop_none
-from copilot_runtime.extensions.events.event import ResourceEvent
 from copilot_runtime.extensions.events.publisher import EventPublisher
+from copilot_runtime.extensions.knowledge.events.event import ResourceEvent
 from copilot_runtime.extensions.knowledge.policies.ownership import conversation_identifier
 from copilot_runtime.runtime.observer import RunObserver
 from copilot_runtime.runtime.run import Run

@@ -9,6 +9,7 @@ class FrameworksExtension(Extension):
     """Adds the actions and agents of remote endpoints, and offers ours to a Node runtime."""
 
     name = "frameworks"
+    requires = ("generative_ui",)
     options = ("remote_endpoints",)
 
     def build(self, core: Core) -> Contribution:

@@ -9,7 +9,7 @@ from copilot_runtime.api.agent import Middleware
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.generative_ui.a2ui.clicks import ReadRuns
 from copilot_runtime.extensions.generative_ui.a2ui.middleware import A2uiMiddleware
-from copilot_runtime.extensions.generative_ui.cards.middleware import CardMiddleware
+from copilot_runtime.extensions.generative_ui.cards import CardMiddleware
 from copilot_runtime.extensions.generative_ui.mcp_apps.middleware import McpAppsMiddleware
 from copilot_runtime.extensions.generative_ui.mcp_apps.proxy import AppProxy
 from copilot_runtime.extensions.generative_ui.mcp_apps.tokens import LoadSecret

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from unicodedata import category, normalize
 
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.extensions.guardrails.homoglyphs import join_ends, list_readings, read_by_shape
+from copilot_runtime.base.homoglyphs import join_ends, list_readings, read_by_shape
 
 _INVISIBLE = frozenset("\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
 """Invisible characters that Unicode does not class as formatting."""

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from copilot_runtime.base.jsonvalue import JsonObject, as_count, drop_none, get_text
 from copilot_runtime.extensions.knowledge.identifiers import get_type
-from copilot_runtime.extensions.storage import Storage
-from copilot_runtime.extensions.storage.jsonlines import JsonLines, encode_lines, salvage_lines
+from copilot_runtime.storage import Storage
+from copilot_runtime.storage.jsonlines import JsonLines, encode_lines, salvage_lines
 
 _LONG = 100_000
 """Minimum size in bytes of lines that are parsed in a thread."""

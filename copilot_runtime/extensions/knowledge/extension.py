@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.actions.sources import as_sources
 from copilot_runtime.api.argument_checks import describe
+from copilot_runtime.api.parts import Parts
 from copilot_runtime.api.retrieval import FileReader, FileStore, Retriever
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.base.errors import ConfigurationFailed
@@ -41,13 +42,14 @@ class KnowledgeExtension(Extension):
         )
         knowledge = self._knowledge
         if knowledge is None:
-            return Contribution()
+            return Contribution(parts={KnowledgeExtension: self})
         self._changes = connect_knowledge(knowledge, core.threads, core.telemetry, core.adapter)
         from copilot_runtime.extensions.knowledge import knowledge as engine
 
         files = knowledge.files()
         return Contribution(
             parts={
+                KnowledgeExtension: self,
                 engine.Knowledge: knowledge,
                 Retriever: knowledge.retriever(),
                 FileReader: files,
@@ -58,6 +60,11 @@ class KnowledgeExtension(Extension):
             page="/knowledge",
             schema="copilot_runtime.extensions.knowledge.graphql",
         )
+
+    @property
+    def knowledge(self) -> "Knowledge | None":
+        """The knowledge of the runtime, for extensions that must not import it without need."""
+        return self._knowledge
 
     def connect(self, core: Core, services: Services, authenticator: Authenticator) -> None:  # noqa: ARG002
         peers = core.conversations.peers
@@ -111,6 +118,12 @@ class KnowledgeExtension(Extension):
             knowledge.threads = threads
             keep_events(knowledge, chosen)
             return await knowledge.forget_old_files(before.timestamp())
+
+
+def find_knowledge(parts: Parts) -> "Knowledge | None":
+    """Return the knowledge of a runtime, or `None`; a runtime without it imports nothing of it."""
+    extension = parts.find(KnowledgeExtension)
+    return None if extension is None else extension.knowledge
 
 
 def check_knowledge(knowledge: object) -> None:

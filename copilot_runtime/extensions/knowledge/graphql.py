@@ -13,8 +13,8 @@ from strawberry import UNSET
 
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.base.errors import LimitExceeded, Misuse
-from copilot_runtime.extensions.events import EventFilter
 from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.knowledge.events import EventFilter
 from copilot_runtime.extensions.knowledge.identifiers import strip_namespace
 from copilot_runtime.extensions.knowledge.policies import build_actor, conversation_identifier
 from copilot_runtime.extensions.knowledge.policies.ownership import CONVERSATION, check_conversation

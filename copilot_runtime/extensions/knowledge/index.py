@@ -17,8 +17,8 @@ from copilot_runtime.extensions.knowledge.identifiers import (
     decode_identifier,
     encode_identifier,
 )
-from copilot_runtime.extensions.storage import Storage
-from copilot_runtime.extensions.storage.jsonlines import JsonLines, encode_lines, salvage_lines
+from copilot_runtime.storage import Storage
+from copilot_runtime.storage.jsonlines import JsonLines, encode_lines, salvage_lines
 
 logger = logging.getLogger(__name__)
 

@@ -46,7 +46,7 @@ from copilot_runtime.extensions.knowledge.updater import (
     StepProgress,
     Updater,
 )
-from copilot_runtime.extensions.storage import Storage
+from copilot_runtime.storage import Storage
 from copilot_runtime.telemetry import (
     NO_TELEMETRY,
     Telemetry,
@@ -57,7 +57,7 @@ from copilot_runtime.telemetry import (
 from copilot_runtime.telemetry.database import start_database_span
 
 if TYPE_CHECKING:
-    from copilot_runtime.extensions.events import ResourceEvents
+    from copilot_runtime.extensions.knowledge.events import ResourceEvents
     from copilot_runtime.extensions.knowledge.graph import (
         GraphIndex,
         GraphOptions,
@@ -163,7 +163,7 @@ class Knowledge:
         """The storage of resources and indexes."""
         if isinstance(self._storage, Storage):
             return self._storage
-        from copilot_runtime.extensions.storage.url import open_storage
+        from copilot_runtime.storage.url import open_storage
 
         return open_storage(self._storage)
 
@@ -176,7 +176,7 @@ class Knowledge:
     @cached_property
     def events(self) -> "ResourceEvents":
         """The events of changes of resources."""
-        from copilot_runtime.extensions.events import ResourceEvents
+        from copilot_runtime.extensions.knowledge.events import ResourceEvents
 
         return ResourceEvents()
 

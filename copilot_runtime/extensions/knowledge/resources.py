@@ -13,8 +13,6 @@ from copilot_runtime.base.batches import split_batches
 from copilot_runtime.base.errors import CopilotError, Misuse, StoreFailed
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue, get_text, require_object
-from copilot_runtime.extensions.events.event import DetailType, ResourceEvent, split_resources
-from copilot_runtime.extensions.events.hub import ResourceEvents
 from copilot_runtime.extensions.knowledge.access import (
     FULL_ACCESS,
     Access,
@@ -23,6 +21,12 @@ from copilot_runtime.extensions.knowledge.access import (
     select,
 )
 from copilot_runtime.extensions.knowledge.catalog import Catalog, CatalogChange, CatalogEntry
+from copilot_runtime.extensions.knowledge.events.event import (
+    DetailType,
+    ResourceEvent,
+    split_resources,
+)
+from copilot_runtime.extensions.knowledge.events.hub import ResourceEvents
 from copilot_runtime.extensions.knowledge.identifiers import (
     Identifier,
     decode_identifier,
@@ -32,7 +36,7 @@ from copilot_runtime.extensions.knowledge.identifiers import (
 )
 from copilot_runtime.extensions.knowledge.index import check_ids
 from copilot_runtime.extensions.knowledge.tokens import count_tokens
-from copilot_runtime.extensions.storage import ObjectChanged, Storage, StorageFailed
+from copilot_runtime.storage import ObjectChanged, Storage, StorageFailed
 
 logger = logging.getLogger(__name__)
 

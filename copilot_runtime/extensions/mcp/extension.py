@@ -17,6 +17,7 @@ class McpExtension(Extension):
     """Adds the tools of MCP servers, of the program, the settings, and those that a page names."""
 
     name = "mcp"
+    requires = ("knowledge",)
     options = ("mcp_servers", "mcp_allowed")
 
     def build(self, core: Core) -> Contribution:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.extensions.access.api_keys.store import choose_address
-from copilot_runtime.extensions.events.settings import WORKERS_EVENTS
+from copilot_runtime.extensions.events.extension import find_event_file
 from copilot_runtime.extensions.operations.database import Place
 from copilot_runtime.extensions.settings import Settings
-from copilot_runtime.extensions.tracing.settings import WORKERS_TRACES
+from copilot_runtime.extensions.tracing.extension import find_trace_place
 from copilot_runtime.threads.url import build_store
 
 
@@ -51,30 +51,6 @@ def find_keys(settings: Settings) -> Place:
     if isinstance(store, SqliteKeys):
         return Place("keys", store.path)
     return Place("keys", url=address)
-
-
-def find_event_file(settings: Settings) -> Path | None:
-    """Return the file of events, or `None` if they are in memory or disabled."""
-    kind, _, path = settings.events.store.partition(":")
-    if kind == "sqlite":
-        return Path(path)
-    return Path(WORKERS_EVENTS) if kind != "none" and _is_shared(settings, WORKERS_EVENTS) else None
-
-
-def find_trace_place(settings: Settings) -> tuple[str, Path]:
-    """Return the kind of the trace store (`sqlite`, `jsonl` or other), and its path."""
-    kind, _, path = settings.telemetry.store.partition(":")
-    if kind == "memory" and _is_shared(settings, WORKERS_TRACES):
-        return "sqlite", Path(WORKERS_TRACES)
-    return kind, Path(path)
-
-
-def _is_shared(settings: Settings, path: str) -> bool:
-    """Return `True` if workers share a file instead of memory.
-
-    The number of workers may be on the command line only, so an existing file counts as well.
-    """
-    return settings.workers > 1 or Path(path).exists()
 
 
 def list_memory(settings: Settings) -> Sequence[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.extensions.events.extension import find_event_file
 from copilot_runtime.extensions.operations.database import (
     Place,
     explain_errors,
@@ -19,13 +20,12 @@ from copilot_runtime.extensions.operations.database import (
     open_transaction,
 )
 from copilot_runtime.extensions.operations.places import (
-    find_event_file,
     find_keys,
     find_plans,
     find_threads,
-    find_trace_place,
 )
 from copilot_runtime.extensions.settings import Settings
+from copilot_runtime.extensions.tracing.extension import find_trace_place
 from copilot_runtime.threads.transactions import Transaction
 
 State = Literal["current", "new", "old", "later", "unusable"]
@@ -165,7 +165,7 @@ def _find_keys(settings: Settings) -> Schema:
 def _find_events(settings: Settings) -> Schema | None:
     if (path := find_event_file(settings)) is None:
         return None
-    from copilot_runtime.extensions.events.sqlite import (
+    from copilot_runtime.extensions.knowledge.events.sqlite import (
         APPLICATION,
         SCHEMA_VERSION,
         open_event_file,

@@ -13,7 +13,7 @@ from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.extensions.access.limits.limiter import Limiter
 from copilot_runtime.extensions.events.publisher import EventPublisher
-from copilot_runtime.extensions.knowledge.build import find_knowledge
+from copilot_runtime.extensions.knowledge.extension import find_knowledge
 from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
 from copilot_runtime.threads.store import ThreadKey
@@ -27,7 +27,7 @@ class PlannerExtension(Extension):
     """Adds the planner of the settings, and connects the planners of the program as well."""
 
     name = "planner"
-    requires = ("tracing", "access", "knowledge", "events")
+    requires = ("tracing", "access", "knowledge", "events", "generative_ui")
 
     def build(self, core: Core) -> Contribution:
         if narrow_settings(core.settings).planner.name:

@@ -5,8 +5,8 @@ from dataclasses import fields
 from datetime import UTC, datetime
 
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue
-from copilot_runtime.extensions.events.event import ResourceEvent
 from copilot_runtime.extensions.events.publisher import EventPublisher
+from copilot_runtime.extensions.knowledge.events.event import ResourceEvent
 from copilot_runtime.extensions.planner.events import (
     ROOT,
     PlanEntry,

@@ -30,10 +30,10 @@ from copilot_runtime.base.jsonvalue import to_text
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.scenarios.definition import Scenario, ToolStub
 from copilot_runtime.extensions.scenarios.models import AttemptModels, ModelRouter, list_adapters
-from copilot_runtime.extensions.storage.memory import OverlayStorage
 from copilot_runtime.extensions.tracing.store.records import Record
 from copilot_runtime.extensions.tracing.store.store import TraceStore
 from copilot_runtime.extensions.tracing.store.traces import TraceFilter
+from copilot_runtime.storage.memory import OverlayStorage
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import Span, find_current_span
 from copilot_runtime.telemetry.telemetry import Phase, Telemetry

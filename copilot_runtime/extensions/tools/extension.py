@@ -1,11 +1,8 @@
 """Tools that an operator describes in a YAML file."""
 
 from copilot_runtime.app.extension import Contribution, Core, Extension
-from copilot_runtime.extensions.knowledge.build import (
-    find_knowledge,
-    keep_as_resources,
-    select_by_policy,
-)
+from copilot_runtime.extensions.knowledge.build import select_by_policy
+from copilot_runtime.extensions.knowledge.extension import find_knowledge
 from copilot_runtime.extensions.settings import narrow_settings
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
 
@@ -17,7 +14,7 @@ class ToolsExtension(Extension):
     """Adds the tools of the file that the setting `tools` names. Raises for a mistake in it."""
 
     name = "tools"
-    requires = ("tracing", "knowledge", "mcp", "grpc")
+    requires = ("tracing", "access", "knowledge", "mcp", "grpc")
 
     def build(self, core: Core) -> Contribution:
         settings = narrow_settings(core.settings)
@@ -33,7 +30,8 @@ class ToolsExtension(Extension):
         )
         catalog.load()
         if knowledge is not None:
-            keep_as_resources(catalog, _TOOL, "tools", knowledge)
+            mirrored = knowledge.mirror(_TOOL, "tools", catalog.describe_resources)
+            catalog.on_change = mirrored.update
         is_readable = core.parts.get(TraceAccess).may_allow
         return Contribution(
             parts={ToolCatalog: catalog},

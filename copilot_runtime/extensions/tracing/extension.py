@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 
 from starlette.routing import BaseRoute
 
@@ -82,6 +83,15 @@ class TracingExtension(Extension):
         if narrow_settings(settings).telemetry.store != "memory":
             return {}
         return {"COPILOT_TELEMETRY_STORE": f"sqlite:{WORKERS_TRACES}"}
+
+
+def find_trace_place(settings: Settings) -> tuple[str, Path]:
+    """Return the kind of the trace store (`sqlite`, `jsonl` or other), and its path."""
+    kind, _, path = settings.telemetry.store.partition(":")
+    shared = Path(WORKERS_TRACES)  # `workers` may be on the command line only
+    if kind == "memory" and (settings.workers > 1 or shared.exists()):
+        return "sqlite", shared
+    return kind, Path(path)
 
 
 def build_runtime_telemetry(settings: Settings) -> Telemetry:

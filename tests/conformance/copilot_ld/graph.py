@@ -16,7 +16,7 @@ from copilot_runtime.extensions.knowledge.graph import (
 from copilot_runtime.extensions.knowledge.graph.journal import encode_copilot_ld_line
 from copilot_runtime.extensions.knowledge.graph.terms import is_wildcard, parse_triples
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from tests.conformance.copilot_ld.cases import Case
 
 E = "https://example.invalid/"

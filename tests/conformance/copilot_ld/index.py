@@ -6,7 +6,7 @@ from typing import Any
 from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.index import BufferedIndex, IndexBase, Item
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from tests.conformance.copilot_ld.cases import Case
 
 TYPE = "test.Item"

@@ -9,7 +9,7 @@ from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.memory import Allocation, Memories, MemoryIndex
 from copilot_runtime.extensions.knowledge.memory.window import SharesRules
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from tests.conformance.copilot_ld.cases import Case, Verdict
 
 CONVERSATION = "common.Conversation.c"

@@ -21,7 +21,7 @@ from copilot_runtime.extensions.knowledge.rdf import (
 )
 from copilot_runtime.extensions.knowledge.rdf.canonical import SHORT
 from copilot_runtime.extensions.knowledge.resources import PREFIX, ResourceIndex
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from tests.conformance.copilot_ld.cases import Case
 
 _BASE = "https://ex.org/"

@@ -7,7 +7,7 @@ from copilot_runtime.extensions.knowledge.access import Actor
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.policies.native import ACTIONS, NativePolicy, Rule, Scope
 from copilot_runtime.extensions.knowledge.resources import PREFIX, Resource, ResourceIndex
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from tests.conformance.copilot_ld.cases import Case
 
 CONVERSATION = Resource(Identifier("common.Conversation", "c1"))

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from copilot_runtime.extensions.storage import MemoryStorage, ObjectNotFound, Storage
-from copilot_runtime.extensions.storage.jsonlines import encode_lines
+from copilot_runtime.storage import MemoryStorage, ObjectNotFound, Storage
+from copilot_runtime.storage.jsonlines import encode_lines
 from tests.conformance.copilot_ld.cases import Case
 
 OBJECTS = {

@@ -7,7 +7,7 @@ from copilot_runtime.api import Embedder
 from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import Identifier, parse_identifier
 from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from tests.conformance.copilot_ld.cases import Case
 from tests.conformance.copilot_ld.index import read_filter
 from tests.extensions.knowledge.vectors.words import LetterEmbedder

@@ -16,7 +16,7 @@ from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.policies import build_actor
 from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.extensions.knowledge.vectors import index as vector_index
-from copilot_runtime.extensions.storage import LocalStorage
+from copilot_runtime.storage import LocalStorage
 from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio

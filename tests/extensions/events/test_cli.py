@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, Misuse
 from copilot_runtime.cli.main import cli
-from copilot_runtime.extensions.events import CursorGone, ResourceEvent
-from copilot_runtime.extensions.events.sqlite import SqliteEventLog
+from copilot_runtime.extensions.knowledge.events import CursorGone, ResourceEvent
+from copilot_runtime.extensions.knowledge.events.sqlite import SqliteEventLog
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from tests.processes import running
 

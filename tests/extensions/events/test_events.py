@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from copilot_runtime.extensions.events import EventFilter, ResourceEvent, ResourceEvents
 from copilot_runtime.extensions.knowledge.access import Access
+from copilot_runtime.extensions.knowledge.events import EventFilter, ResourceEvent, ResourceEvents
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 
 pytestmark = pytest.mark.anyio
 

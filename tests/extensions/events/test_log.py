@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from copilot_runtime.base.errors import ConfigurationFailed, LimitExceeded, Misuse, StoreFailed
-from copilot_runtime.extensions.events import (
+from copilot_runtime.extensions.knowledge.access import Access
+from copilot_runtime.extensions.knowledge.events import (
     START,
     CursorGone,
     EventFilter,
@@ -21,11 +22,10 @@ from copilot_runtime.extensions.events import (
     ResourceEvent,
     ResourceEvents,
 )
-from copilot_runtime.extensions.events.sqlite import SqliteEventLog
-from copilot_runtime.extensions.knowledge.access import Access
+from copilot_runtime.extensions.knowledge.events.sqlite import SqliteEventLog
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio

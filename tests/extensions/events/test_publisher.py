@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from copilot_runtime.extensions.events import MemoryEventLog, ResourceEvent, ResourceEvents
 from copilot_runtime.extensions.events import publisher as publishing
 from copilot_runtime.extensions.events.publisher import EventPublisher
-from copilot_runtime.extensions.events.sqlite import SqliteEventLog
+from copilot_runtime.extensions.knowledge.events import (
+    MemoryEventLog,
+    ResourceEvent,
+    ResourceEvents,
+)
+from copilot_runtime.extensions.knowledge.events.sqlite import SqliteEventLog
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 
 pytestmark = pytest.mark.anyio

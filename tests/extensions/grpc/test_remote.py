@@ -11,9 +11,9 @@ from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import Caller, RunInput
 from copilot_runtime.api.messages import ResultMessage, TextMessage
+from copilot_runtime.extensions.grpc.retriever import RemoteRetriever
 from copilot_runtime.extensions.grpc.runs import collect_run
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
-from copilot_runtime.extensions.knowledge.remote import RemoteRetriever
 from copilot_runtime.extensions.knowledge.resources import Resource
 from tests.documents import blocks
 from tests.extensions.grpc.servers import SECRET, Served, build_settings, serve

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from copilot_runtime.api import Embedder
 from copilot_runtime.extensions.knowledge import Knowledge
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 
 LIBRARY = "https://mill.example/id/library"
 ADA = "https://mill.example/id/ada"

@@ -24,9 +24,9 @@ from copilot_runtime.api import ActionContext, RunInput
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.cli.main import cli
-from copilot_runtime.extensions.events import EventFilter, ResourceEvent, Subscription
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.access import AccessAction, Actor
+from copilot_runtime.extensions.knowledge.events import EventFilter, ResourceEvent, Subscription
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.policies import (
     AccessDenied,
@@ -41,7 +41,7 @@ from copilot_runtime.extensions.knowledge.policies.native import read_rules
 from copilot_runtime.extensions.knowledge.policies.rego import RegoPolicy
 from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.extensions.knowledge.retrieval import KnowledgeRetriever
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from copilot_runtime.testing import Client
 from tests.extensions.knowledge.library import WordCounter, write_pages
 from tests.extensions.mcp.server.clients import over_http, text_of

@@ -8,7 +8,7 @@ from copilot_runtime.base.errors import Misuse
 from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.index import BufferedIndex, IndexBase, Item
-from copilot_runtime.extensions.storage import MemoryStorage, StorageFailed
+from copilot_runtime.storage import MemoryStorage, StorageFailed
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.policies import build_actor
 from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from tests.extensions.knowledge.library import ADA, LIBRARY, WordCounter, library, stocked
 from tests.in_one_test import in_one_test
 from tests.runs import run_input

@@ -17,8 +17,8 @@ from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
 from copilot_runtime.extensions.planner.settings import PlannerSettings
-from copilot_runtime.extensions.storage import MemoryStorage
 from copilot_runtime.extensions.tools.catalog import ToolCatalog
+from copilot_runtime.storage import MemoryStorage
 from copilot_runtime.testing import call, say
 from tests.extensions.knowledge.library import WordCounter
 from tests.extensions.knowledge.test_served import sign_in, wait_until_ready

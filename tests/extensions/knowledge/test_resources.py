@@ -11,7 +11,7 @@ from copilot_runtime.base.errors import Misuse
 from copilot_runtime.extensions.knowledge.access import Access, AccessDenied
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex, VersionConflict
-from copilot_runtime.extensions.storage import LocalStorage, MemoryStorage, Storage, StorageFailed
+from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage, StorageFailed
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
@@ -439,7 +439,7 @@ async def test_what_is_no_resource_stands_in_nobody_s_way(
 
 WRITER = """
 import asyncio, sys
-from copilot_runtime.extensions.storage import LocalStorage
+from copilot_runtime.storage import LocalStorage
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 async def main():

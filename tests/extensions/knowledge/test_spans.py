@@ -17,7 +17,7 @@ from copilot_runtime.base.errors import AuthenticationFailed
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.policies import build_actor, conversation_identifier
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from copilot_runtime.telemetry import LocalTelemetry, Span, semconv, work_under
 from copilot_runtime.testing import Client
 from tests.extensions.knowledge.test_served import sign_in, wait_until_ready

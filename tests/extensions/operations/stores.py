@@ -12,14 +12,14 @@ from copilot_runtime.extensions.access.api_keys.key import ApiKey
 from copilot_runtime.extensions.access.api_keys.store import build_key_store, choose_address
 from copilot_runtime.extensions.access.audit.entry import AuditRecord
 from copilot_runtime.extensions.access.audit.log import AuditLog
-from copilot_runtime.extensions.events.event import ResourceEvent
-from copilot_runtime.extensions.events.sqlite import SqliteEventLog
+from copilot_runtime.extensions.knowledge.events.event import ResourceEvent
+from copilot_runtime.extensions.knowledge.events.sqlite import SqliteEventLog
 from copilot_runtime.extensions.knowledge.identifiers import parse_identifier
 from copilot_runtime.extensions.planner.build import build_log
 from copilot_runtime.extensions.planner.log import PlanQuery, PlanSummary
 from copilot_runtime.extensions.settings import Settings
-from copilot_runtime.extensions.storage.url import open_storage
 from copilot_runtime.extensions.tracing.store.sqlite import SqliteTraceStore
+from copilot_runtime.storage.url import open_storage
 from copilot_runtime.threads.export import export_threads
 from copilot_runtime.threads.store import Segment, ThreadKey
 from copilot_runtime.threads.url import build_store

@@ -18,7 +18,7 @@ from copilot_runtime.extensions.operations.backup.archive import ArchiveReader, 
 from copilot_runtime.extensions.operations.backup.record import Record, Row, StoredObject
 from copilot_runtime.extensions.operations.backup.sources import select_sources
 from copilot_runtime.extensions.settings import Settings
-from copilot_runtime.extensions.storage import LocalStorage
+from copilot_runtime.storage import LocalStorage
 from copilot_runtime.threads.export import export_threads
 from copilot_runtime.threads.url import build_store
 from tests.extensions.operations.stores import build_settings, fill

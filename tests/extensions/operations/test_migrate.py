@@ -22,7 +22,7 @@ from copilot_runtime.cli.main import cli
 from copilot_runtime.database.sqlite import file as thread_file
 from copilot_runtime.database.sqlite.file import SCHEMA_VERSION, open_database
 from copilot_runtime.extensions.access.api_keys.sqlite import SqliteKeys
-from copilot_runtime.extensions.events.sqlite import SqliteEventLog
+from copilot_runtime.extensions.knowledge.events.sqlite import SqliteEventLog
 from copilot_runtime.extensions.operations.schemas import SchemaStatus, list_schemas
 from copilot_runtime.extensions.planner.build import build_log
 from copilot_runtime.extensions.planner.log import PlanQuery

@@ -9,9 +9,9 @@ from anyio import run
 from typer.testing import CliRunner, Result
 
 from copilot_runtime.cli.main import cli
-from copilot_runtime.extensions.events import ResourceEvent
-from copilot_runtime.extensions.events.sqlite import SqliteEventLog
 from copilot_runtime.extensions.knowledge import Knowledge
+from copilot_runtime.extensions.knowledge.events import ResourceEvent
+from copilot_runtime.extensions.knowledge.events.sqlite import SqliteEventLog
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from tests.extensions.knowledge.library import write_pages
 from tests.extensions.operations.stores import build_settings, fill

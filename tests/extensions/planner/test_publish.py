@@ -7,8 +7,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
-from copilot_runtime.extensions.events import MemoryEventLog, ResourceEvent, ResourceEvents
 from copilot_runtime.extensions.events.publisher import EventPublisher
+from copilot_runtime.extensions.knowledge.events import (
+    MemoryEventLog,
+    ResourceEvent,
+    ResourceEvents,
+)
 from copilot_runtime.extensions.planner.agent import PlannerAgent
 from copilot_runtime.extensions.planner.events import PlanEntry, QuestionAnswered, UsageAdded
 from copilot_runtime.extensions.planner.identity import identify_task

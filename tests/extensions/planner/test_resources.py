@@ -26,7 +26,7 @@ from copilot_runtime.extensions.planner.roles import TaskContext, Verdict
 from copilot_runtime.extensions.planner.settings import PlannerSettings
 from copilot_runtime.extensions.planner.sqlite import SqlitePlanLog
 from copilot_runtime.extensions.planner.worker import AgentWorker, build_prompt
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from copilot_runtime.testing import call, say
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.store import Thread, ThreadKey

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from copilot_runtime import ActionContext, CopilotRuntime, DemoAdapter, Settings
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from copilot_runtime.transports.graphql.schema import sdl
 from tests.extensions.knowledge.library import WordCounter
 from tests.extensions.tracing.http.spans import LOCAL, sign_in

@@ -19,6 +19,7 @@ from copilot_runtime.base.errors import Cancelled, ConfigurationFailed
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, as_object, get_object, get_text
 from copilot_runtime.cli.agent_client import AgentClient
+from copilot_runtime.cli.questions import answer_interrupt
 from copilot_runtime.extensions.analyst.cli.client import AnalystClient, serve_here
 from copilot_runtime.extensions.analyst.cli.view import (
     Answer,
@@ -28,7 +29,6 @@ from copilot_runtime.extensions.analyst.cli.view import (
     render_picture,
     try_picture,
 )
-from copilot_runtime.extensions.planner.cli.questions import answer_interrupt
 
 _FAILED, _WAITING = 1, 3
 

@@ -13,9 +13,8 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.config.file_watcher import read_text
-from copilot_runtime.config.yaml_model import parse_yaml_model
+from copilot_runtime.config.yaml_model import parse_yaml_model, split_front_matter
 from copilot_runtime.extensions.analyst.prompt.untrusted import quote_attribute, quote_block
-from copilot_runtime.extensions.assistants.definition import split_front_matter
 
 BUILTIN = Path(__file__).parent / "builtin"
 """The folder of the built-in skills."""

@@ -13,7 +13,8 @@ from copilot_runtime.api.caller import Caller
 from copilot_runtime.base.errors import LimitExceeded, Misuse
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject
-from copilot_runtime.extensions.events import (
+from copilot_runtime.extensions.knowledge.access import Access, AccessAction, Actor, require
+from copilot_runtime.extensions.knowledge.events import (
     MOST_RESOURCES,
     EventFilter,
     EventPage,
@@ -21,7 +22,6 @@ from copilot_runtime.extensions.events import (
     ResourceEvents,
     encode_event,
 )
-from copilot_runtime.extensions.knowledge.access import Access, AccessAction, Actor, require
 from copilot_runtime.extensions.knowledge.identifiers import parse_identifier, strip_namespace
 from copilot_runtime.extensions.knowledge.policies.ownership import CONVERSATION, build_actor
 

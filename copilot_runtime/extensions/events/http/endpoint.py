@@ -11,12 +11,12 @@ from starlette.types import ASGIApp
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject
-from copilot_runtime.extensions.events import (
+from copilot_runtime.extensions.events.http.access import MOST_EVENTS, EventAccess
+from copilot_runtime.extensions.knowledge.events import (
     CursorGone,
     EventPage,
     encode_event,
 )
-from copilot_runtime.extensions.events.http.access import MOST_EVENTS, EventAccess
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import Stream, run_until_disconnect

@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.extensions.events import EventPage, ResourceEvent
 from copilot_runtime.extensions.events.http.access import EventAccess
 from copilot_runtime.extensions.grpc.protos import event_pb2
 from copilot_runtime.extensions.grpc.service import Call, RpcMethod, RpcService, check_text
 from copilot_runtime.extensions.grpc.values import build_struct, read_struct
+from copilot_runtime.extensions.knowledge.events import EventPage, ResourceEvent
 from copilot_runtime.transports.transport import Services
 
 _EVENTS_AT_ONCE = 20

@@ -315,10 +315,14 @@ def _build_knowledge(
 
 def keep_events(knowledge: "Knowledge", settings: "Settings") -> None:
     """Publish the changes of a command to subscribers of a server's resource events."""
-    if settings.events.store.startswith("sqlite:"):
-        from copilot_runtime.extensions.events.extension import build_events
+    kind, _, path = settings.events.store.partition(":")
+    if kind == "sqlite" and knowledge.events.log is None:
+        from copilot_runtime.extensions.knowledge.events.sqlite import SqliteEventLog
 
-        build_events(settings.events.store, settings, knowledge)
+        limits = settings.events
+        knowledge.events.log = SqliteEventLog(
+            path, max_events=limits.max_events, max_bytes=limits.max_bytes
+        )
 
 
 def make_actor(user: str | None) -> "Actor | None":

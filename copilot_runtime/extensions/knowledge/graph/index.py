@@ -48,7 +48,7 @@ from copilot_runtime.extensions.knowledge.index import (
     is_indexed,
 )
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.extensions.storage import ObjectNotFound, Storage
+from copilot_runtime.storage import ObjectNotFound, Storage
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from copilot_runtime.extensions.knowledge.graph.content import (
 from copilot_runtime.extensions.knowledge.graph.table import Holder, TripleTable
 from copilot_runtime.extensions.knowledge.graph.terms import parse_triples
 from copilot_runtime.extensions.knowledge.identifiers import decode_identifier, encode_identifier
-from copilot_runtime.extensions.storage import Storage
-from copilot_runtime.extensions.storage.jsonlines import JsonLines, encode_lines, salvage_lines
+from copilot_runtime.storage import Storage
+from copilot_runtime.storage.jsonlines import JsonLines, encode_lines, salvage_lines
 
 
 class GraphLog:

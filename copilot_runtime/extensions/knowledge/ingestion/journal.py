@@ -14,8 +14,8 @@ from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue, as_list, get_text
 from copilot_runtime.extensions.knowledge.ingestion.report import SourceStatus
-from copilot_runtime.extensions.storage import Storage
-from copilot_runtime.extensions.storage.jsonlines import JsonLines, encode_lines, salvage_lines
+from copilot_runtime.storage import Storage
+from copilot_runtime.storage.jsonlines import JsonLines, encode_lines, salvage_lines
 
 _KEY = "ingestion/journal.jsonl"
 _RECORDS = "ingestion/records/"

@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.extensions.storage import Storage
-from copilot_runtime.extensions.storage.lock import StorageLock
+from copilot_runtime.storage import Storage
+from copilot_runtime.storage.lock import StorageLock
 
 _KEY = "ingestion/lock.json"
 

@@ -65,7 +65,7 @@ from copilot_runtime.extensions.knowledge.rdf.triples import (
 )
 from copilot_runtime.extensions.knowledge.resources import ContentFormat, Resource, ResourceIndex
 from copilot_runtime.extensions.knowledge.spans import start_ingest_step_span
-from copilot_runtime.extensions.storage import Storage
+from copilot_runtime.storage import Storage
 from copilot_runtime.telemetry import Span, semconv, trace_block
 
 BASE = "https://example.invalid/"

@@ -17,8 +17,8 @@ from copilot_runtime.extensions.knowledge.identifiers import (
     strip_namespace,
 )
 from copilot_runtime.extensions.knowledge.index import EVERYTHING, Index, check_ids
-from copilot_runtime.extensions.storage import Storage
-from copilot_runtime.extensions.storage.jsonlines import JsonLines, encode_lines, salvage_lines
+from copilot_runtime.storage import Storage
+from copilot_runtime.storage.jsonlines import JsonLines, encode_lines, salvage_lines
 
 PREFIX = "memories/"
 """The storage prefix of memories, each stored as `<conversation uri>.jsonl`."""

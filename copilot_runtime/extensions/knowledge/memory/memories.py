@@ -18,7 +18,7 @@ from copilot_runtime.extensions.knowledge.memory.optimization import load_optimi
 from copilot_runtime.extensions.knowledge.memory.window import TOOL, Allocation, Window, find_rules
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.extensions.knowledge.tokens import count_json_tokens, cut_text
-from copilot_runtime.extensions.storage import Storage
+from copilot_runtime.storage import Storage
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.genai import start_memory_span
 from copilot_runtime.telemetry.span import Span, find_current_span, trace_block

@@ -45,7 +45,7 @@ from copilot_runtime.extensions.knowledge.uploads.attachments import (
 )
 from copilot_runtime.extensions.knowledge.uploads.extraction import Extract, extract
 from copilot_runtime.extensions.knowledge.uploads.queue import FairQueue, TooManyFiles
-from copilot_runtime.extensions.storage import ObjectNotFound
+from copilot_runtime.storage import ObjectNotFound
 from copilot_runtime.telemetry import Span, find_current_span, trace_block
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.extensions.knowledge.vectors.block import Block
 from copilot_runtime.extensions.knowledge.vectors.quantized import Floats
-from copilot_runtime.extensions.storage import ObjectNotFound, Storage
+from copilot_runtime.storage import ObjectNotFound, Storage
 
 _FEWEST_ROWS = 10_000
 """Minimum number of rows of a block with clusters; smaller blocks are compared in full."""

@@ -27,7 +27,7 @@ from copilot_runtime.extensions.knowledge.vectors.segment import Row
 from copilot_runtime.extensions.knowledge.vectors.state import TableState
 from copilot_runtime.extensions.knowledge.vectors.table import VectorTable, check_dimensions
 from copilot_runtime.extensions.knowledge.vectors.update import EmbeddingReport, Updater
-from copilot_runtime.extensions.storage import ObjectNotFound, Storage
+from copilot_runtime.storage import ObjectNotFound, Storage
 
 Engine = Literal["exact", "faiss"]
 """The search method: all rows, or only the nearest clusters."""

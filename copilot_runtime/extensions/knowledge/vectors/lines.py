@@ -9,7 +9,7 @@ from copilot_runtime.base.errors import Misuse
 from copilot_runtime.base.jsonvalue import JsonObject, get_text
 from copilot_runtime.extensions.knowledge.identifiers import decode_identifier, encode_identifier
 from copilot_runtime.extensions.knowledge.vectors.segment import Row
-from copilot_runtime.extensions.storage.jsonlines import salvage_lines
+from copilot_runtime.storage.jsonlines import salvage_lines
 
 RowChange = tuple[str, Row | None]
 """A URI and its new row, or `None` for a removal."""

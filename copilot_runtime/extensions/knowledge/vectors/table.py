@@ -40,8 +40,8 @@ from copilot_runtime.extensions.knowledge.vectors.segment import (
     map_segment,
 )
 from copilot_runtime.extensions.knowledge.vectors.state import TableState, count_block_rows
-from copilot_runtime.extensions.storage import ObjectNotFound, Storage
-from copilot_runtime.extensions.storage.lock import StorageLock, lock_storage
+from copilot_runtime.storage import ObjectNotFound, Storage
+from copilot_runtime.storage.lock import StorageLock, lock_storage
 
 logger = logging.getLogger(__name__)
 

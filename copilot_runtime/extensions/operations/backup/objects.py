@@ -19,9 +19,9 @@ from copilot_runtime.extensions.operations.backup.source import (
     Snapshot,
     compute_identity,
 )
-from copilot_runtime.extensions.storage import ObjectNotFound, Storage
-from copilot_runtime.extensions.storage.storage import check_key
-from copilot_runtime.extensions.storage.url import open_storage
+from copilot_runtime.storage import ObjectNotFound, Storage
+from copilot_runtime.storage.storage import check_key
+from copilot_runtime.storage.url import open_storage
 
 
 class ObjectSource(BackupSource):

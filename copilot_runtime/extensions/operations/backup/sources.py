@@ -5,15 +5,15 @@ from functools import partial
 from pathlib import Path
 
 from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.extensions.events.extension import find_event_file
 from copilot_runtime.extensions.operations.backup.source import BackupSource
 from copilot_runtime.extensions.operations.places import (
-    find_event_file,
     find_keys,
     find_plans,
     find_threads,
-    find_trace_place,
 )
 from copilot_runtime.extensions.settings import Settings
+from copilot_runtime.extensions.tracing.extension import find_trace_place
 
 PLACES = {
     "threads": "threads",
@@ -79,7 +79,7 @@ def _build_key_source(settings: Settings) -> BackupSource:
 def _build_event_source(settings: Settings) -> BackupSource | None:
     if (path := find_event_file(settings)) is None:
         return None
-    from copilot_runtime.extensions.events.sqlite import open_event_file
+    from copilot_runtime.extensions.knowledge.events.sqlite import open_event_file
     from copilot_runtime.extensions.operations.backup.tables import TableSource
 
     tables = ("events", "log", "sqlite_sequence")

@@ -15,9 +15,9 @@ from copilot_runtime.api.run_input import Resume, RunInput
 from copilot_runtime.base.errors import Cancelled, ConfigurationFailed, CopilotError, NetworkError
 from copilot_runtime.base.jsonvalue import JsonObject, get_text
 from copilot_runtime.cli.agent_client import AgentClient
+from copilot_runtime.cli.questions import answer_interrupt
 from copilot_runtime.extensions.planner.agent import ACTIVITY
 from copilot_runtime.extensions.planner.cli.client import PlanClient
-from copilot_runtime.extensions.planner.cli.questions import answer_interrupt
 from copilot_runtime.extensions.planner.cli.views import PlanView, build_view, refresh_often
 from copilot_runtime.extensions.planner.cli.watch import (
     FINISHED,

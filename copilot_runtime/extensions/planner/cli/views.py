@@ -14,8 +14,8 @@ from copilot_runtime.api.events import Event, TextMessageContent, TextMessageEnd
 from copilot_runtime.base.formatting import clean_text
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_objects, get_text
+from copilot_runtime.cli.questions import print_context
 from copilot_runtime.cli.screen import Screen
-from copilot_runtime.extensions.planner.cli.questions import print_context
 from copilot_runtime.extensions.planner.cli.tree import (
     describe_cost,
     describe_note,

@@ -8,8 +8,8 @@ import typer
 
 from copilot_runtime.base.errors import NetworkError
 from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_objects, as_text, get_text
+from copilot_runtime.cli.questions import ask_question
 from copilot_runtime.extensions.planner.cli.client import PlanClient
-from copilot_runtime.extensions.planner.cli.questions import ask_question
 from copilot_runtime.extensions.planner.cli.views import JsonView, PlanView, refresh_often
 
 FINISHED, NOT_FINISHED, WAITING = 0, 1, 3

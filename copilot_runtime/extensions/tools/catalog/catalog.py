@@ -15,7 +15,7 @@ from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.concurrency import capture_result
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.base.jsonvalue import as_object, as_optional_text
+from copilot_runtime.base.jsonvalue import JsonObject, as_object, as_optional_text
 from copilot_runtime.config.file_watcher import FileStates, FileWatcher, read_text
 from copilot_runtime.extensions.tools.catalog.definition import (
     ToolDefinition,
@@ -110,6 +110,10 @@ class ToolCatalog(ActionSource):
         self._problems: Mapping[str, ConfigurationFailed] = {}
         self._slow: dict[str, asyncio.Task[Any]] = {}
         self._shared: dict[str, Any] = {}
+
+    def describe_resources(self) -> Mapping[str, JsonObject]:
+        """Return the content of the resource of each tool, by name."""
+        return {name: one.describe_resource() for name, one in self.definitions.items()}
 
     @property
     def definitions(self) -> Mapping[str, ToolDefinition]:

@@ -30,9 +30,9 @@ from urllib.request import (
 )
 
 from copilot_runtime.base.errors import ConfigurationFailed, NetworkError, NotFound
-from copilot_runtime.extensions.operations.places import find_trace_place
 from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_store
+from copilot_runtime.extensions.tracing.extension import find_trace_place
 from copilot_runtime.extensions.tracing.filters import parse_filter
 from copilot_runtime.extensions.tracing.http.encode import encode_summary
 from copilot_runtime.extensions.tracing.stats import compute_stats

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from copilot_runtime.adapters.scripted import call, say
 from tests.extensions.analyst.http.server import serve
 from tests.extensions.analyst.http.test_resources import BOB
-from tests.extensions.storage.conftest import s3_bucket, s3_server
+from tests.storage.conftest import s3_bucket, s3_server
 
 __all__ = ["s3_bucket", "s3_server"]
 

@@ -8,7 +8,7 @@ from graphql import build_schema, find_breaking_changes
 from starlette.testclient import TestClient, WebSocketTestSession
 
 from copilot_runtime import CopilotRuntime
-from copilot_runtime.extensions.events.hub import ResourceEvents
+from copilot_runtime.extensions.knowledge.events.hub import ResourceEvents
 from copilot_runtime.transports.graphql.schema import sdl
 from tests.extensions.events.http.test_rest import OF_ANN, OF_BOB, PUBLIC, make_runtime, put
 from tests.in_one_test import in_one_test

@@ -12,7 +12,7 @@ from copilot_runtime.extensions.knowledge.graph import GraphIndex, GraphOptions
 from copilot_runtime.extensions.knowledge.graph.evaluator import Evaluation
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.extensions.storage import MemoryStorage, Storage
+from copilot_runtime.storage import MemoryStorage, Storage
 
 PREFIXES = """
 @prefix schema: <https://schema.org/> .

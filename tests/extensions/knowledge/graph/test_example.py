@@ -12,7 +12,7 @@ from rdflib.term import Node
 from copilot_runtime.extensions.knowledge.graph import GraphIndex, Ontology
 from copilot_runtime.extensions.knowledge.ingestion import Ingestion
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio

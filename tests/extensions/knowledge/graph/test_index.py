@@ -19,7 +19,7 @@ from copilot_runtime.extensions.knowledge.graph.table import Snapshot
 from copilot_runtime.extensions.knowledge.graph.terms import parse_triples
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.extensions.storage import MemoryStorage, ObjectChanged
+from copilot_runtime.storage import MemoryStorage, ObjectChanged
 from tests.extensions.knowledge.graph.scenes import PEOPLE, Only, build, fill, names, turtle
 from tests.in_one_test import in_one_test
 
@@ -370,7 +370,7 @@ async def test_items_can_be_added_without_resources() -> None:
 
 
 async def test_old_lines_are_dropped_once_they_are_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copilot_runtime.extensions.storage.jsonlines._FEW_LINES", 2)
+    monkeypatch.setattr("copilot_runtime.storage.jsonlines._FEW_LINES", 2)
     storage = MemoryStorage()
     resources, graph = ResourceIndex(storage), GraphIndex(storage)
     sizes: list[int] = []
@@ -388,7 +388,7 @@ async def test_lines_that_another_process_dropped_are_not_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("copilot_runtime.extensions.knowledge.graph.index._REFRESH_SECONDS", 0)
-    monkeypatch.setattr("copilot_runtime.extensions.storage.jsonlines._FEW_LINES", 2)
+    monkeypatch.setattr("copilot_runtime.storage.jsonlines._FEW_LINES", 2)
     storage = MemoryStorage()
     reader, writer = await build(PEOPLE, storage), GraphIndex(storage)
     resources = ResourceIndex(storage)
@@ -405,7 +405,7 @@ async def test_lines_that_another_process_dropped_are_not_missed(
 async def test_lines_are_not_dropped_while_somebody_else_writes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.extensions.storage.jsonlines._FEW_LINES", -100)
+    monkeypatch.setattr("copilot_runtime.storage.jsonlines._FEW_LINES", -100)
 
     class Contended(MemoryStorage):
         async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from copilot_runtime.extensions.knowledge.graph import GraphIndex
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
-from copilot_runtime.extensions.storage import LocalStorage
+from copilot_runtime.storage import LocalStorage
 from tests.extensions.knowledge.graph.scenes import fill
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ UPDATE = textwrap.dedent(
     import asyncio, sys
     from copilot_runtime.extensions.knowledge.graph import GraphIndex, index
     from copilot_runtime.extensions.knowledge.resources import ResourceIndex
-    from copilot_runtime.extensions.storage import LocalStorage
+    from copilot_runtime.storage import LocalStorage
 
     index._BATCH = 5
     storage = LocalStorage(sys.argv[1])

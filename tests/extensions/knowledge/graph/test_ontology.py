@@ -22,7 +22,7 @@ from copilot_runtime.extensions.knowledge.graph.ontology import OntologyProperty
 from copilot_runtime.extensions.knowledge.graph.picture import draw_ontology
 from copilot_runtime.extensions.knowledge.graph.terms import parse_triples
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from tests.extensions.knowledge.graph.scenes import PREFIXES, Only, build, fill, turtle
 from tests.in_one_test import in_one_test
 

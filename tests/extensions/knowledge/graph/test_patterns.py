@@ -11,7 +11,7 @@ from copilot_runtime.extensions.knowledge.graph import (
     parse_pattern,
 )
 from copilot_runtime.extensions.knowledge.graph.terms import Prefixes, is_wildcard
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from tests.extensions.knowledge.graph.scenes import PEOPLE, build, names
 from tests.in_one_test import in_one_test
 

@@ -13,7 +13,7 @@ from copilot_runtime.extensions.knowledge.graph import GraphIndex, SparqlLimits
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.policies import build_actor
 from copilot_runtime.extensions.knowledge.resources import Resource
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from tests.extensions.knowledge.graph.scenes import Evaluations, build
 from tests.extensions.knowledge.library import WordCounter
 from tests.in_one_test import in_one_test

@@ -26,7 +26,7 @@ from copilot_runtime.extensions.knowledge.graph import GraphIndex, SparqlLimits
 from copilot_runtime.extensions.knowledge.graph.evaluator import Evaluation, SparqlEvaluator
 from copilot_runtime.extensions.knowledge.graph.sparql import check_query
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from tests.extensions.knowledge.graph.scenes import PEOPLE, Evaluations, Only, build, fill
 from tests.in_one_test import in_one_test
 

@@ -8,7 +8,7 @@ import pytest
 
 from copilot_runtime.extensions.knowledge.ingestion import Ingestion, IngestReport
 from copilot_runtime.extensions.knowledge.resources import PREFIX, Resource, ResourceIndex
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 
 ARTICLE = """<html lang="en"><body><article itemscope itemtype="https://schema.org/Article"
     itemid="https://e/{name}"><h1 itemprop="headline">{title}</h1>

@@ -9,7 +9,7 @@ import sys
 from copilot_runtime.extensions.knowledge.ingestion import Ingestion
 from copilot_runtime.extensions.knowledge.rdf import read_page
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
-from copilot_runtime.extensions.storage import LocalStorage
+from copilot_runtime.storage import LocalStorage
 
 
 async def main(store: str, folder: str) -> None:

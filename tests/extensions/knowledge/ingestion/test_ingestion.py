@@ -23,7 +23,7 @@ from copilot_runtime.extensions.knowledge.ingestion.lock import lock_ingestion
 from copilot_runtime.extensions.knowledge.ingestion.sources import Source
 from copilot_runtime.extensions.knowledge.rdf import read_triples
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.extensions.storage import MemoryStorage, StorageFailed
+from copilot_runtime.storage import MemoryStorage, StorageFailed
 from tests.extensions.knowledge.ingestion.conftest import DRUG, Shelf, article
 from tests.in_one_test import in_one_test
 
@@ -257,7 +257,7 @@ async def test_what_could_not_be_read_of_a_file_is_said_until_it_changes(shelf: 
 async def test_a_journal_that_is_written_anew_says_the_same(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.extensions.storage.jsonlines._FEW_LINES", 0)
+    monkeypatch.setattr("copilot_runtime.storage.jsonlines._FEW_LINES", 0)
     ingestion = Ingestion(shelf.resources)
     shelf.write("bad.html", "<div>" * 5000)
     for number in range(6):
@@ -418,7 +418,7 @@ async def test_a_pipe_and_a_name_that_is_no_text(shelf: Shelf) -> None:
 async def test_who_loses_the_lock_writes_no_more(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.extensions.storage.lock._RENEWAL", 0.0)
+    monkeypatch.setattr("copilot_runtime.storage.lock._RENEWAL", 0.0)
     for number in range(20):
         shelf.write(f"{number}.html", article(f"{number}", "x"))
 
@@ -439,7 +439,7 @@ LOCK = "ingestion/lock.json"
 
 
 async def test_the_lock_is_renewed_while_it_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copilot_runtime.extensions.storage.lock._RENEWAL", 0.001)
+    monkeypatch.setattr("copilot_runtime.storage.lock._RENEWAL", 0.001)
     twice = asyncio.Event()
 
     class CountingStorage(MemoryStorage):
@@ -492,7 +492,7 @@ class FailingStorage(MemoryStorage):
 async def test_a_renewal_that_fails_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, arrives: bool
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.extensions.storage.lock._RENEWAL", 0.001)
+    monkeypatch.setattr("copilot_runtime.storage.lock._RENEWAL", 0.001)
     storage = FailingStorage()
     storage.arrives = arrives
     async with lock_ingestion(storage) as lock:
@@ -507,8 +507,8 @@ async def test_a_renewal_that_fails_is_tried_again(
 async def test_a_lock_that_cannot_be_renewed_for_long_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.extensions.storage.lock._RENEWAL", 0.001)
-    monkeypatch.setattr("copilot_runtime.extensions.storage.lock._PATIENCE", 0.05)
+    monkeypatch.setattr("copilot_runtime.storage.lock._RENEWAL", 0.001)
+    monkeypatch.setattr("copilot_runtime.storage.lock._PATIENCE", 0.05)
     storage = FailingStorage()
     async with lock_ingestion(storage) as lock:
         storage.failures = 1_000_000
@@ -556,7 +556,7 @@ async def test_another_container_of_the_same_name_is_respected_while_it_renews(
 async def test_where_processes_cannot_be_asked_a_lock_holds_until_it_expires(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.extensions.storage.lock.sys.platform", "win32")
+    monkeypatch.setattr("copilot_runtime.storage.lock.sys.platform", "win32")
     monkeypatch.delattr(os, "kill")
     lock = {"id": "x", "pid": 2**22 + 1, "host": platform.node(), "time": time.time()}
     await shelf.storage.put("ingestion/lock.json", json.dumps(lock).encode())
@@ -775,7 +775,7 @@ async def test_progress_is_told_in_both_stages(shelf: Shelf) -> None:
 async def test_the_journal_is_written_anew_when_most_of_it_is_past(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.extensions.storage.jsonlines._FEW_LINES", 3)
+    monkeypatch.setattr("copilot_runtime.storage.jsonlines._FEW_LINES", 3)
     for i in range(9):
         shelf.write("one.html", article("one", str(i)))
         await shelf.ingest()

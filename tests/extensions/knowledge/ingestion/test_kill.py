@@ -14,7 +14,7 @@ import pytest
 
 from copilot_runtime.extensions.knowledge.ingestion import Ingestion
 from copilot_runtime.extensions.knowledge.resources import PREFIX, ResourceIndex
-from copilot_runtime.extensions.storage import LocalStorage, MemoryStorage, Storage
+from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage
 from tests.extensions.knowledge.ingestion.conftest import DRUG, Shelf, article
 
 KILLS = int(os.environ.get("KILLS", "6"))

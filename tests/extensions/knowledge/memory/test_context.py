@@ -16,7 +16,7 @@ from copilot_runtime.extensions.knowledge.memory import (
 )
 from copilot_runtime.extensions.knowledge.memory.optimization import identify_window
 from copilot_runtime.extensions.knowledge.resources import Resource, VersionConflict
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.memory import MemoryIndex
 from copilot_runtime.extensions.knowledge.memory import index as memory_index
-from copilot_runtime.extensions.storage import LocalStorage, MemoryStorage, Storage, StorageFailed
+from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage, StorageFailed
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
@@ -138,7 +138,7 @@ async def test_processes_that_append_at_the_same_time_lose_nothing(tmp_path: Pat
         import asyncio, sys
         from copilot_runtime.extensions.knowledge.identifiers import Identifier
         from copilot_runtime.extensions.knowledge.memory import MemoryIndex
-        from copilot_runtime.extensions.storage import LocalStorage
+        from copilot_runtime.storage import LocalStorage
 
         async def main(root, writer):
             index = MemoryIndex(LocalStorage(root), "common.Conversation.c")

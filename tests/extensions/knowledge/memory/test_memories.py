@@ -16,7 +16,7 @@ from copilot_runtime.extensions.knowledge.policies import (
     conversation_identifier,
 )
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.extensions.storage import MemoryStorage, StorageFailed
+from copilot_runtime.storage import MemoryStorage, StorageFailed
 
 pytestmark = pytest.mark.anyio
 

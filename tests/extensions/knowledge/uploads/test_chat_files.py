@@ -21,7 +21,7 @@ from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.access import AccessAction, Actor
 from copilot_runtime.extensions.knowledge.policies import Decision, Policy
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
-from copilot_runtime.extensions.storage import MemoryStorage, Storage
+from copilot_runtime.storage import MemoryStorage, Storage
 from copilot_runtime.threads.store import ThreadKey
 from tests.extensions.knowledge.ingestion.pdf import encrypt_pdf, make_pdf
 from tests.extensions.knowledge.library import WordCounter

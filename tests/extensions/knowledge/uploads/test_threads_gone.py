@@ -12,7 +12,7 @@ from copilot_runtime.adapters.scripted import say
 from copilot_runtime.cli.threads import threads
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
-from copilot_runtime.extensions.storage import LocalStorage
+from copilot_runtime.storage import LocalStorage
 from tests.extensions.knowledge.test_served import sign_in, wait_until_ready
 from tests.extensions.knowledge.uploads.chat import CSV, ask, attach, question
 from tests.extensions.knowledge.uploads.stored_files import find_files

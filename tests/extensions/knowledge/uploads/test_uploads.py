@@ -26,7 +26,7 @@ from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
 from copilot_runtime.extensions.knowledge.uploads import uploads
 from copilot_runtime.extensions.knowledge.uploads.queue import TooManyFiles
 from copilot_runtime.extensions.knowledge.uploads.uploads import Upload
-from copilot_runtime.extensions.storage import LocalStorage, MemoryStorage, Storage
+from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage
 from tests.extensions.knowledge.ingestion.pdf import make_pdf
 from tests.extensions.knowledge.library import WordCounter
 from tests.extensions.knowledge.uploads.chat import CSV, PNG

@@ -12,8 +12,8 @@ from copilot_runtime.base.errors import Misuse
 from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
 from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem, state, table
-from copilot_runtime.extensions.storage import MemoryStorage, Storage
-from copilot_runtime.extensions.storage.local import LocalStorage
+from copilot_runtime.storage import MemoryStorage, Storage
+from copilot_runtime.storage.local import LocalStorage
 from tests.extensions.knowledge.vectors.words import LetterEmbedder, message, resource
 from tests.in_one_test import in_one_test
 

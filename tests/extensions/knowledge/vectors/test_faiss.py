@@ -14,8 +14,8 @@ from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
 from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem
 from copilot_runtime.extensions.knowledge.vectors import faiss as clusters
-from copilot_runtime.extensions.storage import MemoryStorage, Storage
-from copilot_runtime.extensions.storage.local import LocalStorage
+from copilot_runtime.storage import MemoryStorage, Storage
+from copilot_runtime.storage.local import LocalStorage
 from tests.extensions.knowledge.vectors.words import LetterEmbedder, message
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.extensions.knowledge.vectors import VectorIndex
-from copilot_runtime.extensions.storage.local import LocalStorage
+from copilot_runtime.storage.local import LocalStorage
 from tests.extensions.knowledge.vectors.words import LETTERS, LetterEmbedder
 
 pytestmark = pytest.mark.anyio

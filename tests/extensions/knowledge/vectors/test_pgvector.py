@@ -17,7 +17,7 @@ from copilot_runtime.extensions.knowledge.resources import Resource
 from copilot_runtime.extensions.knowledge.settings import KnowledgeSettings
 from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem, pgvector
 from copilot_runtime.extensions.knowledge.vectors.pgvector import PgVectorIndex
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from tests.extensions.knowledge.vectors.test_query import FOUR, make_items, make_matrix
 from tests.extensions.knowledge.vectors.words import LetterEmbedder, message
 from tests.in_one_test import in_one_test

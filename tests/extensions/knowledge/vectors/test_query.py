@@ -14,7 +14,7 @@ from copilot_runtime.extensions.knowledge.access import Access
 from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem, quantized
-from copilot_runtime.extensions.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage
 from tests.extensions.knowledge.vectors.words import LetterEmbedder, message
 from tests.in_one_test import in_one_test
 

@@ -24,7 +24,7 @@ from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.identifiers import Identifier, hash_values
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem, index
-from copilot_runtime.extensions.storage import MemoryStorage, StorageFailed
+from copilot_runtime.storage import MemoryStorage, StorageFailed
 from tests.extensions.knowledge.vectors.words import LetterEmbedder, message, resource
 from tests.in_one_test import in_one_test
 

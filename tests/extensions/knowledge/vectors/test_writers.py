@@ -13,8 +13,8 @@ from copilot_runtime.extensions.knowledge.filter import Filter
 from copilot_runtime.extensions.knowledge.resources import ResourceIndex
 from copilot_runtime.extensions.knowledge.vectors import VectorIndex, VectorItem, state
 from copilot_runtime.extensions.knowledge.vectors.quantized import Floats
-from copilot_runtime.extensions.storage import MemoryStorage, ObjectChanged
-from copilot_runtime.extensions.storage.lock import LockLost, StorageLock, lock_storage
+from copilot_runtime.storage import MemoryStorage, ObjectChanged
+from copilot_runtime.storage.lock import LockLost, StorageLock, lock_storage
 from tests.extensions.knowledge.vectors.words import LETTERS, LetterEmbedder, message, resource
 
 Step = tuple[str, int, Sequence[int]]

@@ -10,9 +10,9 @@ from urllib.request import Request, urlopen
 import pytest
 from moto.server import ThreadedMotoServer
 
-from copilot_runtime.extensions.storage import LocalStorage, MemoryStorage, Storage
-from copilot_runtime.extensions.storage.memory import OverlayStorage
-from copilot_runtime.extensions.storage.s3 import S3Storage
+from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage
+from copilot_runtime.storage.memory import OverlayStorage
+from copilot_runtime.storage.s3 import S3Storage
 
 buckets = count()
 

@@ -24,7 +24,7 @@ from obstore.store import S3Store
 
 from copilot_runtime.base.concurrency import capture_result
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.extensions.storage.storage import (
+from copilot_runtime.storage.storage import (
     RESERVED,
     ObjectChanged,
     ObjectNotFound,

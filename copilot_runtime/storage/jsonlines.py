@@ -6,7 +6,7 @@ from typing import NamedTuple
 from copilot_runtime.base import concurrency
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject, JsonValue
-from copilot_runtime.extensions.storage.storage import (
+from copilot_runtime.storage.storage import (
     ObjectChanged,
     ObjectNotFound,
     Storage,

@@ -12,11 +12,11 @@ import pytest
 
 from copilot_runtime.extensions.knowledge.identifiers import Identifier
 from copilot_runtime.extensions.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.extensions.storage import ObjectChanged, ObjectNotFound, StorageFailed
-from copilot_runtime.extensions.storage import s3 as module
-from copilot_runtime.extensions.storage.s3 import APPENDS, AppendSegment, S3Storage, _StoredObject  # pyright: ignore[reportPrivateUsage]
-from tests.extensions.storage.conftest import OpenBucket
+from copilot_runtime.storage import ObjectChanged, ObjectNotFound, StorageFailed
+from copilot_runtime.storage import s3 as module
+from copilot_runtime.storage.s3 import APPENDS, AppendSegment, S3Storage, _StoredObject  # pyright: ignore[reportPrivateUsage]
 from tests.in_one_test import in_one_test
+from tests.storage.conftest import OpenBucket
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +63,7 @@ async def test_ten_writers_lose_nothing_while_it_is_merged(
 
 WRITER = """
 import asyncio, sys
-from copilot_runtime.extensions.storage.url import open_storage
+from copilot_runtime.storage.url import open_storage
 async def main():
     storage = open_storage(sys.argv[1])
     for number in range(10):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, Misuse
-from copilot_runtime.extensions.storage import LocalStorage, ObjectNotFound, StorageFailed
-from copilot_runtime.extensions.storage import local as module
+from copilot_runtime.storage import LocalStorage, ObjectNotFound, StorageFailed
+from copilot_runtime.storage import local as module
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +58,7 @@ async def test_a_failed_write_leaves_the_old_object(
 
 WRITERS = """
 import asyncio, sys
-from copilot_runtime.extensions.storage import LocalStorage, ObjectChanged
+from copilot_runtime.storage import LocalStorage, ObjectChanged
 async def main():
     storage = LocalStorage(sys.argv[1])
     for number in range(100):

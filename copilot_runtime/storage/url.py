@@ -5,8 +5,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.extensions.storage import STORAGES
-from copilot_runtime.extensions.storage.storage import Storage
+from copilot_runtime.storage import STORAGES
+from copilot_runtime.storage.storage import Storage
 
 _S3_PARAMETERS = {"region", "endpoint"}
 _EXAMPLES = "For example: local:.copilot/knowledge, memory, s3://bucket/prefix?region=eu-west-1"

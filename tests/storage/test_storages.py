@@ -6,16 +6,16 @@ import pytest
 
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.base.jsonvalue import JsonObject
-from copilot_runtime.extensions.storage import MemoryStorage, ObjectChanged, ObjectNotFound, Storage
-from copilot_runtime.extensions.storage.jsonlines import (
+from copilot_runtime.storage import MemoryStorage, ObjectChanged, ObjectNotFound, Storage
+from copilot_runtime.storage.jsonlines import (
     JsonLines,
     NewLines,
     Position,
     encode_lines,
     salvage_lines,
 )
-from copilot_runtime.extensions.storage.s3 import S3Storage
-from copilot_runtime.extensions.storage.storage import copy_objects
+from copilot_runtime.storage.s3 import S3Storage
+from copilot_runtime.storage.storage import copy_objects
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsontext import dumps, loads
-from copilot_runtime.extensions.storage.storage import ObjectChanged, ObjectNotFound, Storage
+from copilot_runtime.storage.storage import ObjectChanged, ObjectNotFound, Storage
 
 logger = logging.getLogger(__name__)
 

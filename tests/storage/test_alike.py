@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.extensions.storage import LocalStorage, MemoryStorage, Storage
-from copilot_runtime.extensions.storage.memory import OverlayStorage
-from tests.extensions.storage.conftest import OpenBucket
+from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage
+from copilot_runtime.storage.memory import OverlayStorage
 from tests.in_one_test import in_one_test
+from tests.storage.conftest import OpenBucket
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,13 @@ from contextlib import aclosing, contextmanager
 from dataclasses import replace
 
 from copilot_runtime.api.bus import START, Cursor
-from copilot_runtime.extensions.events.event import EventFilter, ResourceEvent
-from copilot_runtime.extensions.events.log import EVERYTHING, EventLog, EventPage, NoEventLog
+from copilot_runtime.extensions.knowledge.events.event import EventFilter, ResourceEvent
+from copilot_runtime.extensions.knowledge.events.log import (
+    EVERYTHING,
+    EventLog,
+    EventPage,
+    NoEventLog,
+)
 
 
 class Subscription(AsyncIterator[ResourceEvent]):

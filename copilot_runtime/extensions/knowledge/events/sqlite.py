@@ -16,13 +16,13 @@ from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.database.private_file import create_private_file
 from copilot_runtime.database.sqlite.file import Durability, build_later_error
 from copilot_runtime.database.sqlite.workers import Readers, Writer
-from copilot_runtime.extensions.events.event import (
+from copilot_runtime.extensions.knowledge.events.event import (
     EventFilter,
     ResourceEvent,
     decode_event,
     encode_event,
 )
-from copilot_runtime.extensions.events.log import (
+from copilot_runtime.extensions.knowledge.events.log import (
     EVERYTHING,
     MOST_BYTES,
     POLL_SECONDS,

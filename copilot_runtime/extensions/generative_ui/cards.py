@@ -20,14 +20,14 @@ DrawCard = Callable[[Surface, JsonObject], Operations | Awaitable[Operations]]
 activity."""
 
 CARDS: Mapping[str, str] = {
-    "plan": "plan:draw_plan",
-    "sources": "plan:draw_sources",
-    "analyst-answer": "analyst:draw_answer",
-    "analyst-chart": "analyst:draw_chart",
-    "analyst-question": "analyst:draw_question",
-    "analyst-table": "analyst:draw_table",
+    "plan": "copilot_runtime.extensions.planner.cards:draw_plan",
+    "sources": "copilot_runtime.extensions.planner.cards:draw_sources",
+    "analyst-answer": "copilot_runtime.extensions.analyst.cards:draw_answer",
+    "analyst-chart": "copilot_runtime.extensions.analyst.cards:draw_chart",
+    "analyst-question": "copilot_runtime.extensions.analyst.cards:draw_question",
+    "analyst-table": "copilot_runtime.extensions.analyst.cards:draw_table",
 }
-"""Activity type to the module beside this one and its `DrawCard`, imported on first use."""
+"""Activity type to the import string of its `DrawCard`, imported on first use."""
 
 
 class CardMiddleware(Middleware):
@@ -80,5 +80,5 @@ async def _draw_activity(activity: Activity) -> Activity:
 
 def _load_card(kind: str) -> DrawCard:
     module, _, name = CARDS[kind].partition(":")
-    card: DrawCard = getattr(import_module(f"{__package__}.{module}"), name)
+    card: DrawCard = getattr(import_module(module), name)
     return card

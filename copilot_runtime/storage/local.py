@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, Misuse
-from copilot_runtime.extensions.storage.storage import (
+from copilot_runtime.storage.storage import (
     RESERVED,
     ObjectChanged,
     ObjectNotFound,

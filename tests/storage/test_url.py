@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.extensions.storage import LocalStorage, MemoryStorage
-from copilot_runtime.extensions.storage.s3 import S3Storage
-from copilot_runtime.extensions.storage.url import open_storage
+from copilot_runtime.storage import LocalStorage, MemoryStorage
+from copilot_runtime.storage.s3 import S3Storage
+from copilot_runtime.storage.url import open_storage
 from tests.in_one_test import in_one_test
 
 

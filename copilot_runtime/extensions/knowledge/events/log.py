@@ -14,7 +14,7 @@ from typing import NamedTuple
 from copilot_runtime.api.bus import START, Cursor
 from copilot_runtime.base.errors import CopilotError, Misuse, NotFound
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.extensions.events.event import (
+from copilot_runtime.extensions.knowledge.events.event import (
     EventFilter,
     ResourceEvent,
     decode_event,

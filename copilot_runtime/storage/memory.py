@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 
-from copilot_runtime.extensions.storage.storage import (
+from copilot_runtime.storage.storage import (
     ObjectChanged,
     ObjectNotFound,
     Storage,

@@ -1,1 +1,0 @@
-"""A2UI surfaces for the activities of our own agents."""

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from copilot_runtime.extensions.grpc.retriever import RemoteRetriever
     from copilot_runtime.extensions.knowledge.access import AccessDenied
+    from copilot_runtime.extensions.knowledge.events import (
+        EventFilter,
+        ResourceEvent,
+        ResourceEvents,
+    )
+    from copilot_runtime.extensions.knowledge.events.sqlite import SqliteEventLog
     from copilot_runtime.extensions.knowledge.filter import Filter
     from copilot_runtime.extensions.knowledge.graph.index import GraphIndex
     from copilot_runtime.extensions.knowledge.graph.options import read_options
@@ -40,6 +46,7 @@ __all__ = [
     "AccessDenied",
     "Allocation",
     "BufferedIndex",
+    "EventFilter",
     "Filter",
     "GraphIndex",
     "Identifier",
@@ -53,7 +60,10 @@ __all__ = [
     "Processor",
     "RemoteRetriever",
     "Resource",
+    "ResourceEvent",
+    "ResourceEvents",
     "ResourceIndex",
+    "SqliteEventLog",
     "Storage",
     "VectorIndex",
     "VersionConflict",
@@ -73,6 +83,7 @@ _MODULES = {
     "AccessDenied": "extensions.knowledge.access",
     "Allocation": "extensions.knowledge.memory",
     "BufferedIndex": "extensions.knowledge.index",
+    "EventFilter": "extensions.knowledge.events",
     "Filter": "extensions.knowledge.filter",
     "GraphIndex": "extensions.knowledge.graph.index",
     "Identifier": "extensions.knowledge.identifiers",
@@ -86,7 +97,10 @@ _MODULES = {
     "Processor": "extensions.knowledge.ingestion",
     "RemoteRetriever": "extensions.grpc.retriever",
     "Resource": "extensions.knowledge.resources",
+    "ResourceEvent": "extensions.knowledge.events",
+    "ResourceEvents": "extensions.knowledge.events",
     "ResourceIndex": "extensions.knowledge.resources",
+    "SqliteEventLog": "extensions.knowledge.events.sqlite",
     "Storage": "storage.storage",
     "VectorIndex": "extensions.knowledge.vectors",
     "VersionConflict": "extensions.knowledge.resources",

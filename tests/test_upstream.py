@@ -10,7 +10,7 @@ import pytest
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError
 from copilot_runtime.http.client import JsonResponse, Upstream
-from copilot_runtime.http.retries import parse_retry_after
+from copilot_runtime.http.errors import parse_retry_after
 from tests.adapters.provider import (
     CLOSE,
     END,

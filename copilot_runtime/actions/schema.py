@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
-from copilot_runtime.actions.simplify import simplify
+from copilot_runtime.actions.json_schema import simplify
 from copilot_runtime.api.action import ActionContext
 from copilot_runtime.base.errors import ConfigurationFailed
 

@@ -29,7 +29,7 @@ from copilot_runtime.base.jsonvalue import (
     get_object,
     to_text,
 )
-from copilot_runtime.http.retries import parse_retry_after
+from copilot_runtime.http.errors import parse_retry_after
 
 KINDS = {
     400: "BadRequestError",

@@ -21,7 +21,7 @@ from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.api.events import Event, Events, Usage
 from copilot_runtime.base.errors import CopilotError, NetworkError, RunStalled
 from copilot_runtime.base.jsonvalue import JsonObject, as_object
-from copilot_runtime.http.retries import backoff
+from copilot_runtime.http.errors import backoff
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.span import NO_SPAN, Span

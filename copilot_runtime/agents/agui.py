@@ -18,7 +18,7 @@ from copilot_runtime.agents.forwarding import (
 )
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.messages import encode_messages
-from copilot_runtime.agui.version import PROTOCOL_VERSION
+from copilot_runtime.agui.parts import PROTOCOL_VERSION
 from copilot_runtime.api.agent import Agent
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.messages import ActivityMessage

@@ -1,18 +1,22 @@
 """Decode and encode the outcome of an AG-UI run: result, interrupts, cancellation, error, usage."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from copilot_runtime.api.events import Event, Interrupt, RunFinished, Usage
 from copilot_runtime.base.errors import Cancelled, CopilotError
-from copilot_runtime.base.jsontext import dumps
+from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import (
     JsonObject,
     as_count,
+    as_list,
     as_object,
     as_objects,
     as_optional_text,
+    as_text,
     drop_none,
     get_object,
+    get_text,
     optional_text,
     require_list,
     require_object,
@@ -161,3 +165,29 @@ def _interrupt(fields: JsonObject, where: str) -> Interrupt:
         expires_at=optional_text(fields, "expiresAt", where),
         metadata=metadata if isinstance(metadata, dict) else None,
     )
+
+
+_KEYS = ("message", "details", "error", "detail")
+"""Where the reason may stand; `detail` is FastAPI's."""
+
+
+class RefusalReason(NamedTuple):
+    """A reason, the code of the error if there is one, and the agents if another was asked for."""
+
+    message: str
+    code: str
+    agents: Sequence[str]
+
+
+def decode_refusal(body: bytes) -> RefusalReason | None:
+    """Return the reason that an answer gives; None if it says no more than that it is not found."""
+    try:
+        fields = as_object(loads(body))
+    except ValueError:
+        return None
+    reasons = (get_text(fields, key) for key in _KEYS)
+    message = next((it for it in reasons if it and it.lower() != "not found"), None)
+    if message is None:
+        return None
+    agents = [as_text(name) for name in as_list(fields.get("known"))]
+    return RefusalReason(message, get_text(fields, "code"), agents)

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from copilot_runtime.agents.agui import run_agent_input
 from copilot_runtime.agui.event_decoder import EventDecoder
-from copilot_runtime.agui.refusal import decode_refusal
+from copilot_runtime.agui.outcome import decode_refusal
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled

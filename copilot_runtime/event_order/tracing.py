@@ -1,22 +1,49 @@
-"""Traces what the events of a run tell, beside those who watch them for other reasons."""
+"""Traces what only the events of a run tell: remote tool calls, steps, sub-agents, undrawn A2UI.
 
-from collections.abc import Callable, Collection, Iterator
+Agents in other processes and tool calls in the browser are visible only through events. The spans
+have the arrival times of the events, and `copilot.span.source` is `events`.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import contextmanager
 from typing import Self
 
 from copilot_runtime.api.current_run import CURRENT_RUN
-from copilot_runtime.api.events import Custom, Event, Interrupt, is_question
+from copilot_runtime.api.events import (
+    ActionExecutionEnd,
+    ActionExecutionResult,
+    ActionExecutionStart,
+    Activity,
+    Custom,
+    Event,
+    Interrupt,
+    StepFinished,
+    StepStarted,
+    Subagent,
+    is_question,
+)
 from copilot_runtime.api.messages import ResultMessage
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.event_order.a2ui import A2UI_EVENTS
-from copilot_runtime.event_order.event_spans import TRACED_EVENTS, EventSpans
-from copilot_runtime.telemetry.genai import note_interrupt
+from copilot_runtime.base.jsonvalue import parse_text
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.genai import note_interrupt, start_agent_span, start_tool_span
 from copilot_runtime.telemetry.span import Span
 from copilot_runtime.telemetry.telemetry import ToolCalls
 
+logger = logging.getLogger(__name__)
+
 Watch = Callable[[Event], None]
 
+_CALLS = frozenset({ActionExecutionStart, ActionExecutionEnd, ActionExecutionResult})
+_TRACED = _CALLS | {StepStarted, StepFinished, Subagent, Interrupt}
 _QUESTIONS = frozenset({Interrupt, Custom})
-_WATCHED = A2UI_EVENTS | TRACED_EVENTS | _QUESTIONS
+_A2UI = frozenset({ActionExecutionResult, Activity})
+_WATCHED = _TRACED | _QUESTIONS | _A2UI
+"""The event types that are traced or watched. No chunk is among them."""
+
+_OPERATIONS, _SURFACE = "a2ui_operations", "a2ui-surface"
+_SOURCE = {semconv.SPAN_SOURCE: "events"}
 
 
 class EventTracer:
@@ -30,8 +57,8 @@ class EventTracer:
     def __init__(self, run: RunInput, watch: Watch) -> None:
         self._run = run
         self._watch = watch
-        self._spans: EventSpans | None = None
-        self.watched: Collection[type[Event]] = _WATCHED if run.span.is_recording else A2UI_EVENTS
+        self._spans: _EventSpans | None = None
+        self.watched: Collection[type[Event]] = _WATCHED if run.span.is_recording else _A2UI
 
     def __enter__(self) -> Self:
         if (calls := _find_calls(self._run)) is not None and calls.has_waiting:
@@ -46,24 +73,103 @@ class EventTracer:
         """Take an event of one of the types `watched`."""
         if type(event) in _QUESTIONS and is_question(event):
             note_interrupt(self._run.span)
-        if type(event) in TRACED_EVENTS and self._run.span.is_recording:
+        if type(event) in _TRACED and self._run.span.is_recording:
             if self._spans is None:
-                self._spans = _make_spans(self._run)
+                self._spans = _EventSpans(self._run)
             self._spans.feed(event)
-        if type(event) in A2UI_EVENTS:
+        if type(event) in _A2UI:
             self._watch(event)
 
 
-def _make_spans(run: RunInput) -> EventSpans:
-    return EventSpans(
-        lambda: _find_span(run),
-        server={action.name for action in run.actions if not action.in_browser},
-        browser={action.name for action in run.actions if action.in_browser},
-        has_agent=lambda: run.agent is not None and not _traces_tools(),
-        is_traced=_traces_tools,
-        thread=run.thread_id,
-        calls=_find_calls(run),
-    )
+class _EventSpans:
+    """Starts and ends spans by the events of one run.
+
+    Calls of the server's actions are traced where they run; those of the browser without a result
+    end with the run and are marked as waiting. Any other call is an agent's own tool, and gets a
+    span if an agent answers whose tools are not traced. A call that a framework in this process
+    traces gets no second span.
+    """
+
+    def __init__(self, run: RunInput) -> None:
+        self._run = run
+        self._server = {action.name for action in run.actions if not action.in_browser}
+        self._browser = {action.name for action in run.actions if action.in_browser}
+        self._calls = _find_calls(run)
+        self._names: dict[str, str] = {}
+        """Names of the calls without a result."""
+        self._open: dict[tuple[str, str], Span] = {}
+        """Open spans by kind and id."""
+
+    def feed(self, event: Event) -> None:
+        """Update the spans with an event."""
+        match event:
+            case ActionExecutionStart(call_id=id, name=name):
+                self._names[id] = name
+            case ActionExecutionEnd(call_id=id) if id in self._names:
+                self._start_call(id, self._names[id])
+            case ActionExecutionResult(call_id=id, result=result):
+                self._names.pop(id, None)
+                if (span := self._open.get(("call", id))) is not None:
+                    span.set_content({semconv.TOOL_CALL_RESULT: result})
+                self._end("call", id)
+            case StepStarted(name=name):
+                self._start_step(name)
+            case StepFinished(name=name):
+                self._end("step", name)
+            case Subagent(status="started") if _traces_tools():
+                pass  # the agent makes the spans of its sub-agents itself
+            case Subagent(subagent_id=id, status="started"):
+                span = start_agent_span(_find_span(self._run), event.name or id)
+                self._begin("subagent", id, span)
+            case Subagent(subagent_id=id, status="failed", message=message):
+                if (span := self._open.get(("subagent", id))) is not None:
+                    span.fail(semconv.ERROR_TYPE_OTHER, message or "")
+                self._end("subagent", id)
+            case Subagent(subagent_id=id):
+                self._end("subagent", id)
+            case Interrupt(call_id=id):
+                asks = {} if id is None else {semconv.TOOL_CALL_ID: id}
+                _find_span(self._run).add_event(semconv.EVENT_INTERRUPT, asks)
+            case _:
+                pass
+
+    def close(self) -> None:
+        """End the open spans, the innermost first, at the end of the run."""
+        for (kind, id), span in reversed([*self._open.items()]):
+            if span.attributes.get(semconv.TOOL_LOCATION) == "browser":
+                span.set_attributes({semconv.TOOL_WAITING: True})
+                if self._calls is not None:
+                    self._calls.add_waiting(self._run.thread_id, id, span.context)
+            self._end(kind, id)
+
+    def _start_call(self, id: str, name: str) -> None:
+        if name in self._server:
+            return
+        if name in self._browser:
+            location = "browser"
+        elif self._run.agent is not None and not _traces_tools():
+            location = "agent"
+        else:
+            return
+        span = start_tool_span(_find_span(self._run), name, call_id=id, location=location)
+        self._begin("call", id, span)
+
+    def _start_step(self, name: str) -> None:
+        operation = semconv.AGENT_STEP
+        names = {semconv.OPERATION_NAME: operation, semconv.STEP_NAME: name}
+        span = _find_span(self._run).start_child(f"{operation} {name}", attributes=names)
+        self._begin("step", name, span)
+
+    def _begin(self, kind: str, id: str, span: Span) -> None:
+        span.set_attributes(_SOURCE)
+        self._end(kind, id)
+        self._open[kind, id] = span
+
+    def _end(self, kind: str, id: str) -> None:
+        if (span := self._open.pop((kind, id), None)) is not None:
+            if kind == "call" and self._calls and self._calls.is_foreign(span.trace_id, id):
+                span.discard()
+            span.end()
 
 
 def _find_span(run: RunInput) -> Span:
@@ -88,3 +194,39 @@ def _find_results(run: RunInput) -> Iterator[str]:
 def _traces_tools() -> bool:
     slot = CURRENT_RUN.get(None)
     return slot is not None and slot.traces_tools
+
+
+@contextmanager
+def watch_a2ui(run: RunInput) -> Generator[Callable[[Event], None]]:
+    """Log a warning at the end of a run if results with operations of A2UI led to no surface.
+
+    Yields the function that takes the events. An agent may draw its surfaces itself.
+    """
+    names: dict[str, None] = {}
+    surfaces: set[str] = set()
+
+    def feed(event: Event) -> None:
+        if isinstance(event, Activity):
+            surfaces.add(event.activity_type)
+        elif isinstance(event, ActionExecutionResult) and _has_operations(event.result):
+            names[event.name] = None
+
+    try:
+        yield feed
+    finally:
+        if names and _SURFACE not in surfaces:
+            logger.warning(
+                "Run %s: the page does not draw the result of %s: it has operations of A2UI, which "
+                "is not on for this agent. CopilotRuntime(a2ui=True) switches it on.",
+                run.run_id,
+                ", ".join(map(repr, names)),
+            )
+
+
+def _has_operations(result: str) -> bool:
+    """Return whether a result is an object with operations, also as JSON in a text of JSON."""
+    if _OPERATIONS not in result:
+        return False
+    value = parse_text(parse_text(result))
+    operations = value.get(_OPERATIONS) if isinstance(value, dict) else None
+    return isinstance(operations, list) and bool(operations)

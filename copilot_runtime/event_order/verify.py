@@ -4,9 +4,10 @@ Rules and error messages are those of `verifyEvents` in @ag-ui/client 0.0.59, so
 same errors as from CopilotKit's own runtime.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
@@ -30,9 +31,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import Cancelled, ErrorReport, IncompleteStream
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.event_order.a2ui import watch_a2ui
-from copilot_runtime.event_order.open_items import OpenItems
-from copilot_runtime.event_order.tracing import EventTracer
+from copilot_runtime.event_order.tracing import EventTracer, watch_a2ui
 from copilot_runtime.event_order.validate import validate_event
 
 _MAY_BE_DONE = (
@@ -304,3 +303,43 @@ def _wire(event: Event) -> str:
         ending = {"started": "STARTED", "finished": "FINISHED", "failed": "ERROR"}
         return f"SUBAGENT_{ending[event.status]}"
     return _WIRE.get(event.type, event.type.upper())
+
+
+Kind = TypeVar("Kind")
+Value = TypeVar("Value")
+
+
+class OpenItems(Generic[Kind, Value]):
+    """The open items of a run, each with a kind, an id and a value.
+
+    `by_kind` has the ids of each kind with their values, for reading.
+    """
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        self.by_kind: Mapping[Kind, dict[str, Value]] = {kind: {} for kind in kinds}
+        self._order: dict[tuple[Kind, str], None] = {}
+
+    def begin(self, kind: Kind, key: str, value: Value) -> bool:
+        """Add an item. Returns False, and changes nothing, if it is open already."""
+        if key in self.by_kind[kind]:
+            return False
+        self.by_kind[kind][key] = value
+        self._order[kind, key] = None
+        return True
+
+    def end(self, kind: Kind, key: str) -> bool:
+        """Remove an item. Returns whether it was open."""
+        if key not in self.by_kind[kind]:
+            return False
+        del self.by_kind[kind][key]
+        del self._order[kind, key]
+        return True
+
+    def list_innermost_first(self) -> list[tuple[Kind, str, Value]]:
+        """Return the open items, the most recent first."""
+        return [(kind, key, self.by_kind[kind][key]) for kind, key in reversed(self._order)]
+
+    def clear(self) -> None:
+        for items in self.by_kind.values():
+            items.clear()
+        self._order.clear()

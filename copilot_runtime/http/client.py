@@ -15,12 +15,16 @@ from urllib.parse import urlsplit
 import orjson
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
-from copilot_runtime.http.connection import ServerDisconnected
-from copilot_runtime.http.errors import ConnectionFailed, InvalidAddress, UpstreamErrors
-from copilot_runtime.http.inflate import INFLATABLE, InflatedResponse
-from copilot_runtime.http.pool import ConnectionPool
-from copilot_runtime.http.request import Target, encode_head, parse_target
-from copilot_runtime.http.retries import backoff, is_retryable, parse_retry_after
+from copilot_runtime.http.connection import INFLATABLE, InflatedResponse, ServerDisconnected
+from copilot_runtime.http.errors import (
+    ConnectionFailed,
+    InvalidAddress,
+    UpstreamErrors,
+    backoff,
+    is_retryable,
+    parse_retry_after,
+)
+from copilot_runtime.http.pool import ConnectionPool, Target, encode_head, parse_target
 
 if TYPE_CHECKING:
     import httpx

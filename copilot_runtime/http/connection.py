@@ -8,7 +8,8 @@ belong to no request, and close it.
 """
 
 import asyncio
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -128,7 +129,7 @@ class Connection(asyncio.Protocol):
     # called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         response = self._response
@@ -310,3 +311,45 @@ class Response:
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
+
+
+INFLATABLE = {"gzip", "x-gzip", "deflate"}
+
+_MAX_BLOCK = 256 * 1024  # a thousand times as much may come of a block
+
+
+class InflatedResponse:
+    """A compressed response, with the methods of `connection.Response`."""
+
+    def __init__(self, response: Response) -> None:
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+        self._response = response
+        self._decoder = zlib.decompressobj(wbits=47)  # the format is in the first bytes
+        self._rest = b""
+        self._is_empty = True
+
+    async def readany(self) -> bytes:
+        """Return the next block, decompressed; b"" at the end."""
+        while True:
+            self._rest = self._rest or await self._response.readany()
+            if not self._rest:
+                if not (self._decoder.eof or self._is_empty):
+                    raise ClientPayloadError("the compressed body is incomplete")
+                return b""
+            self._is_empty = False
+            try:
+                block = self._decoder.decompress(self._rest, _MAX_BLOCK)
+            except zlib.error as error:
+                raise ClientPayloadError(f"the body cannot be decompressed: {error}") from error
+            self._rest = self._decoder.unconsumed_tail
+            if block:
+                return block
+
+    def release(self, *, finished: bool) -> None:
+        """Return the connection to the pool if the response is complete, else close it."""
+        self._response.release(finished=finished)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._response.close()

@@ -1,10 +1,16 @@
-"""Errors of upstream services, and the validation of their URLs.
+"""Errors of upstream services, the validation of their URLs, and retries.
 
 Messages are shown to end users, so they contain no internal address; hints are for the log and
 name the remedy.
 """
 
+import random
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from math import isfinite
+from time import time
 from typing import Literal, assert_never
 from urllib.parse import SplitResult, urlsplit
 
@@ -110,3 +116,44 @@ class UpstreamErrors:
         return NetworkError(
             f"{self.name} API error: Premature close", kind=f"{self.name}Error", hint=hint
         )
+
+
+RETRYABLE_STATUSES = frozenset({408, 409, 429, 499})
+"""Statuses that may be different next time, besides everything from 500 on."""
+
+
+def is_retryable(status: int, headers: Mapping[str, str]) -> bool:
+    """Return whether the same request may succeed later."""
+    if status < 400:
+        return False
+    header = headers.get("x-should-retry")
+    if header in ("true", "false"):
+        return header == "true"
+    return status in RETRYABLE_STATUSES or status >= 500
+
+
+def backoff(attempt: int) -> float:
+    """Return a pause that doubles with each attempt, a little different each time."""
+    longest = min(0.5 * 2**attempt, 8.0)
+    return longest * random.uniform(0.75, 1.0)  # noqa: S311 - spreads retries, guards nothing
+
+
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds to wait that the response names, or None."""
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = headers.get("retry-after")
+    seconds = _number(value)
+    if seconds is None and value:
+        with suppress(ValueError, TypeError, OverflowError):
+            seconds = parsedate_to_datetime(value).timestamp() - time()
+    return None if seconds is None else max(seconds, 0.0)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text) if text else -1.0
+    except ValueError:
+        return None
+    return number if isfinite(number) and number >= 0 else None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from copilot_runtime.agui.refusal import decode_refusal
+from copilot_runtime.agui.outcome import decode_refusal
 from copilot_runtime.api.events import Event, Interrupt
 from copilot_runtime.api.messages import ActionExecutionMessage, Message, ResultMessage
 from copilot_runtime.base.errors import CopilotError

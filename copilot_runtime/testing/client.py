@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from starlette.types import ASGIApp
 
+from copilot_runtime.actions.execute import serialize_result
 from copilot_runtime.actions.functions import as_actions
-from copilot_runtime.actions.results import serialize_result
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.agent import DEFAULT_AGENT
 from copilot_runtime.api.argument_checks import check_list, check_mapping

@@ -24,7 +24,7 @@ from copilot_runtime.base.errors import ConfigurationFailed, NetworkError, RunSt
 from copilot_runtime.http import pool as pools
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.http.connection import Connection
-from copilot_runtime.http.request import Origin, Target, encode_head, parse_target
+from copilot_runtime.http.pool import Origin, Target, encode_head, parse_target
 from tests.adapters.provider import CLOSE, END, HANG, HEAD, Provider, Step, piece, serving, whole
 from tests.in_one_test import in_one_test
 

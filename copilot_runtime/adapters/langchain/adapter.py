@@ -29,7 +29,7 @@ from copilot_runtime.base.errors import (
     NetworkError,
     RunStalled,
 )
-from copilot_runtime.http.retries import parse_retry_after
+from copilot_runtime.http.errors import parse_retry_after
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable

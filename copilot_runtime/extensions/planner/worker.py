@@ -6,8 +6,13 @@ from contextlib import aclosing, contextmanager
 from dataclasses import fields, replace
 from typing import Any
 
-from copilot_runtime.actions.execute import Outcome, check_size, describe_error, execute
-from copilot_runtime.actions.results import serialize_result
+from copilot_runtime.actions.execute import (
+    Outcome,
+    check_size,
+    describe_error,
+    execute,
+    serialize_result,
+)
 from copilot_runtime.agents.tool_loop import ToolLoopAgent
 from copilot_runtime.agui.messages import decode_messages, encode_messages
 from copilot_runtime.api.action import Action, ActionContext

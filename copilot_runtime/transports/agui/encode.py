@@ -18,8 +18,7 @@ from copilot_runtime.agui.outcome import (
     encode_usage,
     is_of_langgraph,
 )
-from copilot_runtime.agui.parts import encode_part
-from copilot_runtime.agui.version import PROTOCOL_VERSION
+from copilot_runtime.agui.parts import PROTOCOL_VERSION, encode_part
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -51,8 +50,7 @@ from copilot_runtime.api.messages import Message, ReasoningMessage
 from copilot_runtime.base.errors import STOPPED, Cancelled, ErrorReport
 from copilot_runtime.base.jsonpatch.patch import make_patch
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.event_order.open_items import OpenItems
-from copilot_runtime.event_order.verify import interrupted_result
+from copilot_runtime.event_order.verify import OpenItems, interrupted_result
 from copilot_runtime.transports import trace_ids
 
 _ROLES = {"assistant", "user", "system", "developer"}

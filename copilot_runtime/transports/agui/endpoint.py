@@ -14,7 +14,7 @@ from typing import NamedTuple
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from copilot_runtime.agui.version import is_legacy
+from copilot_runtime.agui.parts import is_legacy
 from copilot_runtime.api.agent import DEFAULT_AGENT
 from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.events import Event, RunFailed, RunFinished, RunStarted

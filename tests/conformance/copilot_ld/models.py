@@ -14,7 +14,7 @@ from copilot_runtime.api.messages import ActionExecutionMessage
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import CopilotError, NetworkError
 from copilot_runtime.extensions.knowledge.vectors.quantized import normalize
-from copilot_runtime.http import retries
+from copilot_runtime.http import errors
 from copilot_runtime.http.client import Upstream
 from tests.conformance.copilot_ld.cases import Case, Verdict
 
@@ -125,7 +125,7 @@ async def answer_retry(case: Case) -> Any:
     with (
         patch.object(upstream, "_send_once", send_once),
         patch.object(asyncio, "sleep", sleep),
-        patch.object(retries.random, "uniform", lambda low, high: high),  # pyright: ignore[reportUnknownLambdaType]
+        patch.object(errors.random, "uniform", lambda low, high: high),  # pyright: ignore[reportUnknownLambdaType]
     ):
         try:
             response = await upstream.send("POST", "http://api", b"", {})

@@ -8,7 +8,7 @@ import httpx
 
 from copilot_runtime.base.errors import NetworkError
 from copilot_runtime.http.client import Exchange, StreamResponse, Upstream
-from copilot_runtime.http.inflate import INFLATABLE
+from copilot_runtime.http.connection import INFLATABLE
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 """Maximum size of a stream's event, or of a response without a stream, in bytes."""

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 import uvicorn
 
-from copilot_runtime.agui.refusal import decode_refusal
+from copilot_runtime.agui.outcome import decode_refusal
 from copilot_runtime.base.errors import ConfigurationFailed, NetworkError
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import JsonObject, as_object, as_objects

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from copilot_runtime.actions.simplify import simplify
+from copilot_runtime.actions.json_schema import simplify
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.extensions.analyst.results import ToolResult

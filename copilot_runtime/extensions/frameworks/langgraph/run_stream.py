@@ -24,7 +24,7 @@ from copilot_runtime.extensions.frameworks.langgraph.errors import (
 )
 from copilot_runtime.extensions.frameworks.langgraph.sse import Frame, FrameParser
 from copilot_runtime.http.client import Exchange, StreamResponse, Upstream
-from copilot_runtime.http.retries import backoff
+from copilot_runtime.http.errors import backoff
 
 _ATTEMPTS = 5
 """Largest number of reconnections in a row without an event."""

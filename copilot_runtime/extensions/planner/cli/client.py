@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from urllib.parse import quote, urlencode
 
-from copilot_runtime.agui.refusal import decode_refusal
+from copilot_runtime.agui.outcome import decode_refusal
 from copilot_runtime.base.errors import NetworkError
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import (

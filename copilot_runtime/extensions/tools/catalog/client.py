@@ -8,8 +8,7 @@ from copilot_runtime.api.action import ActionContext
 from copilot_runtime.base.errors import CopilotError, NetworkError
 from copilot_runtime.base.jsontext import loads
 from copilot_runtime.http.client import Exchange, Upstream
-from copilot_runtime.http.errors import get_origin
-from copilot_runtime.http.retries import is_retryable, parse_retry_after
+from copilot_runtime.http.errors import get_origin, is_retryable, parse_retry_after
 from copilot_runtime.telemetry.span import inject_context
 
 MAX_BODY = 4 * 1024 * 1024

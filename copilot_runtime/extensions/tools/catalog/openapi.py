@@ -12,8 +12,8 @@ from urllib.parse import quote, urlencode, urljoin
 
 from pydantic import StringConstraints
 
+from copilot_runtime.actions.json_schema import simplify
 from copilot_runtime.actions.schema import InvalidArguments
-from copilot_runtime.actions.simplify import simplify
 from copilot_runtime.api.action import ActionContext
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError

@@ -6,8 +6,8 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from copilot_runtime.actions.execute import serialize_result
 from copilot_runtime.actions.json_schema import list_misfits
-from copilot_runtime.actions.results import serialize_result
 from copilot_runtime.actions.schema import InvalidArguments
 from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.api.run_input import RunInput
@@ -28,7 +28,7 @@ from copilot_runtime.extensions.tools.catalog.endpoints import (
 )
 from copilot_runtime.extensions.tools.catalog.parameters import build_parameters
 from copilot_runtime.extensions.tools.catalog.results import ReadResources, read_result
-from copilot_runtime.http.retries import backoff
+from copilot_runtime.http.errors import backoff
 
 MAX_DESCRIPTION = 8000
 """Maximum length of a description for a model, in characters."""

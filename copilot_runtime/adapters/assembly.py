@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import orjson
 
-from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.adapters.tools import encode_tool_name
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import (
@@ -26,7 +25,7 @@ from copilot_runtime.api.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.api.messages import ActionExecutionMessage, Message, new_id
+from copilot_runtime.api.messages import ActionExecutionMessage, Message, ReasoningMessage, new_id
 from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import as_object, get_object, get_text, parse_object
@@ -323,3 +322,23 @@ def expand_calls(call_id: str, arguments: str) -> Sequence[InnerCall]:
             InnerCall(f"{call_id}_{number}", name.removeprefix(_PREFIX), dumps(values).decode())
         )
     return calls
+
+
+def tag_signature(provider: str, value: str) -> str:
+    """Return the value of a `ReasoningSignature` of that provider: `name:value`.
+
+    A provider refuses the signature of another, and a conversation may see several, so a signature
+    is sent only to the provider that signed it.
+    """
+    return f"{provider}:{value}"
+
+
+def read_signature(message: ReasoningMessage | ActionExecutionMessage, provider: str) -> str | None:
+    """Return the signature of that provider on the message, or None if there is none."""
+    if isinstance(message, ReasoningMessage):
+        signature = message.signature
+    else:
+        signature = (message.extra or {}).get("encryptedValue")
+    if not provider or not isinstance(signature, str) or not signature.startswith(f"{provider}:"):
+        return None
+    return signature.removeprefix(f"{provider}:") or None

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from importlib.util import find_spec
 
-from copilot_runtime.adapters.estimate import estimate_usage, has_counts, measure_event
+from copilot_runtime.adapters.chat_span import estimate_usage, has_counts, measure_event
 from copilot_runtime.adapters.pricing import find_model_facts, load_prices
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint, SupportsStream
 from copilot_runtime.api.duck_typing import complete

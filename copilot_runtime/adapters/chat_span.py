@@ -1,30 +1,55 @@
 """The span of a request to a model, with its parameters, content, usage and cost.
 
 Reading the price data takes half a second. A background thread does so at the first request for a
-cost; until then, spans have no cost, because no answer waits for it.
+cost; until then, spans have no cost, because no answer waits for it. Providers send their counts
+with the last event of a response; for a request that ends earlier, its tokens are estimated: about
+one for each `CHARACTERS_PER_TOKEN` characters that were sent or streamed.
 """
 
 import threading
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Sequence
+from contextlib import aclosing, suppress
 from functools import cache
 from importlib.util import find_spec
 from operator import attrgetter
 from time import time_ns
 
-from copilot_runtime.adapters.estimate import CountUsage, count_estimate
+from copilot_runtime.adapters.attachments import IMAGE_TOKENS, estimate_tokens
+from copilot_runtime.adapters.context_window import WindowedAdapter, count_characters, find_profile
+from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
 from copilot_runtime.adapters.message_content import render_answer, render_request
 from copilot_runtime.adapters.pricing import are_prices_loaded, find_model_facts, load_prices_now
+from copilot_runtime.adapters.streaming import encode_body
+from copilot_runtime.adapters.tools import select_tools
 from copilot_runtime.api.adapter import Adapter, ChatRequest
-from copilot_runtime.api.events import Event, Events, Usage
-from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage
+from copilot_runtime.api.current_run import CURRENT_RUN
+from copilot_runtime.api.events import (
+    ActionExecutionArgs,
+    ActionExecutionStart,
+    Event,
+    Events,
+    ReasoningContent,
+    TextMessageContent,
+    Usage,
+)
+from copilot_runtime.api.messages import (
+    ActionExecutionMessage,
+    ImageMessage,
+    MediaPart,
+    Message,
+    ResultMessage,
+    TextMessage,
+)
 from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.dataclass_copy import copy_with
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import render_tools
 from copilot_runtime.telemetry.genai import end_chat_span, find_adapter_name, start_chat_span
 from copilot_runtime.telemetry.span import NO_SPAN, Span
+
+CountUsage = Callable[[Usage], None]
 
 _get_parameters = attrgetter(
     *("temperature", "max_tokens", "top_p", "seed", "frequency_penalty", "presence_penalty"),
@@ -172,3 +197,80 @@ def price_usage(usage: Usage, provider: str = "") -> float | None:
 def _begin_loading() -> None:
     if find_spec("genai_prices") is not None:
         threading.Thread(target=load_prices_now, name="prices", daemon=True).start()
+
+
+def count_estimate(
+    adapter: Adapter,
+    request: ChatRequest,
+    events: Sequence[Event],
+    usage: Usage | None,
+    *,
+    is_left: bool,
+    count: CountUsage | None = None,
+) -> None:
+    """Count an estimate for a request that has ended without the provider's counts.
+
+    A request that fails or ends before the first output has used no tokens. With `is_left`, the
+    reader did not wait for the end, so the input counts in any case.
+
+    Args:
+        adapter: The adapter that sent the request.
+        request: The request.
+        events: The streamed events.
+        usage: The provider's counts, if it sent any.
+        is_left: Whether the answer was stopped, or its reader disconnected.
+        count: Called with the estimate; None: the counter of the current run, if it has one.
+    """
+    if count is None:
+        slot = CURRENT_RUN.get(None)
+        count = slot.count_usage if slot is not None else None
+    if count is None or (usage is not None and has_counts(usage)):
+        return
+    characters = sum(map(measure_event, events))
+    if characters or is_left:
+        count(estimate_usage(adapter, request, characters))
+
+
+def estimate_usage(adapter: Adapter, request: ChatRequest, characters: int) -> Usage:
+    """Return an estimate of a request's usage; `characters` is the length of the output."""
+    if isinstance(adapter, WindowedAdapter):
+        with suppress(CopilotError):
+            request = adapter.window.fit(request)
+    endpoint = adapter.endpoint(request)
+    sent = sum(map(_measure_message, request.messages))
+    if request.actions:
+        sent += len(encode_body(select_tools(request.actions)))
+    most = find_profile(endpoint.model).context_tokens  # what is longer was shortened, or refused
+    return Usage(
+        model=endpoint.model,
+        provider=endpoint.provider,
+        input_tokens=min(sent // CHARACTERS_PER_TOKEN, most),
+        output_tokens=-(-characters // CHARACTERS_PER_TOKEN),
+    )
+
+
+def has_counts(usage: Usage) -> bool:
+    """Return whether a usage has token counts: some providers send the stop reason only."""
+    return usage.input_tokens is not None or usage.output_tokens is not None
+
+
+def measure_event(event: Event) -> int:
+    """Return the number of characters in an event that the model has generated."""
+    match event:
+        case TextMessageContent(content=text) | ReasoningContent(content=text):
+            return len(text)
+        case ActionExecutionArgs(delta=text) | ActionExecutionStart(name=text):
+            return len(text)
+        case _:
+            return 0
+
+
+def _measure_message(message: Message) -> int:
+    """Return the number of characters of a message, with an equivalent for its media."""
+    tokens = 0
+    if isinstance(message, ImageMessage):
+        tokens = IMAGE_TOKENS
+    elif isinstance(message, TextMessage) and message.parts:
+        media = (part for part in message.parts if isinstance(part, MediaPart))
+        tokens = sum(map(estimate_tokens, media))
+    return count_characters(message) + tokens * CHARACTERS_PER_TOKEN

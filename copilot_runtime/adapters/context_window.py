@@ -1,4 +1,4 @@
-"""The context window of a model, configured or looked up, and a calibrated estimate of tokens.
+"""The context windows of models: by family, configured or looked up, and requests trimmed to them.
 
 No provider's tokenizer is available offline, so texts are measured in characters: initially three
 per token, which is cautious for European languages. The count of input tokens in each response then
@@ -6,13 +6,13 @@ calibrates that ratio, for this model and the languages of its users.
 """
 
 import asyncio
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 
 from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
-from copilot_runtime.adapters.profiles import find_profile
-from copilot_runtime.api.adapter import ChatRequest
-from copilot_runtime.api.events import Usage
+from copilot_runtime.api.adapter import Adapter, ChatRequest, MessageWindow, ModelEndpoint
+from copilot_runtime.api.events import Events, Usage
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ImageMessage,
@@ -20,6 +20,97 @@ from copilot_runtime.api.messages import (
     ResultMessage,
     TextMessage,
 )
+from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.telemetry import semconv
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The properties of a model that decide what a request may contain. Windows are in tokens."""
+
+    context_tokens: int = 128_000
+    developer_role: bool = False
+    """The model takes instructions from `developer`, the newer name of `system`."""
+    reasons: bool = False
+    """The model reasons before it answers, and can summarise its reasoning."""
+    unsupported: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Parameter that the model does not support → the reason."""
+
+
+_SAMPLES_BY_ITSELF = dict.fromkeys(
+    ("temperature", "top_p", "frequency_penalty", "presence_penalty"),
+    "This model thinks, and chooses its words by itself.",
+)
+_TAKES_NO_STOP = {"stop": "This model thinks, and takes no stop words."}
+_DOES_NOT_THINK = {"reasoning_effort": "This model does not think before it answers."}
+
+
+def _chats(context_tokens: int = 128_000) -> Profile:
+    return Profile(context_tokens, developer_role=True, unsupported=_DOES_NOT_THINK)
+
+
+def _reasons(context_tokens: int = 200_000) -> Profile:
+    lacking = {**_SAMPLES_BY_ITSELF, **_TAKES_NO_STOP}
+    return Profile(context_tokens, developer_role=True, reasons=True, unsupported=lacking)
+
+
+_K = 1_000
+UNKNOWN = Profile()
+PROFILES = {
+    "chatgpt-": _chats(),
+    "claude-": Profile(200 * _K),
+    "codestral": Profile(256 * _K),
+    "command-r": Profile(128 * _K),
+    "deepseek-": Profile(128 * _K),
+    "gemini-": Profile(1_048_576),
+    "gemini-1.5-pro": Profile(2_097_152),
+    "gemma": Profile(8_192),
+    "gemma-3": Profile(128 * _K),
+    "gemma3": Profile(128 * _K),
+    "gpt-": Profile(developer_role=True),
+    "gpt-3.5-turbo": _chats(16_385),
+    "gpt-3.5-turbo-instruct": _chats(4_096),
+    "gpt-4": _chats(8_192),
+    "gpt-4-0125": _chats(),
+    "gpt-4-1106": _chats(),
+    "gpt-4-32k": _chats(32_768),
+    "gpt-4-turbo": _chats(),
+    "gpt-4-vision": _chats(),
+    "gpt-4.1": _chats(1_047_576),
+    "gpt-4.5": _chats(),
+    "gpt-4o": _chats(),
+    "gpt-5": _reasons(272 * _K),
+    "gpt-5-chat": _chats(),
+    "gpt-5.": Profile(272 * _K, developer_role=True, reasons=True),
+    "gpt-6": Profile(272 * _K, developer_role=True, reasons=True),
+    "gpt-oss": Profile(131_072),
+    "llama": Profile(8_192),
+    "llama-3.1": Profile(131_072),
+    "llama-3.2": Profile(131_072),
+    "llama-3.3": Profile(131_072),
+    "llama-4": Profile(131_072),
+    "llama3.1": Profile(131_072),
+    "llama3.2": Profile(131_072),
+    "llama3.3": Profile(131_072),
+    "mistral-large": Profile(128 * _K),
+    "mixtral": Profile(32_768),
+    "o1": _reasons(),
+    "o1-mini": _reasons(128 * _K),
+    "o1-preview": _reasons(128 * _K),
+    "o3": _reasons(),
+    "o4": _reasons(),
+    "qwen": Profile(32_768),
+    "qwen3": Profile(131_072),
+}
+
+
+@lru_cache(maxsize=256)  # a client may name a model in each request
+def find_profile(model: str) -> Profile:
+    """Return the profile of a model's family, or `UNKNOWN`; `vendor/model` counts as `model`."""
+    name = model.rpartition("/")[2].lower()
+    starts = [start for start in PROFILES if name.startswith(start)]
+    return PROFILES[max(starts, key=len)] if starts else UNKNOWN
+
 
 _SURELY_FITS = 8_000
 """Length of a conversation, in characters, below which the model's window is not looked up."""
@@ -108,3 +199,31 @@ def _has_media(message: Message) -> bool:
     return isinstance(message, ImageMessage) or bool(
         isinstance(message, TextMessage) and message.parts
     )
+
+
+class WindowedAdapter(Adapter):
+    """Wraps an adapter: a message window trims its requests."""
+
+    def __init__(self, adapter: Adapter, window: MessageWindow) -> None:
+        self.adapter = adapter
+        self.window = window
+        self.suggestions = adapter.suggestions
+
+    def stream(self, request: ChatRequest) -> Events:
+        """Trim the request and yield the events of the adapter. Raises the errors of both."""
+        fitted = self.window.fit(request)
+        if fitted is not request:
+            request.span.set_attributes({semconv.CONVERSATION_COMPACTED: True})
+        return self.adapter.stream(fitted)
+
+    def check(self, run: RunInput) -> None:
+        self.adapter.check(run)
+
+    async def check_key(self) -> None:
+        await self.adapter.check_key()
+
+    def endpoint(self, request: ChatRequest) -> ModelEndpoint:
+        return self.adapter.endpoint(request)
+
+    async def aclose(self) -> None:
+        await self.adapter.aclose()

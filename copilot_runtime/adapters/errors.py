@@ -5,10 +5,15 @@ limits (429) and transient errors (408, 409) are not configuration errors, and a
 is too long or stopped by a content filter has an error of its own.
 """
 
+import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import unescape
+from time import monotonic
+from traceback import format_exception
 from typing import Any
+from urllib.parse import unquote
 
 import orjson
 
@@ -285,3 +290,91 @@ def _shorten(text: str) -> str:
     text = " ".join(text.split())
     # three dots: react-core 1.10.6 calls btoa on messages, which throws beyond Latin-1
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+_LEAST = 24
+"""Letters and digits in a row that are no coincidence."""
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)")
+_NO_WORD = re.compile(r"[\W_]+")
+
+logger = logging.getLogger(__name__)
+
+
+def redact_error(error: CopilotError, instructions: str) -> None:
+    """Replace the message and the hint of an error that repeats a part of the instructions.
+
+    Causes that repeat them are removed, because hooks receive these, too. The original error is
+    logged at the level `debug`.
+    """
+    if not instructions:
+        return
+    cause = error.__cause__ or error.__context__
+    if cause is not None and _repeats(_describe(cause), instructions):
+        logger.debug("The provider repeated instructions in the cause of an error", exc_info=error)
+        error.__cause__ = error.__context__ = None
+    if not _repeats(f"{error.message}\n{error.hint or ''}", instructions):
+        return
+    logger.debug("The provider repeated instructions: %s (%s)", error.message, error.hint)
+    # what adapters put before the provider's words says which of them it was
+    service = error.message.partition(" API error: ")[0]
+    service = "The model's provider" if service == error.message else service
+    error.message = f"{service} refused the request. Why is in the server's log, at level debug."
+    error.args = (error.message,)
+    error.hint = "The provider's sentence repeats the instructions, so it is not shown."
+
+
+def _describe(cause: BaseException) -> str:
+    """Return the messages of an exception and of its causes, without tracebacks."""
+    return "".join(format_exception(cause, limit=0))
+
+
+def _repeats(text: str, instructions: str) -> bool:
+    """Return whether a text contains a long enough part of the instructions, or all of them."""
+    words, secret = _normalize(text), _normalize(instructions)
+    size = min(_LEAST, len(secret))
+    if size < _LEAST // 2:  # too short to tell from what anybody says
+        return False
+    pieces = {words[at : at + size] for at in range(len(words) - size + 1)}
+    return any(secret[at : at + size] in pieces for at in range(len(secret) - size + 1))
+
+
+def _normalize(text: str) -> str:
+    """Return the letters and digits of a text, which may be escaped as in JSON, HTML or a URL."""
+    return _NO_WORD.sub("", _ESCAPE.sub(_decode_escape, unescape(unquote(text)))).casefold()
+
+
+def _decode_escape(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 16)) if escape[1] else ""
+
+
+_MANY = 3
+"""Consecutive failed requests that count as an outage."""
+
+_MEMORY = 60.0
+"""Seconds after the last failure for which an outage is reported."""
+
+
+class ProviderHealth:
+    """Counts the latest requests that failed by the provider's fault, or for a wrong key."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._failures = 0
+        self._failed_at = 0.0
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the latest requests have all failed, the last one in the past minute."""
+        return self._failures >= _MANY and self._clock() < self._failed_at + _MEMORY
+
+    def record_success(self) -> None:
+        """Record a successful request."""
+        self._failures = 0
+
+    def record_failure(self, error: Exception) -> None:
+        """Record a failed request. Errors of the request itself and rate limits do not count."""
+        if isinstance(error, RateLimited):
+            return
+        if isinstance(error, NetworkError | AuthenticationFailed):
+            self._failures += 1
+            self._failed_at = self._clock()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from copilot_runtime.adapters.redaction import redact_error
+from copilot_runtime.adapters.errors import redact_error
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint, SupportsStream
 from copilot_runtime.api.duck_typing import complete
 from copilot_runtime.api.events import (

@@ -7,7 +7,7 @@
   it.
 - Arguments that are not a JSON object are wrapped in one, so that the model sees its own output.
 - Empty texts of the model and of the system are dropped, and so are states and activities.
-- Reasoning is dropped unless the same provider has signed it (see `signatures.py`) and a text or
+- Reasoning is dropped unless the same provider has signed it and a text or
   call follows: providers refuse reasoning at the end of a stopped answer.
 """
 
@@ -17,8 +17,8 @@ from typing import assert_never
 
 import orjson
 
-from copilot_runtime.adapters.media import IMAGE_TOKENS, estimate_tokens
-from copilot_runtime.adapters.signatures import read_signature
+from copilot_runtime.adapters.assembly import read_signature
+from copilot_runtime.adapters.attachments import IMAGE_TOKENS, estimate_tokens
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.adapters.tools import encode_tool_name
 from copilot_runtime.api.adapter import ChatRequest

@@ -1,19 +1,38 @@
-"""The base class of adapters over HTTP: options, connections and the steps of a request."""
+"""The base class of adapters over HTTP: keys, options, connections and the steps of a request."""
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypedDict
 
 from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedPolicy
-from copilot_runtime.adapters.provider_health import ProviderHealth
+from copilot_runtime.adapters.errors import ProviderHealth
 from copilot_runtime.adapters.streaming import ProviderRequest, stream_response
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
 from copilot_runtime.api.events import Event, Events
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.base.keyword_arguments import explain_names
 from copilot_runtime.http.client import Upstream
+
+ApiKey = str | Callable[[], str | Awaitable[str]]
+
+
+async def resolve_api_key(key: ApiKey | None, provider: str) -> str:
+    """Return the key, or an empty string if there is none.
+
+    Raises `ConfigurationFailed` if the key contains characters that no key has.
+    """
+    found = key() if callable(key) else key
+    if inspect.isawaitable(found):
+        found = await found
+    found = (found or "").strip()  # keys from files end in a newline
+    if not found.isascii() or not found.isprintable():
+        raise ConfigurationFailed(
+            f"The API key for {provider} holds characters no key has.",
+            hint="Look at api_key, token or the environment: was something else pasted there?",
+        )
+    return found
 
 
 class HTTPOptions(TypedDict, total=False):

@@ -5,15 +5,14 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from copilot_runtime.actions.sources import select_actions
-from copilot_runtime.adapters.chat_span import end_chat, start_chat
-from copilot_runtime.adapters.estimate import count_estimate
+from copilot_runtime.adapters.chat_span import count_estimate, end_chat, start_chat
+from copilot_runtime.adapters.context_window import WindowedAdapter
+from copilot_runtime.adapters.errors import redact_error
 from copilot_runtime.adapters.parameters import (
     ParametersLike,
     merge_parameters,
     parse_parameters,
 )
-from copilot_runtime.adapters.redaction import redact_error
-from copilot_runtime.adapters.windowed import WindowedAdapter
 from copilot_runtime.agents.grounding import (
     build_sources,
     join_passages,

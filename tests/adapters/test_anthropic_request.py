@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime.adapters.anthropic import AnthropicAdapter
-from copilot_runtime.adapters.signatures import tag_signature
+from copilot_runtime.adapters.assembly import tag_signature
 from copilot_runtime.api import Action, ChatRequest, Parameters
 from copilot_runtime.api.events import Custom, Event
 from copilot_runtime.api.messages import (

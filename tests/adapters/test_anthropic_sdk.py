@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from copilot_runtime.adapters.anthropic import AnthropicAdapter
-from copilot_runtime.adapters.signatures import read_signature
+from copilot_runtime.adapters.assembly import read_signature
 from copilot_runtime.api import ChatRequest
 from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.api.messages import ActionExecutionMessage, ReasoningMessage, TextMessage

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copilot_runtime.adapters.bedrock.event_stream import Frames
+from copilot_runtime.adapters.bedrock.stream import Frames
 from copilot_runtime.base.errors import NetworkError
 from tests.adapters.contract.bedrock_fake import event, exception, framed, message
 from tests.in_one_test import in_one_test

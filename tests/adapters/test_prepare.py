@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copilot_runtime.adapters.attachments import IMAGE_TOKENS
 from copilot_runtime.adapters.history import (
     NO_RESULT,
     HistoryItem,
@@ -13,7 +14,6 @@ from copilot_runtime.adapters.history import (
     repair_history,
     truncate_history,
 )
-from copilot_runtime.adapters.media import IMAGE_TOKENS
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     ActivityMessage,

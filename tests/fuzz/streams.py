@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from copilot_runtime import CopilotRuntime, Settings, action
-from copilot_runtime.adapters.bedrock.event_stream import Frames
+from copilot_runtime.adapters.bedrock.stream import Frames
 from copilot_runtime.agents.agui import AguiAgent
 from tests.adapters.contract.bedrock_fake import message as framed_message
 from tests.adapters.contract.fakes import (

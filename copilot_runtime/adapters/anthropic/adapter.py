@@ -10,11 +10,10 @@ from urllib.parse import urlunsplit
 
 from copilot_runtime.adapters.anthropic.request import PROVIDER, Settings, build_request
 from copilot_runtime.adapters.anthropic.stream import MessageReader
-from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.context_window import ContextWindow
 from copilot_runtime.adapters.errors import Service
-from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
+from copilot_runtime.adapters.http_adapter import ApiKey, HTTPAdapter, HTTPOptions, resolve_api_key
 from copilot_runtime.adapters.sdk_client import SDKResponse, open_sdk_response
 from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.api.adapter import ChatRequest

@@ -5,35 +5,39 @@ refuses with 400; `turns` arranges conversations as the API requires: the calls 
 turn, and all their results at the start of the next one.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, cast
 
-from copilot_runtime.adapters.anthropic.content import (
-    build_blocks,
-    build_exchange,
-    build_thought,
-    is_file,
-    is_result,
-    is_thought,
-)
-from copilot_runtime.adapters.anthropic.models import Traits, find_traits
+import orjson
+
 from copilot_runtime.adapters.anthropic.options import (
     ThinkingOptions,
+    Traits,
     build_thinking,
     build_tool_choice,
     filter_parameters,
     filter_sampling,
+    find_traits,
 )
-from copilot_runtime.adapters.anthropic.schema import close_objects
-from copilot_runtime.adapters.attachments import add_types
+from copilot_runtime.adapters.attachments import (
+    RESULT_IMAGES,
+    Media,
+    add_types,
+    build_parts,
+    decode_text,
+    parse_result_blocks,
+)
 from copilot_runtime.adapters.capabilities import CapabilityFilter
-from copilot_runtime.adapters.history import ToolExchange, fit_history
+from copilot_runtime.adapters.history import Thought, ToolExchange, fit_history, format_result
 from copilot_runtime.adapters.tools import select_tools
 from copilot_runtime.adapters.turns import Turn, build_turns
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import ChatRequest
+from copilot_runtime.api.messages import ImageMessage, TextMessage
 from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.base.jsontext import loads
 from copilot_runtime.base.jsonvalue import JsonObject, drop_none
 
 PROVIDER = "anthropic"
@@ -199,3 +203,157 @@ def _mark_for_cache(
         if not is_thought(block):  # these bear no mark
             block["cache_control"] = mark
             break
+
+
+REDACTED = "redacted/"
+"""The prefix of the signature of reasoning whose text is encrypted."""
+
+_API = "Anthropic's Messages API"
+_ID = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def build_blocks(message: TextMessage | ImageMessage, *, new: bool) -> list[JsonObject]:
+    """Return the content of a message. `new` is True for what the user has just sent.
+
+    Raises `Misuse` for a new attachment that the API does not take.
+    """
+    return add_types(build_parts(message, _build_media, new=new), "text")
+
+
+def build_exchange(exchange: ToolExchange, *, first: bool) -> tuple[JsonObject, JsonObject]:
+    """Return the blocks of a call and of its result.
+
+    A failed result may contain texts only, so `is_error` is not set on a result with images.
+    """
+    del first  # nothing is special about it
+    call, result = exchange.call, exchange.result
+    id = _ID.sub("_", call.id)  # other providers write ids with other characters
+    arguments = loads(call.arguments.encode())
+    content = parse_result_blocks(format_result(result))
+    failed = {"is_error": True} if result.error and isinstance(content, str) else {}
+    return (
+        {"type": "tool_use", "id": id, "name": call.name, "input": arguments},
+        {"type": "tool_result", "tool_use_id": id, "content": content, **failed},
+    )
+
+
+def build_thought(thought: Thought) -> JsonObject:
+    """Return the block of reasoning, unchanged from the response."""
+    if thought.signature.startswith(REDACTED):
+        return {"type": "redacted_thinking", "data": thought.signature.removeprefix(REDACTED)}
+    return {"type": "thinking", "thinking": thought.content, "signature": thought.signature}
+
+
+def is_thought(block: JsonObject) -> bool:
+    """Return whether a block is reasoning."""
+    return block.get("type") in ("thinking", "redacted_thinking")
+
+
+def is_result(block: JsonObject) -> bool:
+    """Return whether a block is a tool result."""
+    return block.get("type") == "tool_result"
+
+
+def is_file(block: JsonObject) -> bool:
+    """Return whether a block references a file by its id."""
+    return block.get("type") in ("image", "document") and block["source"]["type"] == "file"
+
+
+def _build_media(media: Media) -> JsonObject | str:
+    """Return the block, or the reason for a refusal."""
+    match media.kind:
+        case "image":
+            return _image(media)
+        case "document":
+            return _document(media)
+        case "audio" | "video":
+            return f"{_API} takes no {media.kind}"
+
+
+def _image(media: Media) -> JsonObject | str:
+    if media.id or media.url:
+        return {"type": "image", "source": _elsewhere(media)}
+    mime_type = media.mime_type or "image/png"
+    if mime_type not in RESULT_IMAGES:
+        return f"{_API} takes images as JPEG, PNG, GIF and WebP, not as {mime_type}"
+    source = {"type": "base64", "media_type": mime_type, "data": media.data}
+    return {"type": "image", "source": source}
+
+
+def _document(media: Media) -> JsonObject | str:
+    mime_type = media.mime_type or "application/pdf"
+    if media.id or media.url:
+        source = _elsewhere(media)
+    elif (text := decode_text(media)) is not None:
+        if not text.strip():
+            return "it is empty"
+        source = {"type": "text", "media_type": "text/plain", "data": text}
+    elif mime_type == "application/pdf":
+        source = {"type": "base64", "media_type": mime_type, "data": media.data}
+    else:
+        return f"{_API} takes documents as PDF or as text, not as {mime_type}"
+    named = {"title": media.filename} if media.filename else {}
+    return {"type": "document", "source": source, **named}
+
+
+def _elsewhere(media: Media) -> JsonObject:
+    if media.id:
+        return {"type": "file", "file_id": media.id}
+    return {"type": "url", "url": media.url}
+
+
+_UNKNOWN = frozenset(
+    {
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+        *("minLength", "maxLength", "maxItems", "uniqueItems", "pattern"),
+        *("minProperties", "maxProperties", "patternProperties"),
+    }
+)
+_FORMATS = frozenset(
+    {
+        *("date-time", "time", "date", "duration", "email", "hostname", "uri"),
+        *("ipv4", "ipv6", "uuid"),
+    }
+)
+
+
+def close_objects(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema with closed objects and unsupported keywords in the descriptions.
+
+    Limits of numbers, lengths and patterns are refused; the model reads them in the description.
+    https://platform.claude.com/docs/en/build-with-claude/structured-outputs
+    """
+    found: dict[str, Any] = {}
+    constraints: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _UNKNOWN or _is_too_much(key, value):
+            constraints[key] = value
+        elif key in ("properties", "$defs", "definitions"):
+            inner = cast("Mapping[str, Any]", value)
+            found[key] = {name: _inner(one) for name, one in inner.items()}
+        elif key == "oneOf":
+            found["anyOf"] = _inner(value)
+        elif key in ("items", "anyOf", "allOf"):
+            found[key] = _inner(value)
+        elif key != "$schema":
+            found[key] = value
+    if found.get("type") == "object" or "properties" in found:
+        found["additionalProperties"] = False
+    if constraints:
+        words = orjson.dumps(constraints, default=str).decode()
+        found["description"] = f"{found.get('description', '')} {words}".strip()
+    return found
+
+
+def _is_too_much(key: str, value: Any) -> bool:
+    if key == "minItems":
+        return value not in (0, 1)
+    return key == "format" and value not in _FORMATS
+
+
+def _inner(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return close_objects(cast("Mapping[str, Any]", value))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_inner(one) for one in cast("Sequence[Any]", value)]
+    return value

@@ -9,10 +9,9 @@ from typing import Any
 
 import orjson
 
-from copilot_runtime.adapters.anthropic.content import REDACTED
-from copilot_runtime.adapters.anthropic.request import PROVIDER
+from copilot_runtime.adapters.anthropic.request import PROVIDER, REDACTED
 from copilot_runtime.adapters.errors import Service, read_stream_error
-from copilot_runtime.adapters.reader import JSONReader
+from copilot_runtime.adapters.streaming import JSONReader
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Custom, Event, Usage
 from copilot_runtime.base.errors import Refused

@@ -10,16 +10,13 @@ from typing import Any, Unpack, cast
 
 import orjson
 
-from copilot_runtime.adapters.api_key import ApiKey
 from copilot_runtime.adapters.bedrock.auth import Authentication
-from copilot_runtime.adapters.bedrock.event_stream import Frames
-from copilot_runtime.adapters.bedrock.models import find_traits
-from copilot_runtime.adapters.bedrock.request import build_body
-from copilot_runtime.adapters.bedrock.stream import ConverseReader
+from copilot_runtime.adapters.bedrock.request import build_body, find_traits
+from copilot_runtime.adapters.bedrock.stream import ConverseReader, Frames
 from copilot_runtime.adapters.capabilities import CapabilityFilter
+from copilot_runtime.adapters.context_window import find_profile
 from copilot_runtime.adapters.errors import Service, read_response_error
-from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
-from copilot_runtime.adapters.profiles import find_profile
+from copilot_runtime.adapters.http_adapter import ApiKey, HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.sdk_client import (
     JsonEvents,
     Payloads,

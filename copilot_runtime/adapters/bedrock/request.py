@@ -1,28 +1,29 @@
-"""Builds the request body of Bedrock's `ConverseStream` from a chat request.
+"""Builds the request body of Bedrock's `ConverseStream` within the capabilities of its model.
 
+https://docs.aws.amazon.com/bedrock/latest/userguide/conversation-inference-supported-models-features.html
 https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 from copilot_runtime.adapters.anthropic import options as claude
-from copilot_runtime.adapters.anthropic.content import REDACTED
-from copilot_runtime.adapters.anthropic.schema import close_objects
+from copilot_runtime.adapters.anthropic.request import REDACTED, close_objects
 from copilot_runtime.adapters.attachments import (
+    USUAL_TYPES,
+    Media,
     build_parts,
+    build_text,
     merge_extra,
     parse_result_blocks,
     text_parts,
 )
-from copilot_runtime.adapters.bedrock.models import Traits, find_traits
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import Thought, ToolExchange, fit_history, format_result
-from copilot_runtime.adapters.media import USUAL_TYPES, Media, build_text
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.adapters.tools import required_tool, select_tools
 from copilot_runtime.adapters.turns import build_turns
@@ -32,6 +33,52 @@ from copilot_runtime.api.messages import ImageMessage, ResultMessage, TextMessag
 from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.base.jsontext import loads
 from copilot_runtime.base.jsonvalue import JsonObject, drop_none
+
+Effort = Literal["gpt-oss", "nova", "general", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """The capabilities of one model. `name` is the vendor's own, `effort` the form of the effort.
+
+    A Claude has reasoning options of its own, see `claude`.
+    """
+
+    vendor: str
+    name: str
+    effort: Effort = "none"
+
+    @property
+    def claude(self) -> claude.Traits | None:
+        """The capabilities of a Claude; `None` for other models."""
+        return claude.find_traits(self.name) if self.vendor == "anthropic" else None
+
+    @property
+    def rich_results(self) -> bool:
+        """Whether it accepts images and failures in tool results."""
+        return self.vendor in ("anthropic", "amazon")
+
+
+_PLACE = re.compile(r"^(global|us-gov|us|ca|sa|eu|uk|me|il|af|ap|apac|au|in|jp|kr)\.")
+"""The geography of an inference profile: the prefix of its id."""
+
+
+@lru_cache(maxsize=256)  # a client may name a model in each request
+def find_traits(model: str) -> Traits:
+    """Return the capabilities of a model by its id, that of an inference profile, or an ARN.
+
+    The id of an application inference profile does not name a model: it counts as unknown.
+    """
+    id = model.rpartition("/")[2].lower()
+    vendor, _, name = _PLACE.sub("", id, count=1).partition(".")
+    if not name:
+        return Traits("", model, "general")
+    if vendor == "openai" and name.startswith("gpt-oss"):
+        return Traits(vendor, name, "gpt-oss")
+    if vendor == "amazon" and name.startswith("nova-2"):
+        return Traits(vendor, name, "nova")
+    return Traits(vendor, name)
+
 
 SIGNER = "bedrock"
 

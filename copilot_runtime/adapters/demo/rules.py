@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
+from copilot_runtime.adapters.attachments import parse_media
 from copilot_runtime.adapters.demo.arguments import fill_arguments, split_words
 from copilot_runtime.adapters.demo.data_questions import describe_result, plan_call
 from copilot_runtime.adapters.demo.drawings import (
@@ -20,7 +21,6 @@ from copilot_runtime.adapters.demo.matching import (
     match_actions,
 )
 from copilot_runtime.adapters.demo.schema import read_schema
-from copilot_runtime.adapters.media import parse_media
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.messages import (

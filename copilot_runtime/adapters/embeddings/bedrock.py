@@ -7,13 +7,13 @@ https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-embed.html
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-from copilot_runtime.adapters.api_key import ApiKey
 from copilot_runtime.adapters.bedrock.auth import Authentication
 from copilot_runtime.adapters.embeddings.http_embedder import (
     EmbedderOptions,
     Embeddings,
     HTTPEmbedder,
 )
+from copilot_runtime.adapters.http_adapter import ApiKey
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.base.jsonvalue import JsonObject, add_counts, as_count, as_list, as_object
 

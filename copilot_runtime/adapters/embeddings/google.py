@@ -7,13 +7,13 @@ https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/text-embed
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-from copilot_runtime.adapters.api_key import ApiKey
 from copilot_runtime.adapters.embeddings.http_embedder import (
     EmbedderOptions,
     Embeddings,
     HTTPEmbedder,
 )
 from copilot_runtime.adapters.google.auth import Authentication
+from copilot_runtime.adapters.http_adapter import ApiKey
 from copilot_runtime.base.jsonvalue import JsonObject, add_counts, as_object, as_objects, get_object
 
 _DOCUMENT, _QUERY = "RETRIEVAL_DOCUMENT", "RETRIEVAL_QUERY"

@@ -11,13 +11,13 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from copilot_runtime.adapters.api_key import ApiKey
 from copilot_runtime.adapters.embeddings.http_embedder import (
     EmbedderOptions,
     Embeddings,
     HTTPEmbedder,
     Vectors,
 )
+from copilot_runtime.adapters.http_adapter import ApiKey
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
 from copilot_runtime.adapters.openai.options import OPENAI, Preset
 from copilot_runtime.adapters.openai.presets import PRESETS

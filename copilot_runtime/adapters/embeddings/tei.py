@@ -7,12 +7,12 @@ import os
 from collections.abc import Sequence
 from typing import Unpack
 
-from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
 from copilot_runtime.adapters.embeddings.http_embedder import (
     EmbedderOptions,
     Embeddings,
     HTTPEmbedder,
 )
+from copilot_runtime.adapters.http_adapter import ApiKey, resolve_api_key
 from copilot_runtime.base.jsonvalue import JsonObject, as_list
 from copilot_runtime.http.errors import parse_url
 

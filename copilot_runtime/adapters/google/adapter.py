@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import orjson
 
-from copilot_runtime.adapters.api_key import ApiKey
 from copilot_runtime.adapters.capabilities import CapabilityFilter
+from copilot_runtime.adapters.context_window import find_profile
 from copilot_runtime.adapters.errors import Service, read_response_error
 from copilot_runtime.adapters.google.auth import Authentication
 from copilot_runtime.adapters.google.request import build_body
 from copilot_runtime.adapters.google.stream import GenerationReader
-from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
-from copilot_runtime.adapters.profiles import find_profile
+from copilot_runtime.adapters.http_adapter import ApiKey, HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.sdk_client import (
     JsonEvents,
     Payloads,

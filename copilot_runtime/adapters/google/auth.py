@@ -5,7 +5,7 @@ import os
 from typing import Any
 from urllib.parse import quote
 
-from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
+from copilot_runtime.adapters.http_adapter import ApiKey, resolve_api_key
 from copilot_runtime.base.errors import AuthenticationFailed, ConfigurationFailed, MissingPackage
 from copilot_runtime.http.errors import parse_url
 

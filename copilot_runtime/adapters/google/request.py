@@ -9,11 +9,17 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Literal
 
-from copilot_runtime.adapters.attachments import build_parts, merge_extra, parse_result_blocks
+from copilot_runtime.adapters.assembly import read_signature
+from copilot_runtime.adapters.attachments import (
+    USUAL_TYPES,
+    Media,
+    build_parts,
+    build_text,
+    merge_extra,
+    parse_result_blocks,
+)
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import Thought, ToolExchange, fit_history
-from copilot_runtime.adapters.media import USUAL_TYPES, Media, build_text
-from copilot_runtime.adapters.signatures import read_signature
 from copilot_runtime.adapters.tools import required_tool, select_tools
 from copilot_runtime.adapters.turns import build_turns
 from copilot_runtime.api.action import Action

@@ -9,7 +9,7 @@ import orjson
 from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.errors import Service, build_error, read_stream_error
 from copilot_runtime.adapters.google.request import SIGNER
-from copilot_runtime.adapters.reader import JSONReader
+from copilot_runtime.adapters.streaming import JSONReader
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.base.errors import CopilotError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
-from copilot_runtime.adapters.attachments import add_types, build_parts
+from copilot_runtime.adapters.attachments import USUAL_TYPES, Media, add_types, build_parts
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import (
     HistoryItem,
@@ -17,7 +17,6 @@ from copilot_runtime.adapters.history import (
     fit_history,
     format_result,
 )
-from copilot_runtime.adapters.media import USUAL_TYPES, Media
 from copilot_runtime.adapters.tools import build_tools, required_tool
 from copilot_runtime.adapters.turns import group_calls
 from copilot_runtime.api.adapter import ChatRequest

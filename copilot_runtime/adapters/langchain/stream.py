@@ -10,7 +10,7 @@ import orjson
 
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.langchain.request import PROVIDER
-from copilot_runtime.adapters.reader import JSONReader
+from copilot_runtime.adapters.streaming import JSONReader
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Custom, Event, Usage
 from copilot_runtime.base.jsontext import replace_surrogates

@@ -6,11 +6,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from copilot_runtime.adapters.api_key import ApiKey
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.context_window import ContextWindow
 from copilot_runtime.adapters.errors import Service
-from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
+from copilot_runtime.adapters.http_adapter import ApiKey, HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
 from copilot_runtime.adapters.openai.options import (
     OPENAI,
@@ -20,12 +19,14 @@ from copilot_runtime.adapters.openai.options import (
     RequestOptions,
 )
 from copilot_runtime.adapters.openai.request import build_body
-from copilot_runtime.adapters.openai.responses.request import build_response_body
-from copilot_runtime.adapters.openai.responses.stream import SIGNER, ResponseEventReader
+from copilot_runtime.adapters.openai.responses import (
+    SIGNER,
+    ResponseEventReader,
+    build_response_body,
+)
 from copilot_runtime.adapters.openai.stream import CompletionReader
-from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.adapters.sdk_client import SDKResponse, open_sdk_response
-from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
+from copilot_runtime.adapters.streaming import JSONReader, ProviderRequest, encode_body
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.http.sse import SSEDecoder

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from copilot_runtime.adapters.profiles import find_profile
+from copilot_runtime.adapters.context_window import find_profile
 
 MaxTokensName = Literal["max_completion_tokens", "max_tokens"]
 

@@ -8,7 +8,7 @@ import orjson
 
 from copilot_runtime.adapters.attachments import image_activity_from_url
 from copilot_runtime.adapters.errors import Service, read_stream_error
-from copilot_runtime.adapters.reader import JSONReader
+from copilot_runtime.adapters.streaming import JSONReader
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.base.jsonvalue import JsonObject, as_count, as_object

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar, assert_never
 
-from copilot_runtime.adapters.media import IMAGE_TOKENS, estimate_tokens
+from copilot_runtime.adapters.attachments import IMAGE_TOKENS, estimate_tokens
 from copilot_runtime.adapters.tools import select_tools
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.messages import (

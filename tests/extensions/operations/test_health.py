@@ -21,8 +21,8 @@ from httpx import ASGITransport, AsyncClient
 from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, Settings
+from copilot_runtime.adapters.errors import ProviderHealth
 from copilot_runtime.adapters.openai import OpenAIAdapter
-from copilot_runtime.adapters.provider_health import ProviderHealth
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api import RunInput
 from copilot_runtime.base.errors import AuthenticationFailed, Misuse, NetworkError, RateLimited

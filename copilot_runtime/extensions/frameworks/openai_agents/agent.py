@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from copilot_runtime import api as interfaces
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.openai.options import OPENAI, RequestOptions
-from copilot_runtime.adapters.openai.responses.request import build_response_body
+from copilot_runtime.adapters.openai.responses import build_response_body
 from copilot_runtime.agents.agui_inprocess import (
     closing,
     resolve,

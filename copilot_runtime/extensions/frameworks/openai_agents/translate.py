@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from copilot_runtime.adapters.errors import Service
-from copilot_runtime.adapters.openai.responses.stream import ResponseEventReader
+from copilot_runtime.adapters.openai.responses import ResponseEventReader
 from copilot_runtime.api.adapter import ChatRequest
 from copilot_runtime.api.events import (
     ActionExecutionArgs,

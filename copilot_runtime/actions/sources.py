@@ -10,7 +10,7 @@ from typing import Any, Literal, cast, get_args
 import orjson
 
 from copilot_runtime.api.action import Action, ActionSource
-from copilot_runtime.api.duck_typing import complete
+from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.concurrency import call, capture_result, is_being_cancelled
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from copilot_runtime.adapters.chat_span import estimate_usage, has_counts, measure_event
 from copilot_runtime.adapters.pricing import find_model_facts, load_prices
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint, SupportsStream
-from copilot_runtime.api.duck_typing import complete
+from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.api.events import Events, Usage
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage, RateLimited

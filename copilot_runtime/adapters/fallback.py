@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from copilot_runtime.adapters.errors import redact_error
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint, SupportsStream
-from copilot_runtime.api.duck_typing import complete
+from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.api.events import (
     Custom,
     Event,

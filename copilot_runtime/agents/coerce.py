@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.agents import AGENTS
 from copilot_runtime.api.agent import Agent, AgentResolver
-from copilot_runtime.api.argument_checks import check_function, describe
-from copilot_runtime.api.caller import Caller
-from copilot_runtime.api.duck_typing import complete
+from copilot_runtime.api.argument_checks import check_function, complete, describe
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import ConfigurationFailed

@@ -31,7 +31,7 @@ from copilot_runtime.agents.turn import Turn
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import Adapter, ChatRequest, MessageWindow, SupportsStream
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.duck_typing import complete
+from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.messages import Message, new_id
 from copilot_runtime.api.retrieval import FileReader, PreparedMessages, Retriever

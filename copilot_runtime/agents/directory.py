@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from copilot_runtime.api.agent import Agent, SupportsRun
-from copilot_runtime.api.duck_typing import complete
+from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.base.errors import AuthenticationFailed, CopilotError, NetworkError
 
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from copilot_runtime.api.agent import Agent, AgentResolver, Agents, SupportsRun
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import ConfigurationFailed
 

@@ -1,11 +1,10 @@
 """The public interfaces and values. Read `run_input.py`, `agent.py` and `adapter.py` first."""
 
 from copilot_runtime.api.action import Action, ActionContext, ActionSource
-from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
+from copilot_runtime.api.adapter import Adapter, ChatRequest, Embedder, ModelEndpoint
 from copilot_runtime.api.agent import Agent, Middleware
 from copilot_runtime.api.bus import START, Batch, Bus, Cursor, LogWriter
-from copilot_runtime.api.caller import Caller
-from copilot_runtime.api.embedder import Embedder
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.api.run_input import (
     AgentInput,

@@ -1,8 +1,9 @@
-"""Adapters to model providers, and the requests they send."""
+"""The interfaces of models: chat, embedding and speech; and the requests to a chat model."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.events import Events
@@ -10,6 +11,12 @@ from copilot_runtime.api.messages import Message
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.api.run_input import Parameters, RunInput
 from copilot_runtime.telemetry.span import NO_SPAN, Span
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,4 +111,52 @@ class MessageWindow(Protocol):
 
         May raise a `CopilotError`, which ends the run.
         """
+        ...
+
+
+class Embedder(ABC):
+    """An embedding model."""
+
+    max_tokens: int = 0
+    """Maximum input tokens; longer texts are truncated. 0 if unknown."""
+    tokens: int = 0
+    """Number of embedded tokens so far, as counted by the provider; 0 if it does not count."""
+    query_tokens: int = 0
+    """Number of embedded query tokens, included in `tokens`."""
+
+    @property
+    @abstractmethod
+    def model(self) -> str:
+        """The id of provider, model and dimensions; vectors of two models are never compared."""
+
+    @abstractmethod
+    async def embed(self, texts: Sequence[str]) -> "NDArray[np.float32]":
+        """Return one unit vector per text, as rows.
+
+        Raises `CopilotError` if the provider fails after its retries.
+        """
+
+    async def embed_queries(self, texts: Sequence[str]) -> "NDArray[np.float32]":
+        """Return the vectors of queries, which some models embed differently from texts."""
+        return await self.embed(texts)
+
+    async def check_key(self) -> None:  # noqa: B027
+        """Raise `ConfigurationFailed` if a required API key is missing."""
+
+    async def price(self, tokens: int) -> "Decimal | None":  # noqa: ARG002
+        """Return the price of `tokens` tokens in US dollars, or None if unknown."""
+        return None
+
+    async def aclose(self) -> None:  # noqa: B027
+        """Close the connections."""
+
+
+class Transcriber(Protocol):
+    """A speech-to-text service.
+
+    A transcriber may also have `async aclose()`, which is awaited at the server's shutdown.
+    """
+
+    async def transcribe(self, audio: bytes, filename: str, mime_type: str) -> str:
+        """Return the text of a recording. Raises `AudioRefused`, or another `CopilotError`."""
         ...

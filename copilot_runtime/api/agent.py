@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.events import Events
+from copilot_runtime.api.identity import Caller
 
 if TYPE_CHECKING:
     from copilot_runtime.api.run_input import RunInput  # whose actions may be agents

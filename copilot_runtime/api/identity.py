@@ -1,11 +1,13 @@
-"""Identities of callers: user, tenant, permissions, and the owner key of their data."""
+"""Callers and their identities: user, tenant, permissions, and the owner key of their data."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.telemetry.context import SpanContext
 
 SCOPES = {
     "runs:start": "start runs, answer their questions, and stop them",
@@ -122,3 +124,26 @@ def split_owner(owner: str | None) -> tuple[str, str | None]:
         return "", owner
     tenant, _, user = owner.removeprefix(TENANT_PREFIX).partition("/")
     return tenant, user or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """The caller of a request: `user` owns the created data, `identity` has the permissions.
+
+    The other fields are those of `RunInput`.
+    """
+
+    user: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    url: str | None = None
+    parent: SpanContext | None = field(default=None, repr=False, compare=False)
+    identity: Identity = field(default=ANONYMOUS, compare=False)
+
+    def merge_properties(self, properties: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """Return the operator's properties, overridden by those of a request."""
+        return {**self.properties, **(properties or {})}
+
+
+SelectNames = Callable[[Sequence[str], str | None], Awaitable[Sequence[str]]]
+"""Returns the subset of some names that a user may use; the user is None if anonymous."""

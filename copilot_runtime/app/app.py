@@ -20,8 +20,8 @@ from copilot_runtime.agents.registry import AgentRegistry
 from copilot_runtime.agents.title import generate_title
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.api.adapter import Adapter, SupportsStream
+from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.api.bus import Bus
-from copilot_runtime.api.duck_typing import complete
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.retrieval import FileReader, FileStore, Retriever
 from copilot_runtime.api.stage import StageFunction

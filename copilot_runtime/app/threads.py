@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.api.bus import Bus
-from copilot_runtime.api.duck_typing import complete
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.threads import BUSES, STORES

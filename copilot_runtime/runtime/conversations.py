@@ -11,12 +11,10 @@ from typing import Any
 
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.agent import Agent, SupportsRun
-from copilot_runtime.api.bus import START, Cursor
-from copilot_runtime.api.caller import Caller
-from copilot_runtime.api.carrier import PeerLost
+from copilot_runtime.api.bus import START, Cursor, PeerLost
 from copilot_runtime.api.events import RunStarted
-from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.api.thread_ids import ThreadIds
+from copilot_runtime.api.identity import Caller
+from copilot_runtime.api.run_input import RunInput, ThreadIds
 from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import Misuse, NotFound, ThreadBusy

@@ -14,10 +14,9 @@ from copilot_runtime.actions.sources import Source, as_sources, gather_actions
 from copilot_runtime.adapters.message_content import render_answer, render_question
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.agent import Agent, Agents, Middleware, SupportsRun
+from copilot_runtime.api.argument_checks import as_stage, complete
 from copilot_runtime.api.bus import START, Batch, Bus, Cursor, LogWriter
-from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.current_run import CURRENT_RUN
-from copilot_runtime.api.duck_typing import as_stage, complete
 from copilot_runtime.api.events import (
     Event,
     Events,
@@ -28,6 +27,7 @@ from copilot_runtime.api.events import (
     Usage,
 )
 from copilot_runtime.api.hooks import Hooks, call, call_quietly, trace_early_calls
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.retrieval import FileStore
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.api.stage import StageFunction

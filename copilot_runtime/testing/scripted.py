@@ -11,7 +11,7 @@ from copilot_runtime.adapters.scripted import Gate, Script
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api.adapter import Adapter, SupportsStream
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.duck_typing import complete
+from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.api.events import AgentState, Event, Events, Interrupt
 from copilot_runtime.api.messages import new_id
 from copilot_runtime.api.run_input import RunInput

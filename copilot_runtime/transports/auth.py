@@ -11,9 +11,15 @@ from typing import Any, cast
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
-from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.hooks import remember_call
-from copilot_runtime.api.identity import ANONYMOUS, OPERATE, TENANT_PREFIX, Identity, is_tenant
+from copilot_runtime.api.identity import (
+    ANONYMOUS,
+    OPERATE,
+    TENANT_PREFIX,
+    Caller,
+    Identity,
+    is_tenant,
+)
 from copilot_runtime.api.scheme import (
     AUTHORIZATION,
     CredentialInvalid,

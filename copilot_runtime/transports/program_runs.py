@@ -11,8 +11,8 @@ from copilot_runtime.agents.forwarding import derive_thread_ids
 from copilot_runtime.agents.single_call import SingleCallAgent
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.events import ActionExecutionResult, Event, RunFailed
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.messages import new_id
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import CopilotError, ErrorReport

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.security.addresses import find_network

@@ -3,7 +3,7 @@
 import pytest
 
 from copilot_runtime.api import Agent, RunInput, Stage
-from copilot_runtime.api.duck_typing import as_stage, complete
+from copilot_runtime.api.argument_checks import as_stage, complete
 from copilot_runtime.api.events import Custom, Events, RunFinished
 from copilot_runtime.event_order.verify import verify_events
 from tests.runs import Says, log_of, run_input, runtime_with

@@ -14,7 +14,7 @@ from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.api import Caller, RunInput
 from copilot_runtime.api.events import Event
 from copilot_runtime.api.hooks import Hooks
-from copilot_runtime.api.thread_ids import ThreadIds
+from copilot_runtime.api.run_input import ThreadIds
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.extensions.settings import load_settings
 from copilot_runtime.threads.memory import MemoryThreads

@@ -16,9 +16,9 @@ from copilot_runtime import CopilotRuntime, LangGraphAgent, Settings
 from copilot_runtime.adapters.scripted import ScriptedAdapter, say
 from copilot_runtime.adapters.transcription import OpenAITranscriber
 from copilot_runtime.api import Caller, RunInput
+from copilot_runtime.api.adapter import Transcriber
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.api.run_input import GuardrailRules
-from copilot_runtime.api.transcriber import Transcriber
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
 from copilot_runtime.config.adapters import TranscriptionSettings
 from copilot_runtime.extensions.frameworks.langserve import langserve_actions

@@ -16,7 +16,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from copilot_runtime.api.embedder import Embedder
+from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.telemetry.genai import start_embeddings_span
 from copilot_runtime.telemetry.span import find_current_span, trace_block

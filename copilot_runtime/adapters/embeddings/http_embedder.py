@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from copilot_runtime.adapters.errors import Service, read_response_error
 from copilot_runtime.adapters.streaming import encode_body
-from copilot_runtime.api.embedder import Embedder
+from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.api.events import Usage
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.base.jsontext import loads

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 
-from copilot_runtime.api.caller import Caller
-from copilot_runtime.api.identity import OPERATE
+from copilot_runtime.api.identity import OPERATE, Caller
 from copilot_runtime.base.concurrency import call, retrieve_exception
 from copilot_runtime.extensions.analyst.charts.image import ChartRenderer
 from copilot_runtime.extensions.analyst.downloads import MOST_OF_ONE as MOST_DOWNLOADS_OF_ONE

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.extensions.assistants.agent import AssistantAgent
 from copilot_runtime.extensions.assistants.folder import AssistantFolder
 

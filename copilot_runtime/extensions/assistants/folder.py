@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from copilot_runtime.api.caller import SelectNames
+from copilot_runtime.api.identity import SelectNames
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.base.jsonvalue import JsonObject
 from copilot_runtime.config.file_watcher import FileStates, FileWatcher, read_text

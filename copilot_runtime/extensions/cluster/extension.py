@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Sequence
 
-from copilot_runtime.api.carrier import Carrier
+from copilot_runtime.api.bus import Carrier
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.extensions.cluster.carriers.unix import UnixCarrier
 from copilot_runtime.extensions.cluster.peers import Peers

@@ -9,8 +9,7 @@ from itertools import count
 from time import monotonic
 from typing import Any
 
-from copilot_runtime.api.bus import START, Batch, Cursor
-from copilot_runtime.api.carrier import Carrier, PeerLost
+from copilot_runtime.api.bus import START, Batch, Carrier, Cursor, PeerLost
 from copilot_runtime.base.concurrency import capture_result, convert_exits, retrieve_exception
 from copilot_runtime.base.errors import CopilotError, MissingPackage, NotFound
 from copilot_runtime.extensions.cluster.message import PeerMessage, decode_message, encode_message

@@ -8,8 +8,7 @@ from contextvars import Context
 from itertools import groupby
 from typing import NamedTuple, cast
 
-from copilot_runtime.api.bus import Batch
-from copilot_runtime.api.carrier import PeerLost
+from copilot_runtime.api.bus import Batch, PeerLost
 from copilot_runtime.api.events import Event
 from copilot_runtime.base.errors import NotFound
 from copilot_runtime.extensions.cluster.message import encode_message

@@ -19,8 +19,7 @@ from grpc.aio import ServicerContext
 from starlette.types import Message as ReceivedMessage
 from starlette.types import Scope
 
-from copilot_runtime.api.caller import Caller
-from copilot_runtime.api.identity import OPERATE, USER_SCOPES, Forbidden, Identity
+from copilot_runtime.api.identity import OPERATE, USER_SCOPES, Caller, Forbidden, Identity
 from copilot_runtime.base.errors import (
     RUN_FAILED,
     AgentNotFound,

@@ -5,8 +5,8 @@ from contextlib import aclosing
 from typing import Any, Protocol, get_args
 
 from copilot_runtime.api.agent import DEFAULT_AGENT, Agent
-from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.events import Event, RunFailed
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.messages import Message, Role, TextMessage, new_id
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.api.transcript import fold_thread

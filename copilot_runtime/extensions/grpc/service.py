@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.types import Scope
 
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.base.errors import ConfigurationFailed, Misuse
 from copilot_runtime.extensions.knowledge import Knowledge
 from copilot_runtime.transports.transport import Services

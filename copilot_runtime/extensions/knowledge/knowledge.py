@@ -12,7 +12,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.api.action import Action, ActionContext
-from copilot_runtime.api.embedder import Embedder
+from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.base.concurrency import call

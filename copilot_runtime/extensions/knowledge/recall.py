@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from copilot_runtime.api.embedder import Embedder
+from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
 from copilot_runtime.api.retrieval import Passage
 from copilot_runtime.api.transcript import fold_thread

@@ -5,7 +5,7 @@ import signal
 import sys
 from contextlib import redirect_stdout
 
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.target import find_target

@@ -7,7 +7,7 @@ from copilot_runtime.adapters.pricing import load_prices_now
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.registry import has_plans
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.app.extension import Contribution, Core, Extension, PrivateState
 from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.config.settings import CoreSettings

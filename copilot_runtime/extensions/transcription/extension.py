@@ -1,6 +1,6 @@
 """Speech to text, for pages that record it."""
 
-from copilot_runtime.api.transcriber import Transcriber
+from copilot_runtime.api.adapter import Transcriber
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.config.loader import has_transcription
 

@@ -9,7 +9,7 @@ from contextvars import Context
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from copilot_runtime.api.carrier import PeerLost
+from copilot_runtime.api.bus import PeerLost
 from copilot_runtime.api.events import RunFailed, RunFinished, RunStarted
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.concurrency import has_running_loop

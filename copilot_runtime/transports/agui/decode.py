@@ -11,7 +11,7 @@ from typing import Any
 from copilot_runtime.agui.messages import decode_messages
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.agent import DEFAULT_AGENT
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.messages import drop_empty_results, new_id
 from copilot_runtime.api.run_input import (
     AgentInput,

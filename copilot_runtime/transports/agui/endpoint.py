@@ -15,11 +15,11 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from copilot_runtime.agui.parts import is_legacy
+from copilot_runtime.api.adapter import Transcriber
 from copilot_runtime.api.agent import DEFAULT_AGENT
-from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.events import Event, RunFailed, RunFinished, RunStarted
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.api.transcriber import Transcriber
 from copilot_runtime.base.concurrency import retrieve_exception
 from copilot_runtime.base.errors import (
     AgentNotFound,

@@ -9,7 +9,7 @@ import orjson
 
 from copilot_runtime import __version__
 from copilot_runtime.api.agent import DEFAULT_AGENT, Agent
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.base.errors import AgentNotFound, Misuse
 from copilot_runtime.base.jsonvalue import as_object
 from copilot_runtime.runtime.conversations import Conversations
@@ -22,7 +22,7 @@ from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.thread_push.push import ThreadPush
 
 if TYPE_CHECKING:
-    from copilot_runtime.api.transcriber import Transcriber
+    from copilot_runtime.api.adapter import Transcriber
 
 Answer = tuple[int, Any]
 """The status and the body of an answer; None is no body."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.api.bus import Batch
-from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.events import (
     LAST,
     ActionExecutionArgs,
@@ -20,6 +19,7 @@ from copilot_runtime.api.events import (
     TextMessageContent,
     is_question,
 )
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.transcript import fold_thread
 from copilot_runtime.base.errors import Cancelled, Interrupted
 from copilot_runtime.runtime.interrupts import find_asking_run

@@ -9,7 +9,7 @@ from base64 import b64decode
 from typing import Any
 
 from copilot_runtime.adapters.transcription import AudioRefused
-from copilot_runtime.api.transcriber import Transcriber
+from copilot_runtime.api.adapter import Transcriber
 from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.base.errors import (
     AuthenticationFailed,

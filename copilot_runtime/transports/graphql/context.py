@@ -6,7 +6,7 @@ from typing import Any
 
 from graphql import DocumentNode
 
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.run import Run

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import pytest
 from redis.asyncio import Redis
 
-from copilot_runtime.api.carrier import Carrier, PeerLost
+from copilot_runtime.api.bus import Carrier, PeerLost
 from copilot_runtime.extensions.cluster.carriers import postgres, redis, unix
 from copilot_runtime.extensions.cluster.carriers.postgres import PostgresCarrier
 from copilot_runtime.extensions.cluster.carriers.redis import RedisCarrier

@@ -8,7 +8,7 @@ import pytest
 
 from copilot_runtime import RunInput
 from copilot_runtime.adapters.scripted import Gate
-from copilot_runtime.api.carrier import PeerLost
+from copilot_runtime.api.bus import PeerLost
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.extensions.cluster.peers import Peers
 from tests.agents.pages import answered, questions

@@ -7,7 +7,7 @@ import pytest
 
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api import Batch, RunInput
-from copilot_runtime.api.carrier import Carrier, Lose, PeerLost, Receive
+from copilot_runtime.api.bus import Carrier, Lose, PeerLost, Receive
 from copilot_runtime.api.events import Event, RunFinished, RunStarted
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.cluster import peers

@@ -21,7 +21,7 @@ from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.agents.agui import AguiAgent
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import Adapter
-from copilot_runtime.api.duck_typing import complete
+from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
 from copilot_runtime.extensions.assistants.agent import AssistantAgent
 from copilot_runtime.extensions.assistants.folder import AssistantFolder

@@ -35,8 +35,8 @@ from a2a.utils.errors import (
 )
 
 from copilot_runtime.api.bus import Batch
-from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.events import Event
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.messages import Message as OurMessage
 from copilot_runtime.api.run_input import Resume, RunInput
 from copilot_runtime.api.transcript import fold_thread

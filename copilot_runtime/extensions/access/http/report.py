@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from copilot_runtime.api.caller import Caller
-from copilot_runtime.api.identity import SCOPES
+from copilot_runtime.api.identity import SCOPES, Caller
 from copilot_runtime.config.access import ROLES
 from copilot_runtime.extensions.access.api_keys.key import ApiKey
 from copilot_runtime.extensions.access.limits.limiter import Limiter, LimitStatus

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import typer
 
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.cli.serve import build_runtime
 from copilot_runtime.config.loader import adapter_name

@@ -11,7 +11,6 @@ from uuid import uuid4
 
 from copilot_runtime.api.adapter import Adapter, ChatRequest
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.events import (
     ActionExecutionStart,
     Activity,
@@ -21,6 +20,7 @@ from copilot_runtime.api.events import (
     RunFailed,
 )
 from copilot_runtime.api.events import TextMessageContent as Text
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.messages import TextMessage, new_id
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import CopilotError

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from copilot_runtime.api.agent import Agents
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import AgentNotFound
 from copilot_runtime.extensions.analyst.agent import AnalystAgent

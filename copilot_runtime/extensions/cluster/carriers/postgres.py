@@ -18,7 +18,7 @@ from itertools import count
 from time import monotonic
 from typing import Any
 
-from copilot_runtime.api.carrier import Carrier, Lose, PeerLost, Receive
+from copilot_runtime.api.bus import Carrier, Lose, PeerLost, Receive
 from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.base.outages import Outage
 

@@ -17,7 +17,7 @@ from contextvars import Context
 from time import monotonic
 from typing import Any
 
-from copilot_runtime.api.carrier import Carrier, Lose, PeerLost, Receive
+from copilot_runtime.api.bus import Carrier, Lose, PeerLost, Receive
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.base.outages import Outage
 

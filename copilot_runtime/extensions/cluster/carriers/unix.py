@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import cast
 
-from copilot_runtime.api.carrier import Carrier, Lose, PeerLost, Receive
+from copilot_runtime.api.bus import Carrier, Lose, PeerLost, Receive
 from copilot_runtime.base.errors import ConfigurationFailed
 
 MAX_FRAME = 64 * 1024 * 1024

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from copilot_runtime.api.bus import START, Cursor
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.base.errors import LimitExceeded, Misuse
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject

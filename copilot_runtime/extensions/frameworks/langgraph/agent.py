@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from copilot_runtime.agents.cancellations import Cancellations
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.events import Events
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.base.jsontext import loads

@@ -9,8 +9,8 @@ from pydantic_core import ValidationError, to_jsonable_python
 
 from copilot_runtime.agents.agui_inprocess import select_conversation
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.events import Events
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.base.jsonvalue import JsonObject

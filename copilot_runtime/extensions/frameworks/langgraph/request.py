@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from copilot_runtime.agents.forwarding import describe_actions, forward_headers
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.jsonvalue import JsonObject, as_object, drop_none
 from copilot_runtime.extensions.frameworks.langgraph.messages import encode_v1_history

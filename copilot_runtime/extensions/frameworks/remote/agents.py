@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from copilot_runtime.agents.directory import AgentDirectory
 from copilot_runtime.api.agent import Agent, Agents
 from copilot_runtime.api.argument_checks import check_items
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.frameworks.remote.endpoint import RemoteEndpoint

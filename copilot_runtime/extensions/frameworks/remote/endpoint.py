@@ -14,8 +14,8 @@ from copilot_runtime.agents.forwarding import describe_actions, map_network_erro
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.api.action import Action, ActionContext, ActionSource
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.events import Events
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     AgentStateMessage,

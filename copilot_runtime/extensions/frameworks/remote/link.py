@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
 from copilot_runtime.agents.forwarding import forward_headers, read_refusal, redact
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.base.jsontext import dumps, loads

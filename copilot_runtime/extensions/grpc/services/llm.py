@@ -6,9 +6,8 @@ from typing import Any, get_args
 
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api.action import Action
-from copilot_runtime.api.adapter import Adapter
+from copilot_runtime.api.adapter import Adapter, Embedder
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.embedder import Embedder
 from copilot_runtime.api.events import Event, Events, Usage
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from copilot_runtime.api.embedder import Embedder
+from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.extensions.knowledge.access import run_with_access

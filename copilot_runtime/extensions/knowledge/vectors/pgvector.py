@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from copilot_runtime.api.embedder import Embedder
+from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.database.postgres.pool import Pool
 from copilot_runtime.extensions.knowledge.access import judge

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from copilot_runtime.api.embedder import Embedder
+from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.base.errors import (
     AuthenticationFailed,
     ConfigurationFailed,

@@ -13,7 +13,7 @@ from uuid import uuid4
 import anyio
 from starlette.types import Message, Receive
 
-from copilot_runtime.api.carrier import PeerLost
+from copilot_runtime.api.bus import PeerLost
 from copilot_runtime.base.errors import Interrupted
 from copilot_runtime.extensions.mcp.server.server import CALLER, build_server
 from copilot_runtime.extensions.settings import narrow_settings

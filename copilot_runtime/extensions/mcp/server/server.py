@@ -11,7 +11,6 @@ from copilot_runtime import __version__
 from copilot_runtime.actions.execute import parse_failure
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.events import (
     Event,
     Interrupt,
@@ -19,6 +18,7 @@ from copilot_runtime.api.events import (
     TextMessageContent,
     TextMessageStart,
 )
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.messages import TextMessage, new_id
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import RUN_FAILED, CopilotError, MissingPackage, Misuse

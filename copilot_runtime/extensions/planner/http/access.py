@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from starlette.types import Scope
 
 from copilot_runtime.api.agent import Agents
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import Misuse, NotFound
 from copilot_runtime.base.jsonvalue import JsonValue

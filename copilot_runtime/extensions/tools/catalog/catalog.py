@@ -10,7 +10,7 @@ from typing import Any
 
 from copilot_runtime.actions.execute import execute, parse_failure
 from copilot_runtime.api.action import Action, ActionContext, ActionSource
-from copilot_runtime.api.caller import SelectNames
+from copilot_runtime.api.identity import SelectNames
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.concurrency import capture_result
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError

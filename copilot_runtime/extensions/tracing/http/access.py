@@ -12,8 +12,7 @@ from typing import Any
 
 from starlette.types import Scope
 
-from copilot_runtime.api.caller import Caller
-from copilot_runtime.api.identity import OPERATE
+from copilot_runtime.api.identity import OPERATE, Caller
 from copilot_runtime.base.errors import CopilotError, NotFound
 from copilot_runtime.extensions.tracing.store.store import TraceStore
 from copilot_runtime.security.loopback import (

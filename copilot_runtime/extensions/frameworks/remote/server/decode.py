@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from copilot_runtime.api.action import Action
-from copilot_runtime.api.caller import Caller
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     AgentStateMessage,

@@ -16,7 +16,6 @@ from copilot_runtime.agents.copilotkit_form import encode_messages
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.caller import Caller
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -30,6 +29,7 @@ from copilot_runtime.api.events import (
     TextMessageEnd,
     TextMessageStart,
 )
+from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import RUN_FAILED, CopilotError, NotFound
 from copilot_runtime.base.jsontext import dumps

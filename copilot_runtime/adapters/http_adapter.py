@@ -10,9 +10,9 @@ from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedP
 from copilot_runtime.adapters.errors import ProviderHealth
 from copilot_runtime.adapters.streaming import ProviderRequest, stream_response
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
+from copilot_runtime.api.argument_checks import explain_names
 from copilot_runtime.api.events import Event, Events
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.base.keyword_arguments import explain_names
 from copilot_runtime.http.client import Upstream
 
 ApiKey = str | Callable[[], str | Awaitable[str]]

@@ -10,7 +10,7 @@ from copilot_runtime.actions.schema import InvalidArguments
 from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.api.events import AgentState
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.base.jsonpatch.patch import apply_patch
+from copilot_runtime.base.jsonpatch import apply_patch
 from copilot_runtime.base.jsonvalue import parse_text
 
 SNAPSHOT = "AGUISendStateSnapshot"

@@ -41,7 +41,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.messages import ActionExecutionMessage, ActivityMessage
 from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import CopilotError, IncompleteStream, Misuse
-from copilot_runtime.base.jsonpatch.patch import apply_patch
+from copilot_runtime.base.jsonpatch import apply_patch
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import (
     JsonObject,

@@ -20,7 +20,7 @@ from copilot_runtime.agents.registry import AgentRegistry
 from copilot_runtime.agents.title import generate_title
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.api.adapter import Adapter, SupportsStream
-from copilot_runtime.api.argument_checks import complete
+from copilot_runtime.api.argument_checks import complete, explain_names
 from copilot_runtime.api.bus import Bus
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.retrieval import FileReader, FileStore, Retriever
@@ -38,7 +38,6 @@ from copilot_runtime.app.loading import list_options, load_extensions
 from copilot_runtime.app.server import AppServer, build_authenticator, build_push
 from copilot_runtime.app.threads import build_bus, build_thread_store
 from copilot_runtime.base.concurrency import convert_exits
-from copilot_runtime.base.keyword_arguments import explain_names
 from copilot_runtime.config.loader import load_settings
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.event_order.verify import verify_events

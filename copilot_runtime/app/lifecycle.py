@@ -11,7 +11,7 @@ from copilot_runtime.api.hooks import call_quietly
 from copilot_runtime.app.extension import Core, Extension
 from copilot_runtime.app.maintenance import delete_old_threads, find_threads_state, warn_of_key
 from copilot_runtime.base.outages import Outage
-from copilot_runtime.config.credentials import list_unused_credentials
+from copilot_runtime.config.loader import list_unused_credentials
 from copilot_runtime.security.loopback import LISTENER
 from copilot_runtime.telemetry.genai import count_from_zero
 from copilot_runtime.telemetry.logs import add_fallback_handler

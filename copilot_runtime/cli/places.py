@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from copilot_runtime.app.threads import name_stores
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.cli.target import find_folder
-from copilot_runtime.config.loader import DEFAULT_FILE, read_settings
+from copilot_runtime.config.loader import DEFAULT_FILE, is_independent, read_settings
 from copilot_runtime.config.settings import CoreSettings
-from copilot_runtime.config.source import is_independent
 from copilot_runtime.database.postgres.pool import Pool
 from copilot_runtime.threads import STORES
 from copilot_runtime.threads.url import build_store

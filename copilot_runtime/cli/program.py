@@ -68,7 +68,7 @@ def _import_settings(program: str, read: CommandSettings) -> CommandSettings:
     from copilot_runtime.base.errors import ConfigurationFailed
     from copilot_runtime.cli.serve import find_runtime
     from copilot_runtime.cli.target import find_target
-    from copilot_runtime.config.source import find_origins
+    from copilot_runtime.config.loader import find_origins
 
     if (runtime := find_runtime(find_target(program))) is None:
         raise ConfigurationFailed(

@@ -5,22 +5,28 @@ and address, `http/client.py` for proxies, and `copilot-runtime chat` for COPILO
 """
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pydantic import create_model
 
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.file import Document, read_document
 from copilot_runtime.config.plugins import load_plugins
 from copilot_runtime.config.problems import SettingOrigins, reject_misspelt_variable
-from copilot_runtime.config.section import Section
+from copilot_runtime.config.section import ReadVariables, Section, SectionVariables
 from copilot_runtime.config.settings import PREFIX, CoreSettings
-from copilot_runtime.config.variables import ReadVariables, SectionVariables
+from copilot_runtime.config.yaml_model import load_yaml
 from copilot_runtime.extensions import SETTINGS, VARIABLES
+
+if TYPE_CHECKING:
+    import yaml
+
 
 DEFAULT_FILE = "copilot.yml"
 FILE_VARIABLE = "COPILOT_CONFIG"
@@ -49,7 +55,7 @@ def read_settings(
 ) -> tuple[CoreSettings, SettingOrigins]:
     """Read the settings as `load_settings` does, and return where each one came from as well."""
     environ = os.environ if environ is None else environ
-    document = _document(path, environ)
+    document = _read_document(path, environ)
     values = {key: value for key, value in document.values.items() if value is not None}
     origins = SettingOrigins(document.path, document.lines)
     kind = build_settings_class()
@@ -125,12 +131,44 @@ def has_transcription(settings: CoreSettings, environ: Mapping[str, str] | None 
     return bool(environ.get("OPENAI_API_KEY")) and not elsewhere
 
 
-def _document(path: str | Path | None, environ: Mapping[str, str]) -> Document:
+def _read_document(path: str | Path | None, environ: Mapping[str, str]) -> "_Document":
+    """Parse the settings file and put environment variables in place of `${NAME}`.
+
+    Raises `ConfigurationFailed` with the file and the line.
+    """
     named = path or environ.get(FILE_VARIABLE)
     file = Path(named or DEFAULT_FILE)
     if not named and not file.is_file():
-        return Document(None, {}, {})
-    return read_document(file, environ)
+        return _Document(None, {}, {})
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationFailed(
+            f"The settings file '{file}' cannot be read: {error.strerror or error}.",
+            hint="Name another with --config or COPILOT_CONFIG, or leave both out.",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationFailed(f"The settings file '{file}' is not UTF-8 text.") from error
+    root, values = load_yaml(text, lambda at: f"{file}" if at is None else f"{file}, line {at + 1}")
+    lines = dict(_lines(file, root)) if root is not None else {}
+    try:
+        values = _expand(values, environ, file, lines, "")
+    except RecursionError as error:  # a value contains itself
+        raise ConfigurationFailed(f"{file}: not YAML: {error}.") from error
+    if not isinstance(values, dict | None):
+        raise ConfigurationFailed(
+            f"{file}: expected settings such as 'port: 8000', found a {type(values).__name__}."
+        )
+    return _Document(file, values or {}, lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A settings file. `lines` has the line of each key, written with dots."""
+
+    path: Path | None
+    values: Mapping[str, Any]
+    lines: Mapping[str, int]
 
 
 @cache
@@ -160,3 +198,133 @@ def _put(values: dict[str, Any], section: str, key: str, text: Any) -> None:
         values[key] = text or None if key == "cloud_base_url" else text
     elif isinstance(inner := values.get(section, {}), Mapping):
         values[section] = {**inner, key: text}
+
+
+_VARIABLE = re.compile(r"\$(\$)?\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+"""`${NAME}`, `${NAME:-default}`, and `$${NAME}` for the text itself."""
+
+
+def _lines(path: Path, node: "yaml.Node", prefix: str = "") -> Iterator[tuple[str, int]]:
+    """Yield each key with its line; refuse a key that stands there twice."""
+    from yaml import MappingNode
+
+    if not isinstance(node, MappingNode):
+        return
+    key_lines: dict[str, int] = {}
+    for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
+        name, line = str(key.value), key.start_mark.line + 1
+        if name in key_lines:
+            raise ConfigurationFailed(
+                f"{path}, line {line}: {prefix + name!r} was set before, on line {key_lines[name]}."
+            )
+        key_lines[name] = line
+        yield prefix + name, line
+        if prefix.count(".") < 2:  # deeper than any setting of ours
+            yield from _lines(path, value, f"{prefix}{name}.")
+
+
+def _expand(
+    value: Any, environ: Mapping[str, str], path: Path, lines: Mapping[str, int], key: str
+) -> Any:
+    if isinstance(value, dict):
+        return {
+            name: _expand(inner, environ, path, lines, f"{key}.{name}" if key else str(name))
+            for name, inner in cast("dict[Any, Any]", value).items()
+        }
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return [_expand(inner, environ, path, lines, key) for inner in items]
+    if not isinstance(value, str):
+        return value
+
+    def replace(match: re.Match[str]) -> str:
+        if match[1]:
+            return match[0][1:]
+        substitute = environ.get(match["name"]) or match["default"]
+        if substitute is None:
+            line = f", line {lines[key]}" if key in lines else ""
+            raise ConfigurationFailed(
+                f"{path}{line}: {key!r} needs the environment variable {match['name']!r}, "
+                "which is not set.",
+                hint=f"Set it, or write ${{{match['name']}:-a default}}.",
+            )
+        return substitute
+
+    return _VARIABLE.sub(replace, value)
+
+
+def is_independent(
+    settings: CoreSettings, read: CoreSettings, options: Collection[str] = ()
+) -> bool:
+    """Return whether settings were made without file and environment, whose settings are `read`.
+
+    `options` are the names of settings that `read` has from the command line. Nothing marks
+    settings that were read: those have all that was read, perhaps with some changes.
+    """
+    names = read.model_fields_set.difference(options)
+    if not names:
+        return bool(settings.model_fields_set - read.model_fields_set)
+    if not names <= settings.model_fields_set:
+        return True
+    return all(getattr(settings, name) != getattr(read, name) for name in names)
+
+
+def find_origins(
+    program: str, settings: CoreSettings, read: CoreSettings, origins: SettingOrigins
+) -> SettingOrigins:
+    """Return where each setting of a program came from: `origins` are those of `read`."""
+    defaults = type(settings)()
+    is_own = is_independent(settings, read)
+    overrides, lines = dict[str, str](), dict[str, int]()
+    for row in type(settings).describe():
+        find = attrgetter(row.name)
+        if is_own or find(settings) != find(read):
+            if find(settings) != find(defaults):
+                overrides[row.name] = program
+        elif row.name in origins.overrides:
+            overrides[row.name] = origins.overrides[row.name]
+        elif row.name in origins.lines:
+            lines[row.name] = origins.lines[row.name]
+    return SettingOrigins(None if is_own else origins.path, lines, overrides)
+
+
+_SCHEMES = ("api_keys", "jwt", "proxy", "service_tokens")
+"""Each has a section of its name."""
+
+
+class UnusedCredential(NamedTuple):
+    """Settings of a way to sign in that nobody uses: what that means, and which line is missing."""
+
+    text: str
+    hint: str
+
+
+def list_unused_credentials(settings: CoreSettings) -> Sequence[UnusedCredential]:
+    """Return which ways to sign in have settings, and are not named by `access.authenticate`.
+
+    There is none beside a plugin: it may read these settings itself.
+    """
+    named = settings.access.authenticate
+    if not {*named} <= {*_SCHEMES}:
+        return []
+    return [
+        UnusedCredential(
+            f"Nobody signs in by {', '.join(names)}: access.authenticate does not name {scheme}.",
+            f"Set access.authenticate: [{', '.join((*named, scheme))}].",
+        )
+        for scheme in _SCHEMES
+        if scheme not in named and (names := _list_names(settings, scheme))
+    ]
+
+
+def _list_names(settings: CoreSettings, scheme: str) -> Sequence[str]:
+    """Return the settings of a way to sign in that are not as they are by default."""
+    section = getattr(settings, scheme)
+    shared = {"proxy.addresses"}  # for proxies that sign nobody in
+    if "service_tokens" in settings.access.authenticate:
+        shared.add("api_keys.store")  # where used tokens are
+    return [
+        f"{scheme}.{name}"
+        for name, field in type(section).model_fields.items()
+        if getattr(section, name) != field.default and f"{scheme}.{name}" not in shared
+    ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 from pydantic import BaseModel, RootModel, ValidationError
 
 from copilot_runtime.base.errors import ConfigurationFailed
+from copilot_runtime.base.jsonvalue import JsonValue
 
 if TYPE_CHECKING:
     import yaml
@@ -64,40 +65,54 @@ def parse_yaml_model(
     Raises:
         ConfigurationFailed: With all mistakes, each as `source:line: …`.
     """
-    import yaml
 
-    try:
-        root = yaml.compose(text, yaml.SafeLoader)
-        if (bomb := find_bomb(root)) is not None:
-            raise ConfigurationFailed(f"{source}:{bomb + first_line}: {TOO_MANY_ALIASES}.")
-        values = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + first_line if error.problem_mark else first_line
-        raise ConfigurationFailed(f"{source}:{line}: not YAML: {error.problem}.") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigurationFailed(f"{source}:{first_line}: not YAML: {error}.") from error
+    def locate(line: int | None) -> str:
+        return f"{source}:{(line or 0) + first_line}"
+
+    root, values = load_yaml(text, locate)
     values = {} if values is None else values
     if not isinstance(values, dict):
         raise ConfigurationFailed(
-            f"{source}:{first_line}: expected fields such as 'name: …', found a "
-            f"{type(values).__name__}."
+            f"{locate(0)}: expected fields such as 'name: …', found a {type(values).__name__}."
         )
     try:
         twice = _find_repetition(root)
     except RecursionError as error:
-        raise ConfigurationFailed(f"{source}:{first_line}: a value contains itself.") from error
+        raise ConfigurationFailed(f"{locate(0)}: a value contains itself.") from error
     if twice:
         name, line = twice
-        raise ConfigurationFailed(f"{source}:{line + first_line}: {name!r} stands here twice.")
+        raise ConfigurationFailed(f"{locate(line)}: {name!r} stands here twice.")
     try:
         return model.model_validate({**cast("dict[str, Any]", values), **(extra or {})})
     except ValidationError as error:
         problems = [
-            f"{source}:{_find_line(root, problem['loc']) + first_line}: "
+            f"{locate(_find_line(root, problem['loc']))}: "
             f"{_describe(model, root, problem['loc'], problem['type'], problem['msg'])}"
             for problem in error.errors(include_url=False, include_input=False)
         ]
         raise ConfigurationFailed("\n".join(problems[:_MOST_PROBLEMS])) from None
+
+
+def load_yaml(
+    text: str, locate: Callable[[int | None], str]
+) -> tuple["yaml.Node | None", JsonValue]:
+    """Return a YAML document as a tree of nodes, which have lines, and as a value.
+
+    Raises `ConfigurationFailed` that begins with what `locate` returns for the line of a mistake,
+    from 0; `None` if it is unknown.
+    """
+    import yaml  # only for those who have such a file
+
+    try:
+        root = yaml.compose(text, yaml.SafeLoader)
+        if (bomb := find_bomb(root)) is not None:
+            raise ConfigurationFailed(f"{locate(bomb)}: {TOO_MANY_ALIASES}.")
+        return root, yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line if error.problem_mark else None
+        raise ConfigurationFailed(f"{locate(line)}: not YAML: {error.problem}.") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigurationFailed(f"{locate(None)}: not YAML: {error}.") from error
 
 
 def find_bomb(root: "yaml.Node | None") -> int | None:
@@ -131,11 +146,7 @@ def find_bomb(root: "yaml.Node | None") -> int | None:
 
 def list_keys(text: str) -> Mapping[str, int]:
     """Return the lines, from 1, of the outermost keys of a YAML document that can be read."""
-    import yaml
-
-    root = yaml.compose(text, yaml.SafeLoader)
-    pairs = cast("list[tuple[yaml.Node, yaml.Node]]", root.value if root is not None else [])
-    return {str(key.value): key.start_mark.line + 1 for key, _ in pairs}
+    return {str(key.value): key.start_mark.line + 1 for key, _ in _list_pairs(text)}
 
 
 def find_line(text: str, path: Sequence[int | str]) -> int:
@@ -147,12 +158,15 @@ def find_line(text: str, path: Sequence[int | str]) -> int:
 
 def list_lines(text: str, key: str) -> Sequence[int]:
     """Return the lines, from 1, of the items of a list in a YAML document that can be read."""
+    items = [item for name, node in _list_pairs(text) if name.value == key for item in node.value]
+    return [item.start_mark.line + 1 for item in items]
+
+
+def _list_pairs(text: str) -> "Sequence[tuple[yaml.Node, yaml.Node]]":
     import yaml
 
     root = yaml.compose(text, yaml.SafeLoader)
-    pairs = cast("list[tuple[yaml.Node, yaml.Node]]", root.value if root is not None else [])
-    items = [item for name, node in pairs if name.value == key for item in node.value]
-    return [item.start_mark.line + 1 for item in items]
+    return root.value if root is not None else []
 
 
 def _find_line(node: "yaml.Node | None", path: Sequence[int | str]) -> int:

@@ -24,7 +24,7 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.base.errors import LimitExceeded, Misuse, NotFound
 from copilot_runtime.base.expiry import ExpiryQueue
-from copilot_runtime.base.jsonpatch.sharing import LONG, share_structure
+from copilot_runtime.base.jsonpatch import LONG, share_structure
 
 _EVENT_BYTES = 160
 """Bytes per event without its text, measured on CPython 3.11. Texts count by characters."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from copilot_runtime.base.jsonpatch.patch import apply_patch, make_patch
+from copilot_runtime.base.jsonpatch import apply_patch, make_patch
 from tests.in_one_test import in_one_test
 
 KEYS = st.sampled_from(["a", "b", "~", "/", "~1", "", "0", "-", "ü"])

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 from hypothesis import given
 
-from copilot_runtime.base.jsonpatch.sharing import count_repetition, share_structure
+from copilot_runtime.base.jsonpatch import count_repetition, share_structure
 from tests.agui.test_patch import STATES, as_json
 from tests.in_one_test import in_one_test
 

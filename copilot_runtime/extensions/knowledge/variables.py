@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.variables import Override, SectionVariables
+from copilot_runtime.config.section import Override, SectionVariables
 
 
 def read_storage(section: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[Override]:

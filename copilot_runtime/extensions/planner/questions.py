@@ -6,7 +6,7 @@ from typing import cast, get_args
 from copilot_runtime.api.events import Interrupt
 from copilot_runtime.api.run_input import Resume, RunInput
 from copilot_runtime.base.errors import Misuse
-from copilot_runtime.base.jsonpatch.difference import is_same_json
+from copilot_runtime.base.jsonpatch import is_same_json
 from copilot_runtime.base.jsonvalue import (
     JsonObject,
     JsonValue,

@@ -11,7 +11,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.variables import Override, SectionVariables
+from copilot_runtime.config.section import Override, SectionVariables
 from copilot_runtime.telemetry.semconv import SERVICE_NAME
 
 OWN_PREFIX = "COPILOT_OTEL_"

@@ -48,7 +48,7 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.api.messages import Message, ReasoningMessage
 from copilot_runtime.base.errors import STOPPED, Cancelled, ErrorReport
-from copilot_runtime.base.jsonpatch.patch import make_patch
+from copilot_runtime.base.jsonpatch import make_patch
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.event_order.verify import OpenItems, interrupted_result
 from copilot_runtime.transports import trace_ids

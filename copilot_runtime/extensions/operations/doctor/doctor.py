@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.app.threads import name_stores
+from copilot_runtime.config.loader import is_independent
 from copilot_runtime.config.problems import SECRET_NAMES
-from copilot_runtime.config.source import is_independent
 from copilot_runtime.extensions.operations.doctor.finding import (
     Finding,
     explain_error,

@@ -15,7 +15,7 @@ from copilot_runtime.api.run_input import Parameters
 from copilot_runtime.api.scheme import AuthenticationUnavailable
 from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.config.credentials import list_unused_credentials
+from copilot_runtime.config.loader import list_unused_credentials
 from copilot_runtime.extensions.access.authentication.jwt import JwtScheme
 from copilot_runtime.extensions.grpc import asks_model
 from copilot_runtime.extensions.knowledge import Knowledge

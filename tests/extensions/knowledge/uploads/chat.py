@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from copilot_runtime.base.jsonpatch.patch import apply_patch
+from copilot_runtime.base.jsonpatch import apply_patch
 
 CSV = b"fruit,price\napple,3 crowns\nquince,41 crowns\npear,5 crowns\nplum,2 crowns\n"
 EXE = b"MZ\x90\x00\x03\x00\x00\x00" + bytes(200)

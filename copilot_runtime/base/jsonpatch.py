@@ -1,15 +1,16 @@
-"""Create and apply JSON Patches (RFC 6902), which AG-UI uses for changes of a state.
+"""JSON Patches (RFC 6902), which AG-UI uses for changes of a state: created, applied and compared.
 
 Values are never changed in place: old and new value share the unchanged parts, which makes the
-next difference cheap to compute.
+next difference cheap to compute. Consecutive states differ little, so with structural sharing each
+costs only the memory of its changed parts.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from copilot_runtime.base.jsonpatch.difference import find_difference, is_same_json
-from copilot_runtime.base.jsonpatch.sharing import count_repetition
-from copilot_runtime.base.jsontext import dumps
+import orjson
+
+from copilot_runtime.base.jsontext import MAX_DEPTH, dumps
 
 MAX_OPERATIONS = 2_000
 """Maximum operations of a patch. Each may shift a long list: 60,000 operations took 10 s."""
@@ -216,3 +217,192 @@ def _describe(operation: Any) -> str:
     if not isinstance(operation, dict):
         return "operation"
     return " ".join(str(operation[key]) for key in ("op", "path") if key in operation)[:200]
+
+
+_MAX_SHIFTS = 1_000_000
+"""Maximum number of items that the changes of one list may shift; beyond it, replace the list."""
+
+
+def find_difference(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
+    """Return the operations (RFC 6902) that make `new` out of `old`.
+
+    Raises `RecursionError` for values that are nested too deeply.
+    """
+    operations: list[dict[str, Any]] = []
+    _compare(old, new, path, operations)
+    return operations
+
+
+def is_same_json(one: Any, other: Any) -> bool:
+    """Return whether two values are equal as JSON: 1 equals 1.0, but not true."""
+    if one is other:
+        return True
+    if one != other:
+        return False
+    if type(one) is type(other) and not isinstance(one, (dict, list, tuple)):
+        return True
+    try:
+        # in Python 1 == True, also in nested values; comparing the serialised text is fast
+        if orjson.dumps(one) == orjson.dumps(other):
+            return True
+    except TypeError:
+        pass
+    return _same_slowly(one, other)
+
+
+def _same_slowly(one: Any, other: Any) -> bool:
+    """Compare two equal values recursively; a boolean never equals a number."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return all(_same_slowly(value, other[key]) for key, value in one.items())
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return all(map(_same_slowly, one, other))
+    return isinstance(one, bool) == isinstance(other, bool)
+
+
+def _compare(old: Any, new: Any, path: str, operations: list[dict[str, Any]]) -> None:
+    if old is new:
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        _compare_objects(old, new, path, operations)
+    elif isinstance(old, list) and isinstance(new, list):
+        _compare_lists(old, new, path, operations)
+    elif not is_same_json(old, new):
+        operations.append({"op": "replace", "path": path, "value": new})
+
+
+def _compare_objects(
+    old: dict[str, Any], new: dict[str, Any], path: str, operations: list[dict[str, Any]]
+) -> None:
+    for key, value in old.items():
+        if key not in new:
+            operations.append({"op": "remove", "path": f"{path}/{_escape(key)}"})
+        elif value is not new[key]:
+            _compare(value, new[key], f"{path}/{_escape(key)}", operations)
+    for key, value in new.items():
+        if key not in old:
+            operations.append({"op": "add", "path": f"{path}/{_escape(key)}", "value": value})
+
+
+def _compare_lists(
+    old: list[Any], new: list[Any], path: str, operations: list[dict[str, Any]]
+) -> None:
+    """Skip the common prefix and suffix; compare, remove or add the items in between."""
+    start, shorter = 0, min(len(old), len(new))
+    while start < shorter and is_same_json(old[start], new[start]):
+        start += 1
+    end, longest = 0, shorter - start
+    while end < longest and is_same_json(old[-1 - end], new[-1 - end]):
+        end += 1
+    changed = longest - end
+    if end * abs(len(old) - len(new)) > _MAX_SHIFTS:
+        operations.append({"op": "replace", "path": path, "value": new})
+        return
+    for at in range(start, start + changed):
+        _compare(old[at], new[at], f"{path}/{at}", operations)
+    at = start + changed
+    for _ in range(len(old) - end - at):
+        operations.append({"op": "remove", "path": f"{path}/{at}"})
+    added = new[at : len(new) - end]
+    for offset, value in enumerate(added):
+        index = f"{at + offset}" if end else "-"
+        operations.append({"op": "add", "path": f"{path}/{index}", "value": value})
+
+
+def _escape(key: str) -> str:
+    key = str(key)
+    return key.replace("~", "~0").replace("/", "~1") if "~" in key or "/" in key else key
+
+
+_DEEPEST_LOOK = 8
+"""Levels that are searched for equal parts; deeper parts are compared as a whole.
+
+Each level may be compared once more for its parent, so the cost grows with this number.
+"""
+
+_CONTAINERS = (dict, list)
+_WORTH_IT = (dict, list, str)
+
+LONG = 64
+"""Minimum length, in characters, of texts that are shared."""
+
+
+def share_structure(old: Any, new: Any, levels: int = _DEEPEST_LOOK) -> Any:
+    """Return a value equal to `new` that reuses the equal parts of `old`. Changes neither.
+
+    Comparing values that are not JSON may raise any exception.
+    """
+    if old is new or type(old) is not type(new):
+        return new
+    if isinstance(new, str):
+        return old if len(new) >= LONG and old == new else new
+    if type(new) not in _CONTAINERS:
+        return new
+    if len(old) == len(new) and is_same_json(old, new):
+        return old
+    if not levels:
+        return new
+    if isinstance(new, dict):
+        pairs = [(key, old[key], part) for key, part in new.items() if key in old]
+    else:
+        pairs = [(at, *both) for at, both in enumerate(zip(old, new, strict=False))]
+    parts = {
+        key: share_structure(one, other, levels - 1)
+        for key, one, other in pairs
+        if one is not other and type(other) in _WORTH_IT
+    }
+    outcome = new
+    for key, part in parts.items():
+        if part is not new[key]:
+            if outcome is new:
+                outcome = new.copy()
+            outcome[key] = part
+    return outcome
+
+
+def count_repetition(value: Any) -> int:
+    """Return the serialised size minus the size in memory, in characters and values.
+
+    Raises `ValueError` for a value that is nested more deeply than `MAX_DEPTH`.
+    """
+    measured: dict[int, _Size] = {}
+    written, _, _ = _measure(value, 1, measured)
+    # size in memory: each container counts once, without its nested containers
+    return written - sum(size.own for size in measured.values())
+
+
+class _Size(NamedTuple):
+    """The serialised size of a container, its height in levels, and its size without others."""
+
+    length: int
+    height: int
+    own: int
+
+
+def _measure(value: Any, level: int, measured: dict[int, _Size]) -> _Size:
+    if not isinstance(value, _CONTAINERS):
+        return _Size(0, 0, 0)
+    size = measured.get(id(value))
+    if size is None:
+        if level > MAX_DEPTH:
+            raise ValueError("it would be nested too deeply")
+        own = _own_length(value)
+        parts = [
+            _measure(part, level + 1, measured)
+            for part in (value.values() if isinstance(value, dict) else value)
+            if isinstance(part, _CONTAINERS)
+        ]
+        length = own + sum(part.length for part in parts)
+        height = 1 + max((part.height for part in parts), default=0)
+        size = measured[id(value)] = _Size(length, height, own)
+    if level + size.height - 1 > MAX_DEPTH:
+        raise ValueError("it would be nested too deeply")
+    return size
+
+
+def _own_length(container: Any) -> int:
+    """Return the size of a container without its nested containers."""
+    length = len(container) + 1
+    if isinstance(container, dict):
+        length += sum(map(len, container))
+        container = container.values()
+    return length + sum(len(part) for part in container if isinstance(part, str))

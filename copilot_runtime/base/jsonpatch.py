@@ -6,7 +6,7 @@ costs only the memory of its changed parts.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -364,37 +364,27 @@ def count_repetition(value: Any) -> int:
 
     Raises `ValueError` for a value that is nested more deeply than `MAX_DEPTH`.
     """
-    measured: dict[int, _Size] = {}
-    written, _, _ = _measure(value, 1, measured)
+    measured: dict[int, tuple[int, int, int]] = {}
+    written = _measure(value, 1, measured)[0] if isinstance(value, _CONTAINERS) else 0
     # size in memory: each container counts once, without its nested containers
-    return written - sum(size.own for size in measured.values())
+    return written - sum(own for _, _, own in measured.values())
 
 
-class _Size(NamedTuple):
-    """The serialised size of a container, its height in levels, and its size without others."""
-
-    length: int
-    height: int
-    own: int
-
-
-def _measure(value: Any, level: int, measured: dict[int, _Size]) -> _Size:
-    if not isinstance(value, _CONTAINERS):
-        return _Size(0, 0, 0)
-    size = measured.get(id(value))
-    if size is None:
+def _measure(
+    value: Any, level: int, measured: dict[int, tuple[int, int, int]]
+) -> tuple[int, int, int]:
+    """Return a container's serialised size, its height in levels, and its own part of the size."""
+    if (size := measured.get(id(value))) is None:
         if level > MAX_DEPTH:
             raise ValueError("it would be nested too deeply")
-        own = _own_length(value)
-        parts = [
-            _measure(part, level + 1, measured)
-            for part in (value.values() if isinstance(value, dict) else value)
-            if isinstance(part, _CONTAINERS)
-        ]
-        length = own + sum(part.length for part in parts)
-        height = 1 + max((part.height for part in parts), default=0)
-        size = measured[id(value)] = _Size(length, height, own)
-    if level + size.height - 1 > MAX_DEPTH:
+        length = own = _own_length(value)
+        height = 0
+        for part in value.values() if isinstance(value, dict) else value:
+            if isinstance(part, _CONTAINERS):
+                more, inner, _ = _measure(part, level + 1, measured)
+                length, height = length + more, max(height, inner)
+        size = measured[id(value)] = length, height + 1, own
+    if level + size[1] - 1 > MAX_DEPTH:
         raise ValueError("it would be nested too deeply")
     return size
 

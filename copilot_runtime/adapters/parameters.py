@@ -28,8 +28,8 @@ def parse_parameters(values: ParametersLike | None) -> Parameters:
         )
     from pydantic import ValidationError  # only for those who give some
 
-    from copilot_runtime.config.adapters import ParameterSettings
     from copilot_runtime.config.problems import SettingOrigins, explain
+    from copilot_runtime.config.sections import ParameterSettings
 
     by_name = {str(name): value for name, value in mapping.items()}
     try:

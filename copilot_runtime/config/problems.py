@@ -10,7 +10,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.store_url import mask_credentials, mask_store_url
+from copilot_runtime.config.checks import mask_credentials, mask_store_url
 
 REDACTED_NAMES = (
     *("adapter.options", "knowledge.embedder_options", "secret", "mcp_apps.servers"),

@@ -16,7 +16,7 @@ from pydantic import (
     field_validator,
 )
 
-from copilot_runtime.config.store_url import check_store_url
+from copilot_runtime.config.checks import check_store_url
 
 
 def split_words(value: Any) -> Any:

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType
-from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar, get_args, get_origin
 
 from pydantic import (
+    AfterValidator,
     Field,
     ModelWrapValidatorHandler,
     ValidationError,
@@ -14,15 +15,8 @@ from pydantic import (
     model_validator,
 )
 
-from copilot_runtime.config.access import AccessSettings, ProxySettings
-from copilot_runtime.config.adapters import (
-    AdapterSettings,
-    ParameterSettings,
-    TranscriptionSettings,
-)
-from copilot_runtime.config.origins import Hosts, Origins
+from copilot_runtime.config.checks import check_secret, check_store_address
 from copilot_runtime.config.problems import SettingOrigins, explain
-from copilot_runtime.config.secret_checks import check_secret
 from copilot_runtime.config.section import (
     CarrierAddress,
     Count,
@@ -31,13 +25,19 @@ from copilot_runtime.config.section import (
     Section,
     Words,
 )
-from copilot_runtime.config.store_url import check_store_url
+from copilot_runtime.config.sections import (
+    AccessSettings,
+    AdapterSettings,
+    Hosts,
+    Origins,
+    ParameterSettings,
+    ProxySettings,
+    TranscriptionSettings,
+)
 
 PREFIX = "COPILOT_"
 _SHORTEST_SECRET = 16
 _PATH = re.compile(r"/[^\s\x00-\x1f\x7f{}?#%]*")
-
-_STORE = re.compile(r"[a-z][a-z0-9+_-]*(:|$)")
 
 NEVER_FORWARDED = frozenset(
     {"connection", "content-length", "cookie", "host", "set-cookie", "te", "transfer-encoding"}
@@ -54,6 +54,22 @@ NOT_FORWARDED = (
 
 
 S = TypeVar("S", bound=Section)
+
+
+def _check_patterns(names: tuple[str, ...]) -> tuple[str, ...]:
+    if odd := [name for name in names if "*" in name[:-1]]:
+        raise ValueError(f"{odd[0]!r} has a * that is not its last character")
+    return names
+
+
+def _check_headers(names: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(name.lower() for name in names)
+    if forbidden := NEVER_FORWARDED.intersection(names):
+        raise ValueError(f"{', '.join(sorted(forbidden))} cannot be forwarded")
+    return _check_patterns(names)
+
+
+_Headers = Annotated[Words, AfterValidator(_check_headers)]
 
 
 class CoreSettings(Section):
@@ -125,11 +141,11 @@ class CoreSettings(Section):
     cors_credentials: bool = Field(
         default=True, description="Whether those browsers may send cookies."
     )
-    forward_headers: Words = Field(
+    forward_headers: _Headers = Field(
         default=("authorization", "x-*"),
         description="Headers that reach actions and agents: names or patterns. Never cookies.",
     )
-    deny_headers: Words = Field(
+    deny_headers: _Headers = Field(
         default=NOT_FORWARDED,
         description="Headers that are never forwarded, even if forward_headers has them.",
     )
@@ -191,7 +207,7 @@ class CoreSettings(Section):
     )
     max_turns: Count = Field(default=8, description="Most turns of the model in one run.")
 
-    threads: str = Field(
+    threads: Annotated[str, AfterValidator(check_store_address)] = Field(
         default="sqlite:.copilot/threads.db",
         description="Where threads are stored: sqlite:PATH, postgresql://..., or memory.",
         repr=False,  # it may hold a password
@@ -245,7 +261,7 @@ class CoreSettings(Section):
         default="keep",
         description="What becomes of a page's system messages: kept, shown as context, left out.",
     )
-    page_models: Words = Field(
+    page_models: Annotated[Words, AfterValidator(_check_patterns)] = Field(
         default=(),
         description="Models that a page may choose: names or patterns; * for any. Empty: none.",
     )
@@ -269,12 +285,6 @@ class CoreSettings(Section):
             raise ValueError("a path begins with a slash and has no spaces and none of {}?#%")
         return path.rstrip("/") or "/"
 
-    @field_validator("threads")
-    @classmethod
-    def _with_scheme(cls, address: str) -> str:
-        check_store_address(address)
-        return address
-
     @field_validator("secret")
     @classmethod
     def _long_enough(cls, secret: str) -> str:
@@ -284,21 +294,6 @@ class CoreSettings(Section):
                 "`openssl rand -hex 32` prints some"
             )
         return check_secret(secret)
-
-    @field_validator("forward_headers", "deny_headers")
-    @classmethod
-    def _lower_case(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        names = tuple(name.lower() for name in names)
-        if forbidden := NEVER_FORWARDED.intersection(names):
-            raise ValueError(f"{', '.join(sorted(forbidden))} cannot be forwarded")
-        _check_patterns(names)
-        return names
-
-    @field_validator("page_models")
-    @classmethod
-    def _are_patterns(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        _check_patterns(names)
-        return names
 
     @model_validator(mode="wrap")
     @classmethod
@@ -346,26 +341,6 @@ class CoreSettings(Section):
 
 def _matches(text: str, names: Iterable[str]) -> bool:
     return any(text.startswith(name[:-1]) if name.endswith("*") else text == name for name in names)
-
-
-def _check_patterns(names: Iterable[str]) -> None:
-    if odd := [name for name in names if "*" in name[:-1]]:
-        raise ValueError(f"{odd[0]!r} has a * that is not its last character")
-
-
-def check_store_address(address: str) -> None:
-    """Raise `ValueError` for an address of a store that does not begin with the store's name.
-
-    So it does for one whose password is not percent-encoded.
-    """
-    if _STORE.match(address) is None:
-        is_path = address and "://" not in address and "@" not in address
-        raise ValueError(
-            "it does not begin with the name of a store: write "
-            f"sqlite:{address if is_path else 'threads.db'} for a file, postgresql://... or memory"
-        )
-    if re.match(r"postgres(ql)?:", address):  # what plugins take is theirs
-        check_store_url(address)
 
 
 class SettingRow(NamedTuple):

@@ -2,7 +2,7 @@
 
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.base.errors import ConfigurationFailed
-from copilot_runtime.config.settings import check_store_address
+from copilot_runtime.config.checks import check_store_address
 from copilot_runtime.threads import STORES
 from copilot_runtime.threads.store import ThreadStore
 

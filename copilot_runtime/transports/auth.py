@@ -34,7 +34,7 @@ from copilot_runtime.base.errors import (
     CopilotError,
     Misuse,
 )
-from copilot_runtime.config.access import AccessSettings
+from copilot_runtime.config.sections import AccessSettings
 from copilot_runtime.security.proxies import TrustedProxies
 from copilot_runtime.security.schemes import SchemeChain, check_identity
 from copilot_runtime.telemetry.span import extract_context

@@ -20,7 +20,7 @@ from copilot_runtime.api.adapter import Transcriber
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.api.run_input import GuardrailRules
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
-from copilot_runtime.config.adapters import TranscriptionSettings
+from copilot_runtime.config.sections import TranscriptionSettings
 from copilot_runtime.extensions.frameworks.langserve import langserve_actions
 from copilot_runtime.extensions.frameworks.remote import RemoteEndpoint
 from copilot_runtime.extensions.guardrails.guardrails import HttpGuardrail

@@ -9,10 +9,9 @@ from pydantic import (
     model_validator,
 )
 
-from copilot_runtime.config.access import Header
-from copilot_runtime.config.secret_checks import check_key, check_secrets
+from copilot_runtime.config.checks import check_key, check_secrets, check_store_url
 from copilot_runtime.config.section import SecondsOrNone, Section, Words
-from copilot_runtime.config.store_url import check_store_url
+from copilot_runtime.config.sections import Header
 
 _STORE = r"(sqlite:.|postgres(ql)?://.)"
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from copilot_runtime.config.checks import check_bucket_url, check_store_url
 from copilot_runtime.config.section import (
     Count,
     Seconds,
@@ -15,7 +16,6 @@ from copilot_runtime.config.section import (
     check_match,
     read_object,
 )
-from copilot_runtime.config.store_url import check_bucket_url, check_store_url
 
 
 def _check_urls(texts: tuple[str, ...]) -> tuple[str, ...]:

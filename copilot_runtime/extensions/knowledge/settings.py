@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
+from copilot_runtime.config.checks import check_bucket_url, check_store_url
 from copilot_runtime.config.section import Count, Section, Words, read_object
-from copilot_runtime.config.store_url import check_bucket_url, check_store_url
 
 KNOWLEDGE_TOOLS = ("search_content", "query_by_pattern", "get_ontology", "get_subjects", "recall")
 """The names of the knowledge tools for models and agents."""

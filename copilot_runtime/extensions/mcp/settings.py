@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from copilot_runtime.config.checks import check_web_url
 from copilot_runtime.config.section import Section, Words
-from copilot_runtime.config.store_url import check_web_url
 
 
 def _check_web_urls(texts: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from copilot_runtime.config.checks import check_store_url
 from copilot_runtime.config.section import Count, SecondsOrNone, Section, check_match
-from copilot_runtime.config.store_url import check_store_url
 
 
 class PlannerSettings(Section):

@@ -8,8 +8,8 @@ from starlette.routing import BaseRoute
 
 from copilot_runtime import __version__
 from copilot_runtime.app.extension import Contribution, Core, Extension
+from copilot_runtime.config.checks import mask_credentials
 from copilot_runtime.config.settings import CoreSettings
-from copilot_runtime.config.store_url import mask_credentials
 from copilot_runtime.extensions.settings import Settings, narrow_settings
 from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_telemetry
 from copilot_runtime.extensions.tracing.http.access import TraceAccess

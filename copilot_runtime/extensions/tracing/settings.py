@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from copilot_runtime.config.secret_checks import check_secret
+from copilot_runtime.config.checks import check_secret
 from copilot_runtime.config.section import (
     Count,
     Seconds,

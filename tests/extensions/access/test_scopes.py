@@ -11,7 +11,7 @@ from websockets.typing import Subprotocol
 
 from copilot_runtime import CopilotRuntime, RunInput
 from copilot_runtime.api.identity import SCOPES
-from copilot_runtime.config.access import AccessSettings
+from copilot_runtime.config.sections import AccessSettings
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services, Transport
 from tests.extensions.access.credentials import issue_key

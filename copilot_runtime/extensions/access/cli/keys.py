@@ -255,7 +255,7 @@ def _check(
     """Raise `ConfigurationFailed` for values of a key that could not be used."""
     from copilot_runtime.api.identity import TENANT_PREFIX, Identity, is_tenant
     from copilot_runtime.base.errors import Misuse
-    from copilot_runtime.config.access import ROLES, check_scopes
+    from copilot_runtime.config.sections import ROLES, check_scopes
     from copilot_runtime.threads.validation import check_id, check_owner
 
     if not name.strip() or len(name) > _LONGEST_NAME or name.startswith("cpk_"):

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from copilot_runtime.api.identity import SCOPES, Caller
-from copilot_runtime.config.access import ROLES
+from copilot_runtime.config.sections import ROLES
 from copilot_runtime.extensions.access.api_keys.key import ApiKey
 from copilot_runtime.extensions.access.limits.limiter import Limiter, LimitStatus
 from copilot_runtime.extensions.settings import Settings

@@ -1,9 +1,10 @@
-"""Check the URLs of stores, whose passwords no message may repeat."""
+"""Checks of secrets, and of the URLs of stores, whose passwords no message may repeat."""
 
 import re
 from urllib.parse import urlsplit
 
 _HOST = re.compile(r"(\[[^\[\]@]*\]|[^:\[\]@]*)(:\d*)?")
+_STORE = re.compile(r"[a-z][a-z0-9+_-]*(:|$)")
 _VALUE = re.compile(r"[A-Za-z_]+=.*")
 _USER = re.compile(r"(\A[\w+.:-]*//).*@|(//)\S*@", re.DOTALL)
 _SECRET_PARAMETER = re.compile(
@@ -39,6 +40,21 @@ def check_store_url(text: str) -> str:
     if is_broken:
         raise ValueError(_WAY_OUT)
     return text
+
+
+def check_store_address(address: str) -> str:
+    """Return the address of a store, which begins with the store's name.
+
+    Raises `ValueError` for any other, and for one whose password is not percent-encoded.
+    """
+    if _STORE.match(address) is None:
+        is_path = address and "://" not in address and "@" not in address
+        raise ValueError(
+            "it does not begin with the name of a store: write "
+            f"sqlite:{address if is_path else 'threads.db'} for a file, postgresql://... or memory"
+        )
+    is_postgres = re.match(r"postgres(ql)?:", address)  # what plugins take is theirs
+    return check_store_url(address) if is_postgres else address
 
 
 def check_web_url(text: str) -> str:
@@ -86,3 +102,42 @@ def mask_credentials(text: str) -> str:
 def mask_store_url(text: str) -> str:
     """Return a text with nothing of a URL but its scheme."""
     return re.sub(r"://.*", "://***", text, flags=re.DOTALL)
+
+
+_PUBLISHED = frozenset(
+    {
+        "0123456789abcdef0123456789abcdef",
+        "for-the-example-a-text-of-32-bytes",
+        "change-me-change-me-change-me-change-me",
+    }
+)
+_SHORTEST = 32
+
+
+def check_secret(text: str) -> str:
+    """Return a secret. Raises `ValueError` for one of an example."""
+    if text in _PUBLISHED:
+        raise ValueError(
+            "it is the secret of an example, which everybody can read: `openssl rand -hex 32` "
+            "prints one of your own"
+        )
+    return text
+
+
+def check_secrets(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return secrets. Raises `ValueError` as `check_secret` does."""
+    return tuple(map(check_secret, texts))
+
+
+def check_key(text: str) -> str:
+    """Return the key of signatures or hashes, or an empty text for none.
+
+    Raises `ValueError` for one that is short, or of an example.
+    """
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if 0 < size < _SHORTEST:
+        raise ValueError(
+            f"it must have {_SHORTEST} bytes or more; it has {size}: `openssl rand -hex 32` prints "
+            "some"
+        )
+    return check_secret(text)

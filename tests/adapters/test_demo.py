@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.adapters.demo import DemoAdapter
-from copilot_runtime.adapters.demo.arguments import fill_arguments
+from copilot_runtime.adapters.demo.matching import fill_arguments
 from copilot_runtime.api import Action, ChatRequest, Parameters, Passage
 from copilot_runtime.api.events import (
     ActionExecutionArgs,

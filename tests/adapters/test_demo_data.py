@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from copilot_runtime.adapters.demo.data_questions import Call, plan_call
-from copilot_runtime.adapters.demo.schema import read_schema
+from copilot_runtime.adapters.demo.data_questions import plan_call, read_schema
+from copilot_runtime.adapters.demo.matching import Call
 from copilot_runtime.api import Action
 from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage
 from tests.adapters.test_demo import answer, calls_of, said, text_of

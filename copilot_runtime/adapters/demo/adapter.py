@@ -1,15 +1,55 @@
 """The demo model: it needs neither network nor key, and answers by fixed rules."""
 
 import asyncio
+import json
 import re
-from typing import assert_never
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import Literal, NamedTuple, assert_never
 
 from copilot_runtime.adapters.assembly import Assembly
-from copilot_runtime.adapters.demo.rules import build_answer
+from copilot_runtime.adapters.attachments import parse_media
+from copilot_runtime.adapters.demo.data_questions import describe_result, plan_call, read_schema
+from copilot_runtime.adapters.demo.drawings import (
+    describe_drawing,
+    list_other_actions,
+    plan_drawing,
+)
+from copilot_runtime.adapters.demo.matching import (
+    Call,
+    Match,
+    build_example,
+    fill_arguments,
+    format_title,
+    match_actions,
+    quote_passages,
+    split_words,
+)
+from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint
 from copilot_runtime.api.events import Events, Usage
-from copilot_runtime.api.messages import TextMessage
-from copilot_runtime.base.errors import CopilotError
+from copilot_runtime.api.messages import (
+    ActionExecutionMessage,
+    ImageMessage,
+    MediaPart,
+    Message,
+    ResultMessage,
+    TextMessage,
+)
+from copilot_runtime.base.errors import (
+    AuthenticationFailed,
+    CopilotError,
+    Misuse,
+    NetworkError,
+    RateLimited,
+)
+from copilot_runtime.base.jsonvalue import (
+    JsonValue,
+    as_objects,
+    get_object,
+    get_text,
+    parse_object,
+)
 
 _WORD = re.compile(r"\s*\S+(?:\s+$)?")
 
@@ -70,3 +110,241 @@ class DemoAdapter(Adapter):
         """Return `demo` as the provider and the model."""
         del request
         return ModelEndpoint("demo", "demo", in_process=True)
+
+
+class Part(NamedTuple):
+    """A part of an answer. The text of a call is its arguments, as JSON, and `action` its name."""
+
+    kind: Literal["text", "reasoning", "call"]
+    text: str
+    action: str = ""
+
+
+_NOT_A_MODEL = "I am the demo model: a handful of rules, not a language model."
+_QUOTES_ONLY = "(I am the demo model, which quotes what a search found. A real model would answer.)"
+_REAL_MODEL = (
+    "For a real model, set `OPENAI_API_KEY` and start the runtime again. For a model on your own "
+    "machine (Ollama, vLLM, llama.cpp), set `OPENAI_BASE_URL` to an address such as "
+    "`http://localhost:11434/v1` as well; any key will do then, and `COPILOT_ADAPTER_OPTIONS` "
+    'says which model: `{"model": "llama3.2"}`. A program that makes this `DemoAdapter()` itself '
+    'takes `OpenAIAdapter()` in its place, or `OpenAIAdapter(model="llama3.2")`.'
+)
+_ALWAYS = ("Think about the sea", "Tell me a long story", "Show me an error")
+_THOUGHT = (
+    "The person wants me to think. I cannot. But I can show what thinking looks like on the "
+    "wire: a stream of reasoning that comes before the answer."
+)
+_TOOLS = "Available tools:"
+_TITLE = "Write a title"
+_STATE_ACTIONS = "AGUISendState"
+_MAX_TITLE = 40
+_MAX_TEXT = 4_000
+_STORY = """\
+You asked for something long, so here is a story you can stop at any word.
+
+Once there was a token that wanted to see the world. It was born in a model, third from the \
+left in a sentence about lighthouses, and it could not wait. "Wait," said the buffer, "until \
+there are more of you." But the token had heard of buffers. They meant well, and nobody had \
+ever come out of one on time. So it jumped: through an adapter, where it was given an id, and \
+into a log, where it learned that whoever comes late can still read from the beginning.
+
+Then came the wire. It was dark and narrow, and at its end stood a browser. The token saw itself \
+appear, black on white, and a person leaned forward to read it. "Was it worth the hurry?" asked \
+the next token, arriving forty milliseconds later.
+
+"Look," said the first. "She is smiling. She would not have seen me yet."
+
+And they moved a little to the left to make room for the others, and the others came, none of \
+them early, none of them late, until the story was told. This one is."""
+
+
+def build_answer(request: ChatRequest) -> Iterator[Part | CopilotError]:
+    """Yield the parts of an answer to the last message of `request`; an error is the last one."""
+    parameters = request.parameters
+    offered = () if parameters.tool_choice == "none" else request.actions
+    others = list_other_actions(offered)
+    actions = [action for action in others if not action.name.startswith(_STATE_ACTIONS)]
+    text = _last_user_text(request.messages)
+    if parameters.tool_choice == "function":
+        yield _apply_tool_choice(offered, parameters.tool_choice_name, text, request.messages)
+    elif title := _build_title(request.messages):
+        yield Part("text", title)
+    elif results := _last_results(request.messages):
+        yield Part("text", "\n\n".join(_report(result) for result in results))
+    elif parameters.tool_choice == "required" and actions:
+        yield from _call_matches(match_actions(text, actions) or [Match(actions[0], text)])
+    else:
+        yield from _chat(request, text, actions, offered)
+
+
+def _chat(
+    request: ChatRequest, text: str, actions: Sequence[Action], offered: Sequence[Action]
+) -> Iterator[Part | CopilotError]:
+    if attachments := [each for m in request.messages[-1:] for each in _list_attachments(m)]:
+        *others, last = attachments
+        sent = f"{', '.join(others)} and {last}" if others else last
+        yield Part("text", f"You sent {sent}. {_NOT_A_MODEL} I cannot see or hear.")
+    elif call := (
+        _set_state(text, request.actions)
+        or plan_drawing(text, offered)
+        or _ask_data(request, text, actions)
+    ):
+        yield _call(call)
+    elif matches := match_actions(text, actions, by_name=True):
+        yield from _call_matches(matches)
+    elif quotes := quote_passages(text, request.passages):
+        yield Part("text", f"{quotes}\n\n{_QUOTES_ONLY}")
+    elif parts := _apply_rules(set(split_words(text)), actions):
+        yield from parts
+    elif matches := match_actions(text, actions):
+        yield from _call_matches(matches)
+    else:
+        yield Part("text", f"{_NOT_A_MODEL} I have no rule for that. {_suggest(actions)}")
+
+
+def _ask_data(request: ChatRequest, text: str, actions: Sequence[Action]) -> Call | None:
+    """Return a call of the analyst's tools for a question about data, or `None`."""
+    first = request.messages[0] if request.messages else None
+    prompt = first.content if isinstance(first, TextMessage) and first.role != "user" else ""
+    tables = read_schema([request.instructions, prompt])
+    return plan_call(text, tables, {action.name for action in actions}) if tables else None
+
+
+def _apply_rules(words: set[str], actions: Sequence[Action]) -> list[Part | CopilotError]:
+    """Return the answer to requests that need no action; an empty list for others."""
+    if words & {"error", "errors", "fail", "crash"}:
+        return [Part("text", "Here it comes: I start a sentence and"), _build_error(words)]
+    if words & {"think", "reason", "reasoning"}:
+        return [
+            Part("reasoning", _THOUGHT),
+            Part("text", "I have thought about it. (I cannot really think.)"),
+        ]
+    if words & {"long", "story", "lorem"}:
+        return [Part("text", _STORY)]
+    greetings = words & {"help", "hello", "hi", "hey", "demo"}
+    if not words or greetings or {"you", "are"} <= words or {"you", "do"} <= words:
+        return [Part("text", f"Hello! {_NOT_A_MODEL} {_suggest(actions)}\n\n{_REAL_MODEL}")]
+    return []
+
+
+def _build_error(words: set[str]) -> CopilotError:
+    if words & {"401", "key", "authentication"}:
+        return AuthenticationFailed("The demo model refused a key that you never gave it.")
+    if words & {"429", "rate", "limit"}:
+        return RateLimited("The demo model asks for patience, because you asked it to.")
+    return NetworkError("The demo model broke off, because you asked for an error.")
+
+
+def _list_attachments(message: Message) -> Iterator[str]:
+    """Yield a short description of each attachment of a message."""
+    if isinstance(message, ImageMessage):
+        yield f"an image ({message.format}, {_format_size(message.bytes)})"
+    parts = message.parts if isinstance(message, TextMessage) else ()
+    for media in [parse_media(part) for part in parts if isinstance(part, MediaPart)]:
+        source = _format_size(media.data) if media.data else media.url or media.id
+        details = ", ".join(filter(None, [media.filename, media.mime_type, source]))
+        yield f"{'an' if media.kind[0] in 'aeiou' else 'a'} {media.kind} ({details})"
+
+
+def _format_size(base64: str) -> str:
+    return f"{len(base64) * 3 // 4:,} bytes"
+
+
+def _set_state(text: str, actions: Sequence[Action]) -> Call | None:
+    """Return a call for "set the state to {...}" if the client shares a state, or `None`."""
+    name = f"{_STATE_ACTIONS}Snapshot"
+    before, brace, after = text.partition("{")
+    if "state" not in split_words(before) or name not in {each.name for each in actions}:
+        return None
+    state = _read_json(brace + after)
+    return None if state is None else Call(name, {"snapshot": state})
+
+
+def _build_title(messages: Sequence[Message]) -> str:
+    """Return the start of the user's text if the runtime requests a title, or an empty string."""
+    first = messages[0] if messages else None
+    if not isinstance(first, TextMessage) or not first.content.startswith(_TITLE):
+        return ""
+    line = _last_user_text(messages).partition("\n")[2].partition("\n")[0]
+    return line if len(line) <= _MAX_TITLE else f"{line[:_MAX_TITLE].rstrip()}…"
+
+
+def _apply_tool_choice(
+    actions: Sequence[Action], name: str | None, text: str, messages: Sequence[Message]
+) -> Part | CopilotError:
+    """Call the function that the client requires, as react-core's chat suggestions do."""
+    action = next((each for each in actions if each.name == name), None)
+    if action is None:
+        offered = ", ".join(repr(each.name) for each in actions) or "none"
+        return Misuse(f"The client insists on the action {name!r}. Offered: {offered}.")
+    tools = [tool for message in messages for tool in _parse_tools(message)]
+    ideas = [(format_title(tool), build_example(tool)) for tool in tools[:3]]
+    ideas += [(sentence, sentence) for sentence in _ALWAYS]
+    items = [{"title": title, "message": sentence} for title, sentence in ideas[:3]]
+    return _call(Call(action.name, fill_arguments(action.parameters, text, items=items)))
+
+
+def _parse_tools(message: Message) -> list[Action]:
+    """Parse the list of tools in the prompt with which react-core asks for suggestions."""
+    if not isinstance(message, TextMessage):
+        return []
+    tools = as_objects(_read_json(message.content.partition(_TOOLS)[2].lstrip()))
+    return [
+        Action(name=name, parameters=parse_object(get_text(tool, "jsonSchema")))
+        for tool in tools
+        if (name := get_text(tool, "name"))
+    ]
+
+
+def _read_json(text: str) -> JsonValue:
+    """Return the JSON value at the start of a text, or `None` if there is none."""
+    try:
+        return json.JSONDecoder().raw_decode(text)[0]
+    except ValueError:
+        return None
+
+
+def _call_matches(matches: Sequence[Match]) -> Iterator[Part]:
+    for match in matches:
+        arguments = fill_arguments(match.action.parameters, match.clause)
+        yield _call(Call(match.action.name, arguments))
+
+
+def _call(call: Call) -> Part:
+    return Part("call", json.dumps(call.arguments, ensure_ascii=False), call.tool)
+
+
+def _suggest(actions: Sequence[Action]) -> str:
+    examples = [*(build_example(action) for action in actions[:8]), *_ALWAYS]
+    return "Try one of these:\n\n" + "\n".join(f"- {example}" for example in examples)
+
+
+def _last_user_text(messages: Sequence[Message]) -> str:
+    return next(
+        (m.content for m in reversed(messages) if isinstance(m, TextMessage) and m.role == "user"),
+        "",
+    )[:_MAX_TEXT]
+
+
+def _last_results(messages: Sequence[Message]) -> list[ResultMessage]:
+    """Return the results since the person's last message, in the order of their calls."""
+    last = [*takewhile(lambda m: not isinstance(m, TextMessage | ImageMessage), messages[::-1])]
+    calls = [m.id for m in reversed(last) if isinstance(m, ActionExecutionMessage)]
+    results = [m for m in reversed(last) if isinstance(m, ResultMessage)]
+    return sorted(results, key=lambda m: calls.index(m.call_id) if m.call_id in calls else -1)
+
+
+def _report(result: ResultMessage) -> str:
+    output = parse_object(result.result)
+    if reason := get_object(output, "error").get("message"):
+        return f"The action `{result.name}` failed: {reason}"
+    if description := describe_result(result.name, output):
+        return description
+    if description := describe_drawing(result.name, result.result, output):
+        return description
+    if result.name.startswith(_STATE_ACTIONS):
+        return "The shared state has changed."
+    if not result.result.strip():
+        return f"The action `{result.name}` is done."
+    text = result.result if len(result.result) <= 500 else f"{result.result[:500]}…"
+    return f"The action `{result.name}` answered: {text}"

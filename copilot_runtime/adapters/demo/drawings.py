@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
-from copilot_runtime.adapters.demo.arguments import split_words
+from copilot_runtime.adapters.demo.matching import Call, split_words
 from copilot_runtime.api.action import Action
 from copilot_runtime.base.jsonvalue import JsonObject, get_text
 
@@ -14,29 +15,23 @@ CLICK_TOOL = "log_a2ui_event"
 """The tool whose call and result represent a click on a surface."""
 
 
-class Drawing(NamedTuple):
-    """A call of a tool that draws; its arguments are JSON."""
-
-    tool: str
-    arguments: str
-
-
 _VERBS = {"draw", "show", "build", "make", "render"}
 _FORMS = {"form", "booking"}
 _LISTS = {"list", "table", "timetable", "surface", "card", "cards"}
 _PAGES = {"page", "stopwatch"}
 
 
-def plan_drawing(text: str, actions: Sequence[Action]) -> Drawing | None:
+def plan_drawing(text: str, actions: Sequence[Action]) -> Call | None:
     """Return the call that renders the requested drawing, or `None` for other sentences."""
     words = set(split_words(text))
     if not words & _VERBS:
         return None
     surface = next((action.name for action in actions if action.is_drawing), None)
     if surface and words & (_FORMS | _LISTS):
-        return Drawing(surface, json.dumps(FORM if words & _FORMS else TIMETABLE))
+        surfaces = json.loads(Path(__file__).with_name("surfaces.json").read_bytes())
+        return Call(surface, surfaces["form" if words & _FORMS else "timetable"])
     if words & _PAGES and any(action.name == PAGE_TOOL for action in actions):
-        return Drawing(PAGE_TOOL, json.dumps(PAGE))
+        return Call(PAGE_TOOL, PAGE)
     return None
 
 
@@ -55,103 +50,6 @@ def describe_drawing(name: str, result: str, output: JsonObject) -> str:
         return "There it is. Its data are in the surface; a button sends them to me."
     return ""
 
-
-def _field(kind: str, id: str, label: str, path: str, **more: Any) -> Mapping[str, Any]:
-    return {"id": id, "component": kind, "label": label, "value": {"path": path}, **more}
-
-
-_REQUIRED = {
-    "condition": {"call": "required", "args": {"value": {"path": "/booking/name"}}},
-    "message": "Who is travelling?",
-}
-_OPTIONS = [
-    {"label": "Foot passenger", "value": "foot"},
-    {"label": "With a bicycle", "value": "bicycle"},
-    {"label": "With a car", "value": "car"},
-]
-
-FORM: Mapping[str, Any] = {
-    "surfaceId": "booking",
-    "components": [
-        {"id": "root", "component": "Card", "child": "form"},
-        {
-            "id": "form",
-            "component": "Column",
-            "children": ["title", "name", "day", "kind", "seats", "news", "total", "book"],
-        },
-        {"id": "title", "component": "Text", "text": "Book a crossing", "variant": "h3"},
-        _field("TextField", "name", "Name", "/booking/name", checks=[_REQUIRED]),
-        _field("DateTimeInput", "day", "Day", "/booking/day", enableDate=True),
-        _field("ChoicePicker", "kind", "You come", "/booking/kind", options=_OPTIONS),
-        _field("Slider", "seats", "Seats", "/booking/seats", min=1, max=9, step=1),
-        _field("CheckBox", "news", "Tell me when the ferry is late", "/booking/news"),
-        {
-            "id": "total",
-            "component": "Text",
-            "variant": "caption",
-            "text": {
-                "call": "formatString",
-                "args": {
-                    "value": "${/booking/seats} ${pluralize(value: ${/booking/seats}, "
-                    "one: 'seat', other: 'seats')} on ${formatDate(value: ${/booking/day}, "
-                    "format: 'EEEE, d MMMM')}"
-                },
-            },
-        },
-        {
-            "id": "book",
-            "component": "Button",
-            "child": "book-label",
-            "variant": "primary",
-            "checks": [_REQUIRED],
-            "action": {"event": {"name": "book", "context": {"booking": {"path": "/booking"}}}},
-        },
-        {"id": "book-label", "component": "Text", "text": "Book"},
-    ],
-    "data": {
-        "booking": {"name": "", "day": "2030-05-04", "kind": ["foot"], "seats": 2, "news": True}
-    },
-}
-"""The arguments of a surface with inputs and a button."""
-
-TIMETABLE: Mapping[str, Any] = {
-    "surfaceId": "timetable",
-    "components": [
-        {"id": "root", "component": "Column", "children": ["title", "list"]},
-        {"id": "title", "component": "Text", "text": "Crossings today", "variant": "h3"},
-        {
-            "id": "list",
-            "component": "List",
-            "children": {"componentId": "card", "path": "/crossings"},
-        },
-        {"id": "card", "component": "Card", "child": "line"},
-        {
-            "id": "line",
-            "component": "Row",
-            "children": ["time", "route", "choose"],
-            "justify": "spaceBetween",
-            "align": "center",
-        },
-        {"id": "time", "component": "Text", "text": {"path": "time"}, "variant": "h4"},
-        {"id": "route", "component": "Text", "text": {"path": "route"}, "weight": 1},
-        {
-            "id": "choose",
-            "component": "Button",
-            "child": "choose-label",
-            "action": {"event": {"name": "choose", "context": {"time": {"path": "time"}}}},
-        },
-        {"id": "choose-label", "component": "Text", "text": "Choose"},
-    ],
-    "data": {
-        "crossings": [
-            {"time": "07:10", "route": "Port Skerry to St Brannoc"},
-            {"time": "09:40", "route": "St Brannoc to Port Skerry"},
-            {"time": "12:15", "route": "Port Skerry to Tern Island"},
-            {"time": "17:30", "route": "Tern Island to Port Skerry"},
-        ]
-    },
-}
-"""The arguments of a surface whose list grows item by item."""
 
 PAGE: Mapping[str, Any] = {
     "initialHeight": 190,

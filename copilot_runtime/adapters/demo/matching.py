@@ -1,18 +1,198 @@
-"""Matches sentences to actions by their words, for the demo model."""
+"""Matches sentences to actions and to passages, and fills arguments, for the demo model."""
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from math import inf, isfinite
+from typing import Any, NamedTuple
 
-from copilot_runtime.adapters.demo.arguments import (
-    Schema,
-    find_color,
-    get_properties,
-    is_color,
-    split_words,
-)
 from copilot_runtime.api.action import Action
-from copilot_runtime.base.jsonvalue import as_list
+from copilot_runtime.api.retrieval import Passage
+from copilot_runtime.base.jsonvalue import as_list, as_object, as_objects, as_text, get_object
+
+Schema = Mapping[str, Any]
+
+_QUOTED = re.compile(r"""["“„]([^"“”]+)["“”]|(?<!\w)'([^']+)'(?!\w)""")
+_NUMBER = re.compile(r"(?<![\w#.])-?\d{1,15}+(?:\.\d{1,15}+)?(?![\w.]*\w)")
+_COLOR = re.compile(
+    r"#[0-9a-f]{3,8}\b|\b(?:black|blue|brown|crimson|cyan|gold|gr[ae]y|green|indigo|magenta|navy"
+    r"|olive|orange|pink|purple|red|silver|teal|tomato|turquoise|violet|white|yellow)\b",
+    re.IGNORECASE,
+)
+_NAME = r"[A-ZÀ-Þ][\w'\u2019-]*"
+_PLACE = re.compile(rf"\b(?:in|at|from|to|for|of)\s+({_NAME}(?:\s+{_NAME})*)")
+_NO = re.compile(r"\b(?:no|not|off|false|without|disable|don't)\b", re.IGNORECASE)
+_OPENING = re.compile(
+    r"^\W*(?:please\s+)?(?:(?:add|create|make|write|note|save|remember|search|find|look up)\s+)?"
+    r"(?:(?:a|an|the|my|me|down|new)\s+)*"
+    r"(?:(?:notes?|to-?dos?|tasks?|items?)\b(?: (?:to|that|about|for|saying)\b)?\s*)?",
+    re.IGNORECASE,
+)
+_PLACES = {"city", "place", "location", "town", "country", "address", "destination"}
+_FORMATS = {
+    "date": (r"\b\d{4}-\d\d-\d\d\b", "2030-01-31"),
+    "date-time": (r"\b\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)?", "2030-01-31T12:00:00Z"),
+    "time": (r"\b\d\d:\d\d(?::\d\d)?\b", "12:00:00"),
+    "email": (r"[\w.+-]+@[\w-]+\.[\w.-]+", "someone@example.com"),
+    "uri": (r"\bhttps?://\S+", "https://example.com/"),
+    "uuid": (
+        r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+        f"{'0' * 8}-0000-4000-8000-{'0' * 12}",
+    ),
+}
+_MAX_DEPTH = 6
+_MAX_ITEMS = 5
+
+
+def fill_arguments(schema: Schema, text: str, *, items: Sequence[Mapping[str, str]] = ()) -> Any:
+    """Return a value for `schema` made from `text`.
+
+    Lists of objects take their texts from `items`, when there are some.
+    """
+    return _Filler(schema, text, items).fill(schema)
+
+
+def split_words(name: str) -> list[str]:
+    """Split `snake_case`, `camelCase` and plain sentences into lower-case words."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", name)
+    return re.findall(r"[^\W_]+", re.sub(r"(?<=\w)[-'\u2019](?=\w)", "", spaced).lower())
+
+
+def find_color(text: str) -> str | None:
+    """Return the first colour in a sentence."""
+    color = _COLOR.search(text)
+    return color[0].lower() if color else None
+
+
+def is_color(name: str, schema: Schema) -> bool:
+    """Return whether the values of a property are colours, by its name and description."""
+    return bool(re.search("colou?r", f"{name} {schema.get('description')}", re.IGNORECASE))
+
+
+def get_properties(schema: Schema) -> dict[str, Schema]:
+    """Return the properties of an object's schema."""
+    return {name: as_object(each) for name, each in as_object(schema.get("properties")).items()}
+
+
+class _Filler:
+    """Uses each quoted text and each number of the sentence once."""
+
+    def __init__(self, root: Schema, text: str, items: Sequence[Mapping[str, str]]) -> None:
+        self._root = root
+        self._text = text
+        self._items = items
+        self._quotes = [quote[1] or quote[2] for quote in _QUOTED.finditer(text)]
+        self._numbers: list[str] = _NUMBER.findall(_QUOTED.sub(" ", text))
+
+    def fill(self, schema: Schema, name: str = "", depth: int = 0, required: bool = True) -> Any:
+        """Return a value: from the sentence if possible, else an example, or None if optional."""
+        schema = self._resolve(schema)
+        options = [schema["const"]] if "const" in schema else as_list(schema.get("enum"))
+        match "enum" if options else _type(schema):
+            case "enum":
+                value = next((each for each in options if _mentions(self._text, each)), None)
+                example = options[0]
+            case "object" | "array" if not required or depth >= _MAX_DEPTH:
+                return None
+            case "object":
+                return self._fill_object(schema, depth + 1)
+            case "array":
+                return self._fill_array(schema, name, depth + 1)
+            case "integer" | "number":
+                value, example = self._take_number(schema, name), _clamp(1, schema)
+            case "boolean":
+                example = not _NO.search(self._text)
+                value = example if _mentions(self._text, name) else None
+            case "string":
+                value, example = self._find_text(schema, name)
+            case _:
+                return None
+        return schema.get("default", example) if value is None and required else value
+
+    def _fill_object(self, schema: Schema, depth: int) -> dict[str, Any]:
+        """Fill the required properties, and the others that the sentence has a value for."""
+        required = as_list(schema.get("required"))
+        values = {
+            name: self.fill(each, name, depth, name in required)
+            for name, each in get_properties(schema).items()
+        }
+        return {
+            name: value for name, value in values.items() if value is not None or name in required
+        }
+
+    def _fill_array(self, schema: Schema, name: str, depth: int) -> list[Any]:
+        each = self._resolve(as_object(schema.get("items")))
+        names = get_properties(each)
+        if names and self._items:
+            return [{name: item.get(name, "") for name in names} for item in self._items]
+        least = schema.get("minItems")
+        count = min(max(least, 1), _MAX_ITEMS) if isinstance(least, int) else 1
+        if _type(each) == "string" and "enum" not in each:
+            count = max(count, len(self._quotes))
+        return [self.fill(each, name, depth) for _ in range(count)]
+
+    def _find_text(self, schema: Schema, name: str) -> tuple[str | None, str]:
+        """Return the text that the sentence has for a property, or None; and an example."""
+        if format := _FORMATS.get(str(schema.get("format"))):
+            match = re.search(format[0], self._text)
+            return match and match[0], format[1]
+        if is_color(name, schema):
+            return find_color(self._text), "teal"
+        if self._quotes:
+            return self._quotes.pop(0), ""
+        if name.lower() in _PLACES:
+            place = _PLACE.search(self._text)
+            return place and place[1], "Berlin"
+        return None, _strip_request(self._text)
+
+    def _take_number(self, schema: Schema, name: str) -> float | None:
+        """Take the number before the property's name ("20 sides"), or the first one left."""
+        if not self._numbers:
+            return None
+        before = re.search(rf"(-?\d+(?:\.\d+)?)[\s-]+{re.escape(name)}", self._text, re.IGNORECASE)
+        number = before[1] if before and before[1] in self._numbers else self._numbers[0]
+        self._numbers.remove(number)
+        return _clamp(float(number), schema)
+
+    def _resolve(self, schema: Schema) -> Schema:
+        """Follow references, and take the first choice that is not null."""
+        for _ in range(_MAX_DEPTH):
+            reference = as_text(schema.get("$ref"))
+            if reference.startswith("#/"):
+                schema = get_object(self._root, *reference[2:].split("/"))
+                continue
+            choices = [as_objects(schema.get(key)) for key in ("anyOf", "oneOf", "allOf")]
+            choice = next((c for c in chain(*choices) if c.get("type") != "null"), None)
+            if choice is None:
+                return schema
+            schema = {"description": schema.get("description"), **choice}
+        return {}
+
+
+def _type(schema: Schema) -> str:
+    usual = "object" if "properties" in schema else "string"
+    types = [schema.get("type", usual), *as_list(schema.get("type"))]
+    return next((each for each in types if isinstance(each, str) and each != "null"), "null")
+
+
+def _mentions(text: str, option: object) -> bool:
+    words = " ".join(split_words(str(option)))
+    return bool(words) and f" {words} " in f" {' '.join(split_words(text))} "
+
+
+def _strip_request(text: str) -> str:
+    """Return what follows a colon, or the sentence without its opening request."""
+    before, _, after = text.partition(": ")
+    if after.strip() and len(before) < 60:
+        return after.strip()
+    return _OPENING.sub("", text.strip()).strip(" .!?") or text.strip() or "demo"
+
+
+def _clamp(number: float, schema: Schema) -> float:
+    bounds = {k: v for k, v in schema.items() if isinstance(v, int | float) and isfinite(v)}
+    number = min(max(number, bounds.get("minimum", -inf)), bounds.get("maximum", inf))
+    return int(number) if schema.get("type") == "integer" or number == int(number) else number
+
 
 _SEPARATOR = re.compile(r'("[^"]*"|“[^”]*”)|(?:[;!?\n]|[.,](?=\s)|\b(?:and|then|also)\b)')
 _VERBS = set(
@@ -36,6 +216,13 @@ _SYNONYMS = {
     "temperature": "weather",
 }
 _MIN_SCORE, _MIN_NAME_SCORE = 2, 3
+
+
+class Call(NamedTuple):
+    """A call of a tool."""
+
+    tool: str
+    arguments: Mapping[str, Any]
 
 
 class Match(NamedTuple):
@@ -125,3 +312,58 @@ def _example_phrase(name: str, schema: Schema) -> str:
     if schema.get("type") in ("integer", "number"):
         return str(schema.get("minimum", 3))
     return '"water the plants"' if schema.get("type") == "string" else ""
+
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_COMMON = set(
+    split_words(
+        "a about all an and any are as at be been by can could did do does for from had has have "
+        "how i in is it its me my of on or our please say show tell that the their them there "
+        "they this to was we were what when where which who whom whose why will with would you"
+    )
+)
+_BELOW = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
+"""The separator of the headings in the first line of a passage."""
+_MOST_SENTENCES = 3
+_FEWEST_WORDS = 3
+_LONGEST = 400
+
+_LABEL = re.compile(r"^[a-z][a-z ]{0,30}: (?=[A-Z].*[.!?]$)")
+"""A property name before a complete sentence, such as `description: `, which is not quoted."""
+
+
+def quote_passages(question: str, passages: Sequence[Passage]) -> str:
+    """Return the sentences that share most words with a question, with sources; may be empty."""
+    words = _stems(question)
+    found: list[tuple[float, int, str]] = []
+    for number, passage in enumerate(passages, 1):
+        title = _stems(passage.title)
+        about = words & title
+        is_subject = len(about) > len(words) / 2  # the title asks or says the same
+        for sentence in filter(None, map(str.strip, _SENTENCE.split(passage.text))):
+            if passage.title and sentence.startswith(passage.title):
+                continue
+            if _BELOW in sentence or _stems(sentence) <= title:
+                continue
+            shared = words & _stems(sentence)
+            # a heading shares words as well, but says nothing
+            worth = len(about) + 1 if is_subject else len(about) / 2
+            score = len(shared) + worth - 1 / len(sentence.split())
+            if shared or (is_subject and len(sentence.split()) > _FEWEST_WORDS):
+                found.append((score, number, _LABEL.sub("", sentence)[:_LONGEST]))
+    found.sort(key=lambda row: -row[0])
+    best = [row for row in found[:_MOST_SENTENCES] if row[0] >= found[0][0] / 2]
+    return "\n\n".join(f"{text} {_cite(number, passages[number - 1])}" for _, number, text in best)
+
+
+def _stems(text: str) -> set[str]:
+    """Return the stems of a text's words, without stop words."""
+    words = (
+        re.sub(r"(?:ing|ed|es|s)$", "", word) for word in split_words(text) if word not in _COMMON
+    )
+    return {word for word in words if len(word) > 1}
+
+
+def _cite(number: int, passage: Passage) -> str:
+    title = passage.title or str(number)
+    return f"([{title}]({passage.url}))" if passage.url else f"({title})"

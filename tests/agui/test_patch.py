@@ -9,7 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from copilot_runtime.base.jsonpatch import apply_patch, make_patch
+from copilot_runtime.base.jsonpatch import (
+    apply_patch,
+    count_repetition,
+    make_patch,
+    share_structure,
+)
 from tests.in_one_test import in_one_test
 
 KEYS = st.sampled_from(["a", "b", "~", "/", "~1", "", "0", "-", "ü"])
@@ -308,3 +313,33 @@ def test_copies_do_not_nest_without_end():
     patch = [{"op": "copy", "from": "", "path": "/a" * depth} for depth in range(1, 300)]
     with pytest.raises(ValueError, match="nested too deeply"):
         apply_patch({}, patch)
+
+
+@given(STATES, STATES)
+def test_a_shared_value_is_the_same_value(old: Any, new: Any):
+    before = copy.deepcopy((old, new))
+
+    assert as_json(share_structure(old, new)) == as_json(new)
+    assert orjson.dumps([old, new]) == orjson.dumps([*before])
+
+
+def test_what_is_the_same_is_kept_once():
+    old: Any = {"n": 1, "list": [{"id": 1}, {"id": 2}], "text": "x" * 100}
+    new = copy.deepcopy(old) | {"n": 2, "text": "".join(["x" * 50, "x" * 50])}
+    new["list"].append({"id": 3})
+
+    value = share_structure(old, new)
+
+    assert value["text"] is old["text"]
+    assert [value["list"][at] is old["list"][at] for at in (0, 1)] == [True, True]
+    assert value == new
+
+
+@in_one_test("value", [1, "text", [], {}, [1, [2]], {"a": {"b": "c"}}])
+def test_a_value_without_copies_repeats_nothing(value: Any):
+    assert count_repetition(value) == 0
+
+
+def test_each_place_of_a_copy_counts():
+    inner = ["x" * 10]
+    assert count_repetition([inner, inner, [inner]]) == 2 * (10 + 2)

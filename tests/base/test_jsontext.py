@@ -3,11 +3,13 @@
 import gc
 import json
 from time import process_time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copilot_runtime.base.jsonstream import JsonPart, JsonReader
 from copilot_runtime.base.jsontext import loads, replace_surrogates
 from tests.in_one_test import in_one_test
 
@@ -64,3 +66,106 @@ def test_half_a_character_makes_no_text_take_long(text: str) -> None:
     gc.enable()
 
     assert spent < 5  # seconds; 0.2 on a quiet machine, and minutes for quadratic work
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS,
+    lambda children: st.lists(children, max_size=4) | st.dictionaries(TEXTS, children, max_size=4),
+    max_leaves=20,
+)  # fmt: skip
+PATHS = (("*",), ("*", "*"), ("data", "*", "*"))
+
+
+def read(text: str, size: int, paths: Any = PATHS) -> tuple[JsonReader, list[JsonPart]]:
+    """Feed a text in pieces of a size."""
+    reader = JsonReader(paths)
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    return reader, [part for piece in pieces for part in reader.feed(piece)]
+
+
+@given(st.dictionaries(TEXTS, VALUES, max_size=5), st.integers(1, 9), st.booleans())
+def test_values_are_what_json_says_wherever_they_are_cut(
+    value: dict[str, Any], size: int, is_ascii: bool
+) -> None:
+    reader, parts = read(json.dumps(value, ensure_ascii=is_ascii, indent=1), size)
+    ends = {part.path: part.value for part in parts if part.kind == "end"}
+
+    assert (reader.error, reader.is_complete) == (None, True)
+    assert {path[0]: found for path, found in ends.items() if len(path) == 1} == value
+    for path, found in ends.items():
+        expected: Any = value
+        for step in path:
+            expected = expected[step]
+        assert found == expected
+
+
+@given(st.dictionaries(TEXTS, TEXTS, max_size=5), st.integers(1, 9))
+def test_the_pieces_of_a_text_are_the_text(value: dict[str, str], size: int) -> None:
+    _, parts = read(json.dumps(value), size)
+    texts = dict.fromkeys(value, "")
+    for part in parts:
+        if part.kind == "text":
+            texts[str(part.path[0])] += part.value
+
+    assert texts == value
+
+
+def test_a_text_is_told_as_it_comes() -> None:
+    reader = JsonReader()
+
+    assert reader.feed('{"a": "x') == [(("a",), "begin", "string"), (("a",), "text", "x")]
+    assert reader.feed("y\\u00") == [(("a",), "text", "y")]
+    assert reader.feed('e9"') == [(("a",), "text", "é"), (("a",), "end", "xyé")]
+    assert not reader.is_complete
+
+
+@in_one_test(
+    ("text", "error"),
+    [
+        ("[1]", "An object is expected at character 1."),
+        ('{"a" 1}', "A colon is expected, and not '1' at character 6."),
+        ('{"a": oops}', "'o' is not expected at character 7."),
+        ('{"a": 1,}', "'}' is not expected at character 9."),
+        ('{"a": "\\x"}', "'\\x' is no escape at character 8."),
+        ('{"a": 01}', "'01' is no value at character 8."),
+        ('{"a": NaN}', "'N' is not expected at character 7."),
+        ('{"a": "\n"}', "A control character stands in a text at character 8."),
+        ('{} {}', "Something stands behind the object at character 4."),
+        ('{"a":' + "[" * 300, "There are more than 200 values inside each other at character 205."),
+    ],
+)  # fmt: skip
+@in_one_test("size", [1, 3, 1000])
+def test_what_is_no_json_is_an_error_with_its_place(text: str, error: str, size: int) -> None:
+    reader, _ = read(text, size)
+
+    assert reader.error == error
+    assert reader.feed('"more"') == []
+
+
+def test_what_is_not_complete_is_no_error() -> None:
+    reader, parts = read('{"a": 1, "b": [1, 2', 4)
+
+    assert (reader.error, reader.is_complete) == (None, False)
+    assert (("a",), "end", 1) in parts
+
+
+def test_half_a_pair_of_escapes_is_a_replacement_character() -> None:
+    _, parts = read('{"a": "\\ud83dx\\ude00\\ud83d\\ude00"}', 1)
+
+    assert parts[-1] == (("a",), "end", "\ufffdx\ufffd😀")
+
+
+def test_a_reader_that_lags_reports_texts_and_arrays_with_what_follows() -> None:
+    reader = JsonReader((("*",), ("list", "*")), lags=True)
+    pieces = ['{"a":"x"', " ", ',"list":[', '"y"', "]}"]
+    found = [[(part.kind, part.value) for part in reader.feed(piece)] for piece in pieces]
+
+    assert found == [
+        [("begin", "string"), ("text", "x")],
+        [],
+        [("end", "x")],
+        [("begin", "array"), ("begin", "string"), ("text", "y")],
+        [("end", "y"), ("end", ["y"])],
+    ]

@@ -358,7 +358,6 @@ SLOW = (
     "agui/test_event_decoder.py",
     "agui/test_messages.py",
     "agui/test_patch.py",
-    "agui/test_sharing.py",
     "base/test_jsontext.py",
     "extensions/a2a/client/test_a2a_in_a_runtime.py",
     "extensions/access/test_audit.py",

@@ -5,6 +5,7 @@ would show here.
 """
 
 import json
+from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 import pytest
@@ -24,12 +25,30 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage, TextMessage
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import NetworkError
+from tests.adapters.aimock.mock import SPEAKERS, mocking
 from tests.adapters.asking import answer_to
 from tests.adapters.doors import messages_in, sent_back
 from tests.wire.client import client_of
 from tests.wire.documents import PLAIN, chat, user
 from tests.wire_agui.http import text_of
 from tests.wire_agui.server import browsing
+
+
+@pytest.fixture(scope="session")
+def aimock() -> Generator[str, None, None]:
+    with mocking() as address:
+        yield address
+
+
+@pytest.fixture(params=SPEAKERS)
+async def adapter(
+    request: pytest.FixtureRequest, aimock: str, anyio_backend: str
+) -> AsyncGenerator[Adapter, None]:
+    """An adapter that asks the mock, one after the other."""
+    adapter = SPEAKERS[request.param](aimock)
+    yield adapter
+    await adapter.aclose()
+
 
 pytestmark = pytest.mark.anyio
 

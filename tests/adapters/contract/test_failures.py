@@ -18,7 +18,7 @@ from copilot_runtime.base.errors import (
     RunStalled,
 )
 from tests.adapters.contract.asking import answer, answer_of, asking, failure, text_in
-from tests.adapters.contract.clock import Clock
+from tests.adapters.contract.conftest import Clock
 from tests.adapters.contract.fakes import (
     FAKES,
     KEY,

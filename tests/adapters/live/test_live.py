@@ -8,6 +8,7 @@ speak as our fakes do. `LIVE_MODEL` names another model than the adapter's own.
 
 import json
 import os
+import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -20,6 +21,19 @@ from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.api.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
 from copilot_runtime.api.registry import Registry
 from copilot_runtime.api.transcript import fold_messages
+
+# taken while tests are collected, before the guard of tests/conftest.py stands
+_REAL = {name: getattr(socket.socket, name) for name in ("connect", "connect_ex")}
+_RESOLVE = socket.getaddrinfo
+
+
+@pytest.fixture
+def outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a test reach other machines."""
+    for name, real in _REAL.items():
+        monkeypatch.setattr(socket.socket, name, real)
+    monkeypatch.setattr(socket, "getaddrinfo", _RESOLVE)
+
 
 pytestmark = pytest.mark.anyio
 

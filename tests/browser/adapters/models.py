@@ -13,7 +13,7 @@ from aiohttp import ClientSession
 
 from copilot_runtime import Adapter
 from copilot_runtime.adapters.capabilities import UNSUPPORTED
-from tests.adapters.aimock.speakers import SPEAKERS
+from tests.adapters.aimock.mock import SPEAKERS
 from tests.adapters.contract.fakes import FAKES, CallArgs, CallEnd, CallStart, Fake, Say, Step, Stop
 from tests.browser.adapters.calls import Call
 

@@ -1,21 +1,26 @@
-"""Asking an adapter, and the events one expects, in few words."""
+"""Asking an adapter, and what its events amount to, in few words."""
 
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
-from copilot_runtime.api import Action, Adapter, ChatRequest
+from copilot_runtime.api import Action, Adapter, ChatRequest, Parameters
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
+    Custom,
     Event,
+    ReasoningContent,
     TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
+    Usage,
 )
-from copilot_runtime.api.messages import TextMessage
+from copilot_runtime.api.messages import Message, TextMessage
 from copilot_runtime.base.errors import CopilotError
+from tests.adapters.contract.fakes import Fake
 
 HELLO = TextMessage(id="u1", role="user", content="Hello")
 ACTIONS = [Action(name="setColor"), Action(name="setSize"), Action(name="set")]
@@ -28,11 +33,13 @@ async def answer_to(adapter: Adapter, request: ChatRequest = REQUEST) -> list[Ev
         return [event async for event in events]
 
 
-async def failure_of(adapter: Adapter) -> tuple[list[Event], CopilotError]:
+async def failure_of(
+    adapter: Adapter, request: ChatRequest = REQUEST
+) -> tuple[list[Event], CopilotError]:
     """Return the events before the error, and the error."""
     seen: list[Event] = []
     with pytest.raises(CopilotError) as caught:
-        async with aclosing(adapter.stream(REQUEST)) as events:
+        async with aclosing(adapter.stream(request)) as events:
             async for event in events:
                 seen.append(event)
     return seen, caught.value
@@ -52,3 +59,89 @@ def called(name: str, *pieces: str, id: str = "call_1", parent: str = "chatcmpl-
         *(ActionExecutionArgs(call_id=id, delta=piece) for piece in pieces),
         ActionExecutionEnd(call_id=id),
     ]
+
+
+COLOR = {
+    "type": "object",
+    "properties": {"color": {"type": "string"}},
+    "required": ["color"],
+    "additionalProperties": False,
+}
+SET_COLOR = Action(name="setColor", description="Sets the color.", parameters=COLOR)
+SET_SIZE = Action(name="setSize", description="Sets the size.", parameters={"type": "object"})
+
+
+def asking(*messages: Message, **wishes: Any) -> ChatRequest:
+    """Return a request with two actions; `wishes` are parameters."""
+    actions = [SET_COLOR, SET_SIZE]
+    return ChatRequest(
+        messages=messages or [HELLO], actions=actions, parameters=Parameters(**wishes)
+    )
+
+
+async def answer_of(adapter: Adapter, request: ChatRequest | None = None) -> list[Event]:
+    return await answer_to(adapter, request or asking())
+
+
+async def answer(fake: Fake, request: ChatRequest | None = None, **options: Any) -> list[Event]:
+    return await answer_of(fake.adapter(**options), request)
+
+
+async def failure(
+    fake: Fake, request: ChatRequest | None = None, **options: Any
+) -> tuple[list[Event], CopilotError]:
+    """Return the events before the error, and the error."""
+    return await failure_of(fake.adapter(**options), request or asking())
+
+
+def text_in(events: list[Event]) -> str:
+    return "".join(event.content for event in events if isinstance(event, TextMessageContent))
+
+
+def thought_in(events: list[Event]) -> str:
+    return "".join(event.content for event in events if isinstance(event, ReasoningContent))
+
+
+def calls_in(events: list[Event]) -> dict[str, tuple[str, str]]:
+    """Return id → name and arguments of all calls, which must have begun and ended once."""
+    names: dict[str, str] = {}
+    arguments: dict[str, str] = {}
+    ended: set[str] = set()
+    for event in events:
+        match event:
+            case ActionExecutionStart(call_id=id, name=name):
+                assert id not in names
+                names[id], arguments[id] = name, ""
+            case ActionExecutionArgs(call_id=id, delta=delta):
+                assert id in names
+                assert id not in ended
+                arguments[id] += delta
+            case ActionExecutionEnd(call_id=id):
+                assert id in names
+                assert id not in ended
+                ended.add(id)
+            case _:
+                pass
+    assert ended == set(names)
+    return {id: (name, arguments[id]) for id, name in names.items()}
+
+
+def usage_in(events: list[Event]) -> Usage:
+    (found,) = [event for event in events if isinstance(event, Usage)]
+    return found
+
+
+def warnings_in(events: list[Event]) -> list[str]:
+    """Return the codes of the warnings."""
+    return [e.value["code"] for e in events if isinstance(e, Custom) and e.name == "warning"]
+
+
+def types_of(events: list[Event]) -> list[str]:
+    """Return the kinds of the events but what stands aside, each run of equal ones as one."""
+    types: list[str] = []
+    for event in events:
+        if isinstance(event, Custom):
+            continue
+        if not types or types[-1] != event.type:
+            types.append(event.type)
+    return types

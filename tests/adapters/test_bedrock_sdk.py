@@ -18,7 +18,7 @@ from copilot_runtime.api.messages import (
     TextMessage,
     TextPart,
 )
-from tests.adapters.contract.asking import answer_of, calls_in, text_in, thought_in
+from tests.adapters.asking import answer_of, calls_in, text_in, thought_in
 from tests.adapters.contract.bedrock_fake import event
 from tests.adapters.provider import Provider
 from tests.adapters.test_bedrock import COUNTS, MODEL, STOP, answered, delta, start, stop, thought

@@ -17,7 +17,7 @@ from copilot_runtime.api.messages import (
     TextMessage,
     TextPart,
 )
-from tests.adapters.contract.asking import answer_of, calls_in, text_in, thought_in
+from tests.adapters.asking import answer_of, calls_in, text_in, thought_in
 from tests.adapters.contract.fakes import data
 from tests.adapters.provider import Provider, streamed
 from tests.adapters.test_google import PNG, STOP, call, chunk

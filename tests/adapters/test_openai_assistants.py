@@ -15,7 +15,7 @@ from copilot_runtime.api.messages import ActionExecutionMessage, Message, Result
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError
 from copilot_runtime.transports.graphql.documents import Documents
-from tests.adapters.contract.asking import SET_COLOR, answer_of, calls_in, text_in
+from tests.adapters.asking import SET_COLOR, answer_of, calls_in, text_in
 from tests.adapters.contract.fakes import (
     KEY,
     CallArgs,

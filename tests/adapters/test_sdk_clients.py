@@ -29,7 +29,7 @@ from copilot_runtime.api.messages import (
     TextPart,
 )
 from copilot_runtime.base.errors import CopilotError, NetworkError, RunStalled
-from tests.adapters.contract.asking import answer_of, asking, calls_in, text_in, thought_in
+from tests.adapters.asking import answer_of, asking, calls_in, text_in, thought_in
 from tests.adapters.contract.fakes import (
     KEY,
     Breaks,

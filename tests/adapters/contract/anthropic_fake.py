@@ -8,32 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, assert_never
 
 from copilot_runtime.adapters.anthropic import AnthropicAdapter
-from tests.adapters.contract.fakes import (
-    KEY,
-    Asked,
-    Breaks,
-    CallArgs,
-    CallEnd,
-    CallStart,
-    Control,
-    ErrorInStream,
-    Fails,
-    Heard,
-    HttpFake,
-    NoDone,
-    Ping,
-    Refuse,
-    Say,
-    Silence,
-    Split,
-    Step,
-    Stop,
-    Think,
-    Tokens,
-    Tool,
-    Waits,
-    data,
-)
+from tests.adapters.contract import fakes
+from tests.adapters.contract.fakes import KEY, Asked, Control, Heard, HttpFake, Step, Tool, data
 from tests.adapters.provider import Request
 
 Json = dict[str, Any]
@@ -72,11 +48,13 @@ class AnthropicFake(HttpFake):
         return AnthropicAdapter(**{**mine, **options})
 
     def frames(self, steps: Sequence[Step]) -> Iterator[bytes | Control]:
-        tokens = next((step for step in steps if isinstance(step, Tokens)), Tokens(10, 5))
+        tokens = next(
+            (step for step in steps if isinstance(step, fakes.Tokens)), fakes.Tokens(10, 5)
+        )
         yield _event({"type": "message_start", "message": _message(tokens)})
         yield from _Blocks(tokens).written(steps)
 
-    def refusal(self, fails: Fails) -> tuple[Any, Mapping[str, str]]:
+    def refusal(self, fails: fakes.Fails) -> tuple[Any, Mapping[str, str]]:
         message = fails.message
         if fails.kind == "context_length":
             message = "prompt is too long: 208310 tokens > 200000 maximum"
@@ -111,7 +89,7 @@ class AnthropicFake(HttpFake):
 class _Blocks:
     """The blocks of one answer, each with its index."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: fakes.Tokens) -> None:
         self._tokens = tokens
         self._next = 0
         self._open: tuple[str, int] | None = None  # a text or a thought
@@ -121,42 +99,42 @@ class _Blocks:
     def written(self, steps: Sequence[Step]) -> Iterator[bytes | Control]:
         for step in steps:
             match step:
-                case Think():
+                case fakes.Think():
                     yield from self._thought(step)
-                case Say(text):
+                case fakes.Say(text):
                     yield from self._begun("text", {"type": "text", "text": ""})
                     yield self._delta({"type": "text_delta", "text": text})
-                case CallStart(id, name):
+                case fakes.CallStart(id, name):
                     yield from self._closed()
                     self._calls[id] = self._next
                     block: Json = {"type": "tool_use", "id": id, "name": name, "input": {}}
                     yield self._started(block)
                     yield _delta(self._calls[id], {"type": "input_json_delta", "partial_json": ""})
-                case CallArgs(id, piece):
+                case fakes.CallArgs(id, piece):
                     delta = {"type": "input_json_delta", "partial_json": piece}
                     yield _delta(self._calls[id], delta)
-                case CallEnd(id):
+                case fakes.CallEnd(id):
                     yield _event({"type": "content_block_stop", "index": self._calls.pop(id)})
-                case Stop(reason):
+                case fakes.Stop(reason):
                     yield from self._stopped(reason)
-                case ErrorInStream(kind, message):
+                case fakes.ErrorInStream(kind, message):
                     error = {"type": _ERRORS[kind], "message": message}
                     yield _event({"type": "error", "error": error, "request_id": "req-7"})
                     return
-                case Ping():
+                case fakes.Ping():
                     yield _event({"type": "ping"})
-                case NoDone():
+                case fakes.NoDone():
                     self._marked = False
-                case Tokens():
+                case fakes.Tokens():
                     pass
-                case Breaks() | Silence() | Waits() | Split():
+                case fakes.Breaks() | fakes.Silence() | fakes.Waits() | fakes.Split():
                     yield step
-                case Refuse() | Fails():
+                case fakes.Refuse() | fakes.Fails():
                     raise AssertionError(f"Anthropic does not say {step!r} in a stream.")
                 case _:
                     assert_never(step)
 
-    def _thought(self, step: Think) -> Iterator[bytes]:
+    def _thought(self, step: fakes.Think) -> Iterator[bytes]:
         yield from self._begun("thinking", {"type": "thinking", "thinking": "", "signature": ""})
         if step.text:
             yield self._delta({"type": "thinking_delta", "thinking": step.text})
@@ -205,7 +183,7 @@ def _delta(index: int, delta: Json) -> bytes:
     return _event({"type": "content_block_delta", "index": index, "delta": delta})
 
 
-def _message(tokens: Tokens) -> Json:
+def _message(tokens: fakes.Tokens) -> Json:
     usage = {
         "input_tokens": tokens.input - tokens.cached,
         "cache_creation_input_tokens": 0,

@@ -11,27 +11,8 @@ from urllib.parse import unquote
 from zlib import crc32
 
 from copilot_runtime.adapters.bedrock import BedrockAdapter
-from tests.adapters.contract.fakes import (
-    KEY,
-    Asked,
-    CallArgs,
-    CallEnd,
-    CallStart,
-    Control,
-    ErrorInStream,
-    Fails,
-    Heard,
-    HttpFake,
-    NoDone,
-    Ping,
-    Refuse,
-    Say,
-    Step,
-    Stop,
-    Think,
-    Tokens,
-    Tool,
-)
+from tests.adapters.contract import fakes
+from tests.adapters.contract.fakes import KEY, Asked, Control, Heard, HttpFake, Step, Tool
 from tests.adapters.provider import Request
 
 _ERRORS = {
@@ -74,44 +55,44 @@ class BedrockFake(HttpFake):
         return BedrockAdapter(**{**usual, **options})
 
     def frames(self, steps: Sequence[Step]) -> Iterator[bytes | Control]:
-        counts = next((step for step in steps if isinstance(step, Tokens)), None)
-        complete = not any(isinstance(step, NoDone) for step in steps)
+        counts = next((step for step in steps if isinstance(step, fakes.Tokens)), None)
+        complete = not any(isinstance(step, fakes.NoDone) for step in steps)
         blocks = _Blocks()
         yield event("messageStart", {"role": "assistant"})
         for step in steps:
             match step:
-                case Think(text, signature):
+                case fakes.Think(text, signature):
                     yield from blocks.piece("thought", {"reasoningContent": {"text": text}})
                     if signature:
                         signed = {"reasoningContent": {"signature": signature}}
                         yield from blocks.piece("thought", signed)
                         yield from blocks.close("thought")
-                case Say(text) | Refuse(text):
+                case fakes.Say(text) | fakes.Refuse(text):
                     yield from blocks.close("thought")
                     yield from blocks.piece("text", {"text": text})
-                case CallStart(id, name):
+                case fakes.CallStart(id, name):
                     yield from blocks.close("thought")
                     yield from blocks.close("text")
                     yield blocks.start(id, {"toolUse": {"toolUseId": id, "name": name}})
-                case CallArgs(id, piece):
+                case fakes.CallArgs(id, piece):
                     yield from blocks.piece(id, {"toolUse": {"input": piece}})
-                case CallEnd(id):
+                case fakes.CallEnd(id):
                     yield from blocks.close(id)
-                case Stop(reason):
+                case fakes.Stop(reason):
                     yield from blocks.close_all()
                     yield event("messageStop", {"stopReason": _REASONS.get(reason, reason)})
                     if complete:
-                        yield event("metadata", _counted(counts or Tokens(0, 0)))
-                case ErrorInStream(kind, message):
+                        yield event("metadata", _counted(counts or fakes.Tokens(0, 0)))
+                case fakes.ErrorInStream(kind, message):
                     yield exception(_ERRORS[kind], message)
-                case Ping():
+                case fakes.Ping():
                     yield event("somethingNew", {})
-                case Tokens() | NoDone() | Fails():
+                case fakes.Tokens() | fakes.NoDone() | fakes.Fails():
                     pass
                 case _:
                     yield step
 
-    def refusal(self, fails: Fails) -> tuple[Any, Mapping[str, str]]:
+    def refusal(self, fails: fakes.Fails) -> tuple[Any, Mapping[str, str]]:
         message = fails.message
         if fails.kind == "context_length":
             message = "Input is too long for requested model."
@@ -201,7 +182,7 @@ def framed(headers: bytes, payload: bytes) -> bytes:
     return start + pack(">I", crc32(start))
 
 
-def _counted(counts: Tokens) -> Any:
+def _counted(counts: fakes.Tokens) -> Any:
     usage = {
         "inputTokens": counts.input - counts.cached,
         "outputTokens": counts.output,

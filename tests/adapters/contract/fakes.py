@@ -28,7 +28,7 @@ FAKES = {
     "langchain": "tests.adapters.contract.langchain_fake:LangChainFake",
     "openai": "tests.adapters.contract.openai_fake:OpenAIFake",
     "openai_assistants": "tests.adapters.contract.openai_assistants_fake:OpenAIAssistantsFake",
-    "openai_responses": "tests.adapters.contract.openai_responses_fake:OpenAIResponsesFake",
+    "openai_responses": "tests.adapters.contract.openai_fake:OpenAIResponsesFake",
 }
 """The name of an adapter's line in `capabilities.UNSUPPORTED` → its fake."""
 

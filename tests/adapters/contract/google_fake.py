@@ -9,28 +9,8 @@ from typing import Any
 
 from copilot_runtime.adapters.google import GoogleAdapter
 from tests.adapters import provider as http
-from tests.adapters.contract.fakes import (
-    KEY,
-    Asked,
-    CallArgs,
-    CallEnd,
-    CallStart,
-    Control,
-    ErrorInStream,
-    Fails,
-    Heard,
-    HttpFake,
-    NoDone,
-    Ping,
-    Refuse,
-    Say,
-    Step,
-    Stop,
-    Think,
-    Tokens,
-    Tool,
-    data,
-)
+from tests.adapters.contract import fakes
+from tests.adapters.contract.fakes import KEY, Asked, Control, Heard, HttpFake, Step, Tool, data
 from tests.adapters.provider import Request
 
 _ERRORS = {
@@ -73,47 +53,47 @@ class GoogleFake(HttpFake):
         return GoogleAdapter(**{**usual, **options})
 
     def frames(self, steps: Sequence[Step]) -> Iterator[bytes | Control]:
-        counts = next((step for step in steps if isinstance(step, Tokens)), None)
+        counts = next((step for step in steps if isinstance(step, fakes.Tokens)), None)
         usage = _usage(counts) if counts else {}
         calls: dict[str, tuple[str, list[str]]] = {}
         for step in steps:
             match step:
-                case Think(text, signature):
+                case fakes.Think(text, signature):
                     part = {"text": text, "thought": True}
                     yield _chunk([part])
                     if signature:
                         yield _chunk([{"text": "", "thought": True, "thoughtSignature": signature}])
-                case Say(text) | Refuse(text):
+                case fakes.Say(text) | fakes.Refuse(text):
                     yield _chunk([{"text": text}])
-                case CallStart(id, name):
+                case fakes.CallStart(id, name):
                     calls[id] = (name, [])
-                case CallArgs(id, piece):
+                case fakes.CallArgs(id, piece):
                     calls[id][1].append(piece)
-                case CallEnd(id):
+                case fakes.CallEnd(id):
                     yield _chunk([_call(id, *calls.pop(id))])
-                case Stop(reason):
+                case fakes.Stop(reason):
                     for id, call in calls.items():
                         yield _chunk([_call(id, *call)])
                     reason = _REASONS.get(reason, "STOP")
                     yield _chunk([{"text": ""}], finishReason=reason, usage=usage)
-                case ErrorInStream(kind, message):
+                case fakes.ErrorInStream(kind, message):
                     code, status = _ERRORS[kind]
                     yield data({"error": {"code": code, "message": message, "status": status}})
-                case Ping():
+                case fakes.Ping():
                     yield b": ping\n\n"
-                case Tokens() | NoDone() | Fails():
+                case fakes.Tokens() | fakes.NoDone() | fakes.Fails():
                     pass
                 case _:
                     yield step
 
     def _script(self, steps: Sequence[Step]) -> Sequence[http.Step]:
         """A prompt that the filter refuses is answered with 200, and without a candidate."""
-        if any(isinstance(step, Fails) and step.kind == "content_filter" for step in steps):
+        if any(isinstance(step, fakes.Fails) and step.kind == "content_filter" for step in steps):
             blocked = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}
             return http.streamed(data(blocked))
         return super()._script(steps)
 
-    def refusal(self, fails: Fails) -> tuple[Any, Mapping[str, str]]:
+    def refusal(self, fails: fakes.Fails) -> tuple[Any, Mapping[str, str]]:
         headers = {"x-goog-request-id": "req-7"}
         message = fails.message
         if fails.kind == "context_length":
@@ -161,7 +141,7 @@ def _call(id: str, name: str, pieces: list[str]) -> dict[str, Any]:
     return {"functionCall": {"name": name, "args": arguments, "id": id}}
 
 
-def _usage(counts: Tokens) -> dict[str, int]:
+def _usage(counts: fakes.Tokens) -> dict[str, int]:
     return {
         "promptTokenCount": counts.input,
         "candidatesTokenCount": counts.output - counts.reasoning,

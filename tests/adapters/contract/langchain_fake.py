@@ -13,30 +13,8 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from pydantic import SecretStr
 
 from copilot_runtime.adapters.langchain import LangChainAdapter
-from tests.adapters.contract.fakes import (
-    KEY,
-    MODEL,
-    Asked,
-    Breaks,
-    CallArgs,
-    CallEnd,
-    CallStart,
-    ErrorInStream,
-    Fails,
-    Heard,
-    NoDone,
-    Ping,
-    Refuse,
-    Say,
-    Silence,
-    Split,
-    Step,
-    Stop,
-    Think,
-    Tokens,
-    Tool,
-    Waits,
-)
+from tests.adapters.contract import fakes
+from tests.adapters.contract.fakes import KEY, MODEL, Asked, Heard, Step, Tool
 
 Json = dict[str, Any]
 
@@ -179,24 +157,24 @@ async def _chunks(steps: Sequence[Step]) -> AsyncIterator[AIMessageChunk]:
     thoughts = 0
     for step in steps:
         match step:
-            case Think(text, signature):
+            case fakes.Think(text, signature):
                 block: Json = {"type": "thinking", "thinking": text, "index": thoughts}
                 if signature:
                     block["signature"] = signature
                     thoughts += 1
                 yield _chunk([block])
-            case Say(text):
+            case fakes.Say(text):
                 yield _chunk(text)
-            case CallStart(id, name):
+            case fakes.CallStart(id, name):
                 calls[id] = len(calls)
                 yield _call(calls[id], id, name, "")
-            case CallArgs(id, piece):
+            case fakes.CallArgs(id, piece):
                 yield _call(calls[id], None, None, piece)
-            case CallEnd() | Split() | NoDone():
+            case fakes.CallEnd() | fakes.Split() | fakes.NoDone():
                 pass
-            case Ping():
+            case fakes.Ping():
                 yield _chunk("")
-            case Tokens(input, output, cached, reasoning):
+            case fakes.Tokens(input, output, cached, reasoning):
                 yield _chunk(
                     "",
                     usage_metadata={
@@ -207,20 +185,20 @@ async def _chunks(steps: Sequence[Step]) -> AsyncIterator[AIMessageChunk]:
                         "output_token_details": {"reasoning": reasoning},
                     },
                 )
-            case Stop(reason):
+            case fakes.Stop(reason):
                 yield _chunk("", response_metadata={"finish_reason": reason})
-            case Fails(status, kind, retry_after, message):
+            case fakes.Fails(status, kind, retry_after, message):
                 code = {"context_length": "context_length_exceeded"}.get(kind, kind)
                 raise ProviderError(message, status, code or None, retry_after)
-            case ErrorInStream(kind, message):
+            case fakes.ErrorInStream(kind, message):
                 raise ProviderError(message, _STATUSES[kind])
-            case Breaks():
+            case fakes.Breaks():
                 raise ConnectionResetError("The connection was lost.")
-            case Silence():
+            case fakes.Silence():
                 await asyncio.Event().wait()
-            case Waits(event):
+            case fakes.Waits(event):
                 await event.wait()
-            case Refuse():
+            case fakes.Refuse():
                 raise AssertionError("LangChain has no word for it.")
             case _:
                 assert_never(step)

@@ -8,32 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from copilot_runtime.adapters.openai.assistants import OpenAIAssistantsAdapter
-from tests.adapters.contract.fakes import (
-    KEY,
-    Asked,
-    Breaks,
-    CallArgs,
-    CallEnd,
-    CallStart,
-    Control,
-    ErrorInStream,
-    Fails,
-    Heard,
-    HttpFake,
-    NoDone,
-    Ping,
-    Refuse,
-    Say,
-    Silence,
-    Split,
-    Step,
-    Stop,
-    Think,
-    Tokens,
-    Tool,
-    Waits,
-    data,
-)
+from tests.adapters.contract import fakes
+from tests.adapters.contract.fakes import KEY, Asked, Control, Heard, HttpFake, Step, Tool, data
 from tests.adapters.contract.openai_fake import ERRORS, REFUSALS, WISHES, choice_in, heard_part
 from tests.adapters.provider import Request
 
@@ -51,36 +27,42 @@ class OpenAIAssistantsFake(HttpFake):
 
     def frames(self, steps: Sequence[Step]) -> Iterator[bytes | Control]:
         calls: dict[str, dict[str, str]] = {}
-        tokens = next((step for step in steps if isinstance(step, Tokens)), None)
+        tokens = next((step for step in steps if isinstance(step, fakes.Tokens)), None)
         yield run("queued")
         yield run("in_progress")
         for step in steps:
             match step:
-                case Say(text):
+                case fakes.Say(text):
                     yield _said({"type": "text", "text": {"value": text, "annotations": []}})
-                case Refuse(text):
+                case fakes.Refuse(text):
                     yield _said({"type": "refusal", "refusal": text})
-                case CallStart(id, name):
+                case fakes.CallStart(id, name):
                     calls[id] = {"name": name, "arguments": ""}
                     yield _called(len(calls) - 1, id=id, function={**calls[id], "output": None})
-                case CallArgs(id, piece):
+                case fakes.CallArgs(id, piece):
                     calls[id]["arguments"] += piece
                     yield _called([*calls].index(id), function={"arguments": piece})
-                case ErrorInStream(kind, message):
+                case fakes.ErrorInStream(kind, message):
                     yield data({**ERRORS[kind], "message": message}, event="error")
                     return
-                case Ping():
+                case fakes.Ping():
                     yield b": ping\n\n"
-                case Stop(reason):
+                case fakes.Stop(reason):
                     yield run(_STATUSES.get(reason, "completed"), calls, tokens)
-                    if NoDone() not in steps:
+                    if fakes.NoDone() not in steps:
                         yield b"event: done\ndata: [DONE]\n\n"
-                case Think() | CallEnd() | Tokens() | NoDone() | Fails():
+                case (
+                    fakes.Think()
+                    | fakes.CallEnd()
+                    | fakes.Tokens()
+                    | fakes.NoDone()
+                    | fakes.Fails()
+                ):
                     pass
-                case Breaks() | Silence() | Waits() | Split():
+                case fakes.Breaks() | fakes.Silence() | fakes.Waits() | fakes.Split():
                     yield step
 
-    def refusal(self, fails: Fails) -> tuple[Any, Mapping[str, str]]:
+    def refusal(self, fails: fakes.Fails) -> tuple[Any, Mapping[str, str]]:
         error = {**REFUSALS[fails.kind], "message": fails.message, "param": None}
         return {"error": error}, {"x-request-id": "req-7"}
 
@@ -110,7 +92,9 @@ class OpenAIAssistantsFake(HttpFake):
 
 
 def run(
-    status: str, calls: Mapping[str, Mapping[str, str]] | None = None, tokens: Tokens | None = None
+    status: str,
+    calls: Mapping[str, Mapping[str, str]] | None = None,
+    tokens: fakes.Tokens | None = None,
 ) -> bytes:
     """Return the event of a run that has come so far."""
     waits = [

@@ -10,7 +10,7 @@ from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.api.events import TextMessageContent, TextMessageStart
 from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage, TextMessage
 from copilot_runtime.api.transcript import fold_messages
-from tests.adapters.contract.asking import (
+from tests.adapters.asking import (
     HELLO,
     answer,
     answer_of,

@@ -17,7 +17,7 @@ from copilot_runtime.base.errors import (
     Refused,
     RunStalled,
 )
-from tests.adapters.contract.asking import answer, answer_of, asking, failure, text_in
+from tests.adapters.asking import answer, answer_of, asking, failure, text_in
 from tests.adapters.contract.conftest import Clock
 from tests.adapters.contract.fakes import (
     FAKES,

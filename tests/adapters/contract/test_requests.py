@@ -22,7 +22,7 @@ from copilot_runtime.api.messages import (
 )
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import ConfigurationFailed
-from tests.adapters.contract.asking import (
+from tests.adapters.asking import (
     ACTIONS,
     COLOR,
     HELLO,

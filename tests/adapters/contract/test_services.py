@@ -15,7 +15,7 @@ from copilot_runtime.api.messages import (
     TextPart,
 )
 from copilot_runtime.base.errors import ConfigurationFailed, RateLimited
-from tests.adapters.contract.asking import (
+from tests.adapters.asking import (
     HELLO,
     SET_COLOR,
     answer,

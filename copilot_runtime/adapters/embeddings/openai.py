@@ -19,8 +19,8 @@ from copilot_runtime.adapters.embeddings.http_embedder import (
 )
 from copilot_runtime.adapters.http_adapter import ApiKey
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
-from copilot_runtime.adapters.openai.options import OPENAI, Preset
 from copilot_runtime.adapters.openai.presets import PRESETS
+from copilot_runtime.adapters.openai.request import OPENAI, Preset
 from copilot_runtime.base.jsonvalue import (
     JsonObject,
     add_counts,

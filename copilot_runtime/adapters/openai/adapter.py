@@ -11,14 +11,14 @@ from copilot_runtime.adapters.context_window import ContextWindow
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.http_adapter import ApiKey, HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
-from copilot_runtime.adapters.openai.options import (
+from copilot_runtime.adapters.openai.request import (
     OPENAI,
     MaxTokensName,
     Preset,
     ReasoningSummary,
     RequestOptions,
+    build_body,
 )
-from copilot_runtime.adapters.openai.request import build_body
 from copilot_runtime.adapters.openai.responses import (
     SIGNER,
     ResponseEventReader,

@@ -25,8 +25,8 @@ from copilot_runtime.adapters.history import (
 )
 from copilot_runtime.adapters.http_adapter import ApiKey, HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
-from copilot_runtime.adapters.openai.options import OPENAI
 from copilot_runtime.adapters.openai.request import (
+    OPENAI,
     build_content,
     build_response_format,
     build_tool_choice,

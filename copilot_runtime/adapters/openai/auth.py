@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from copilot_runtime.adapters.http_adapter import ApiKey, resolve_api_key
-from copilot_runtime.adapters.openai.options import OPENAI, Preset
+from copilot_runtime.adapters.openai.request import OPENAI, Preset
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.http.errors import parse_url
 

@@ -7,7 +7,7 @@ cannot do at all is in `capabilities.UNSUPPORTED`, under the same name.
 from functools import partial
 
 from copilot_runtime.adapters.openai.adapter import OpenAIAdapter
-from copilot_runtime.adapters.openai.options import OPENAI, Preset
+from copilot_runtime.adapters.openai.request import OPENAI, Preset
 
 AZURE = Preset(
     adapter="azure",

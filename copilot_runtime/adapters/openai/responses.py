@@ -24,8 +24,8 @@ from copilot_runtime.adapters.history import (
     fit_history,
     format_result,
 )
-from copilot_runtime.adapters.openai.options import RequestOptions
 from copilot_runtime.adapters.openai.request import (
+    RequestOptions,
     build_response_format,
     build_tool_choice,
     choose_role,

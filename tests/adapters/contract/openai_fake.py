@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from copilot_runtime.adapters.openai import OpenAIAdapter
-from copilot_runtime.adapters.openai.options import OPENAI, Preset
 from copilot_runtime.adapters.openai.presets import PRESETS
+from copilot_runtime.adapters.openai.request import OPENAI, Preset
 from tests.adapters.contract import fakes
 from tests.adapters.contract.fakes import KEY, Asked, Control, Heard, HttpFake, Step, Tool, data
 from tests.adapters.provider import DONE, Request

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from copilot_runtime import api as interfaces
 from copilot_runtime.adapters.capabilities import CapabilityFilter
-from copilot_runtime.adapters.openai.options import OPENAI, RequestOptions
+from copilot_runtime.adapters.openai.request import OPENAI, RequestOptions
 from copilot_runtime.adapters.openai.responses import build_response_body
 from copilot_runtime.agents.agui_inprocess import (
     closing,

@@ -23,10 +23,10 @@ from copilot_runtime.api.messages import (
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import ConfigurationFailed
 from tests.adapters.asking import (
-    ACTIONS,
     COLOR,
     HELLO,
     SET_COLOR,
+    SET_SIZE,
     answer,
     answer_of,
     asking,
@@ -183,7 +183,8 @@ async def test_actions_are_offered_with_their_schemas(fake: Fake):
 async def test_hidden_actions_are_not_offered_and_equal_names_once(fake: Fake):
     needs(fake, "calls")
     actions = [
-        *ACTIONS,
+        SET_COLOR,
+        SET_SIZE,
         Action(name="setColor", description="Another."),
         Action(name="hidden", available="remote"),
         Action(name="off", available="disabled"),

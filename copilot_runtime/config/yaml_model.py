@@ -1,7 +1,7 @@
 """Reads a value from YAML, and names the line of each mistake."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 

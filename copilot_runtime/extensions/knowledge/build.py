@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from copilot_runtime.agents.summary import summarize
 from copilot_runtime.api.adapter import Adapter
-from copilot_runtime.api.caller import SelectNames
+from copilot_runtime.api.identity import SelectNames
 from copilot_runtime.extensions.knowledge.changes import KnowledgeChanges
 from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.telemetry.telemetry import Telemetry

@@ -9,7 +9,7 @@ valgrind, and takes about three minutes.
 
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 @contextmanager
-def _running_mock() -> Iterator[Mock]:
+def _running_mock() -> Generator[Mock]:
     mock = Mock()
     try:
         mock.start()

@@ -12,20 +12,26 @@ from pathlib import Path
 from typing import Any, Literal
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.database.sqlite import file as thread_file
+from copilot_runtime.extensions.access.api_keys import postgres as key_tables
+from copilot_runtime.extensions.access.api_keys import sqlite as key_file
 from copilot_runtime.extensions.events.extension import find_event_file
-from copilot_runtime.extensions.operations.database import (
+from copilot_runtime.extensions.knowledge.events import sqlite as event_file
+from copilot_runtime.extensions.operations.places import (
     Place,
     explain_errors,
-    open_snapshot,
-    open_transaction,
-)
-from copilot_runtime.extensions.operations.places import (
     find_keys,
     find_plans,
     find_threads,
+    open_snapshot,
+    open_transaction,
 )
+from copilot_runtime.extensions.planner import sqlite as plan_file
+from copilot_runtime.extensions.planner.postgres import schema as plan_tables
 from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.extensions.tracing.extension import find_trace_place
+from copilot_runtime.extensions.tracing.store import sqlite as trace_file
+from copilot_runtime.threads.postgres import schema as thread_tables
 from copilot_runtime.threads.transactions import Transaction
 
 State = Literal["current", "new", "old", "later", "unusable"]
@@ -53,7 +59,7 @@ class SchemaStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The schema of one store: `read` returns its version, and `migrate` upgrades it.
+    """The schema of one store: `make_file` or `prepare` creates its tables, or migrates them.
 
     Versions before `oldest` are refused.
     """
@@ -61,8 +67,21 @@ class Schema:
     place: Place
     newest: int
     oldest: int = 1
-    migrate: Callable[[], Awaitable[None]]
-    read: Callable[[Transaction], Awaitable[int | None]]
+    application: int | None = None
+    """The identifier of a SQLite file of this store, or `None` if it has none."""
+    make_file: Callable[[Path], sqlite3.Connection]
+    prepare: Callable[[Any], Awaitable[None]] | None = None
+    """For PostgreSQL, where `table` has the version."""
+    table: str = ""
+
+    async def make_tables(self) -> None:
+        """Create or migrate the tables. Raises `CopilotError`, also if they are not ours."""
+        if self.place.path is None:
+            async with open_transaction(self.place, self.prepare):
+                pass
+        else:
+            async with explain_errors(self.place):
+                self.make_file(self.place.path).close()
 
     async def inspect(self) -> SchemaStatus:
         """Return the status without any change."""
@@ -70,7 +89,7 @@ class Schema:
             return self._report(None, "new")
         try:
             async with open_snapshot(self.place) as db:
-                version = await self.read(db)
+                version = await self._read_version(db)
         except CopilotError as error:
             return self._report(None, "unusable", error.message, error.hint or "")
         if version is None:
@@ -89,10 +108,33 @@ class Schema:
         if status.state != "old":
             return status
         try:
-            await self.migrate()
+            await self.make_tables()
         except CopilotError as error:
             return self._report(status.version, "unusable", error.message, error.hint or "")
         return await self.inspect()
+
+    async def _read_version(self, db: Transaction) -> int | None:
+        """Return the version of the tables, or `None` if there are none."""
+        if self.place.path is None:
+            [(found,)] = await db.fetch("SELECT to_regclass(?)::text", self.table)
+            if found is None:
+                return None
+            rows = await db.fetch(f"SELECT max(version) FROM {self.table}")  # noqa: S608  # ours
+            return rows[0][0]
+        [(tables,)] = await db.fetch("SELECT count(*) FROM sqlite_master")
+        [(found,)] = await db.fetch("SELECT application_id FROM pragma_application_id")
+        if not tables and not found:
+            return None
+        if self.application is not None and found != self.application:
+            raise ConfigurationFailed(
+                f"{str(self.place.path)!r} is a database of another program.",
+                hint="Name another file.",
+            )
+        if await db.fetch("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'"):
+            rows = await db.fetch("SELECT max(version) FROM schema_version")
+        else:
+            rows = await db.fetch("SELECT user_version FROM pragma_user_version")
+        return int(rows[0][0])
 
     def _report(
         self, version: int | None, state: State, problem: str = "", way_out: str = ""
@@ -114,132 +156,76 @@ _EARLIER = "Name another file, or move this one away."
 
 def list_schemas(settings: Settings) -> Sequence[Schema]:
     """Return the schemas of all stores in the settings. Raises `ConfigurationFailed`."""
-    makers = (_find_threads, _find_plans, _find_keys, _find_events, _find_traces)
-    return [schema for make in makers if (schema := make(settings)) is not None]
-
-
-def _find_threads(settings: Settings) -> Schema | None:
-    if (place := find_threads(settings)) is None:
-        return None
-    if place.path is None:
-        from copilot_runtime.threads.postgres.schema import SCHEMA_VERSION, prepare
-
-        return _build_postgres_schema(place, SCHEMA_VERSION, prepare, "copilot_schema")
-    from copilot_runtime.database.sqlite.file import APPLICATION, SCHEMA_VERSION, open_database
-
-    make = partial(open_database, durability="NORMAL")
-    return _build_file_schema("threads", place.path, SCHEMA_VERSION, make, APPLICATION)
-
-
-def _find_plans(settings: Settings) -> Schema | None:
-    if (place := find_plans(settings)) is None:
-        return None
-    if place.path is None:
-        from copilot_runtime.extensions.planner.postgres.schema import SCHEMA_VERSION, prepare
-
-        return _build_postgres_schema(place, SCHEMA_VERSION, prepare, "copilot_plan_schema")
-    from copilot_runtime.extensions.planner.sqlite import (
-        APPLICATION,
-        OLDEST_VERSION,
-        SCHEMA_VERSION,
-        open_plan_file,
+    found = (
+        find_schema(name, settings) for name in ("threads", "plans", "keys", "events", "traces")
     )
-
-    make = partial(open_plan_file, durability="NORMAL")
-    return _build_file_schema(
-        "plans", place.path, SCHEMA_VERSION, make, APPLICATION, oldest=OLDEST_VERSION
-    )
+    return [schema for schema in found if schema is not None]
 
 
-def _find_keys(settings: Settings) -> Schema:
-    place = find_keys(settings)
-    if place.path is None:
-        from copilot_runtime.extensions.access.api_keys.postgres import SCHEMA_VERSION, prepare
-
-        return _build_postgres_schema(place, SCHEMA_VERSION, prepare, "copilot_api_key_schema")
-    from copilot_runtime.extensions.access.api_keys.sqlite import SCHEMA_VERSION, open_key_file
-
-    return _build_file_schema("keys", place.path, SCHEMA_VERSION, open_key_file, None)
+def find_schema(name: str, settings: Settings) -> Schema | None:
+    """Return the schema of a store, or `None` if it is not in a database."""
+    place = _find_place(name, settings)
+    return None if place is None else _describe_schema(name, place)
 
 
-def _find_events(settings: Settings) -> Schema | None:
-    if (path := find_event_file(settings)) is None:
-        return None
-    from copilot_runtime.extensions.knowledge.events.sqlite import (
-        APPLICATION,
-        SCHEMA_VERSION,
-        open_event_file,
-    )
-
-    make = partial(open_event_file, durability="NORMAL")
-    return _build_file_schema("events", path, SCHEMA_VERSION, make, APPLICATION)
-
-
-def _find_traces(settings: Settings) -> Schema | None:
-    kind, path = find_trace_place(settings)
-    if kind != "sqlite":
-        return None
-    from copilot_runtime.extensions.tracing.store.sqlite import (
-        APPLICATION,
-        SCHEMA_VERSION,
-        open_trace_file,
-    )
-
-    return _build_file_schema(
-        "traces", path, SCHEMA_VERSION, open_trace_file, APPLICATION, oldest=SCHEMA_VERSION
-    )
+def _find_place(name: str, settings: Settings) -> Place | None:
+    match name:
+        case "threads":
+            return find_threads(settings)
+        case "plans":
+            return find_plans(settings)
+        case "keys":
+            return find_keys(settings)
+        case "events":
+            path = find_event_file(settings)
+            return None if path is None else Place(name, path)
+        case _:
+            kind, path = find_trace_place(settings)
+            return Place(name, path) if kind == "sqlite" else None
 
 
-def _build_file_schema(
-    name: str,
-    path: Path,
-    newest: int,
-    make_file: Callable[[Path], sqlite3.Connection],
-    application: int | None,
-    *,
-    oldest: int = 1,
-) -> Schema:
-    place = Place(name, path)
-
-    async def migrate() -> None:
-        async with explain_errors(place):
-            make_file(path).close()
-
-    async def read(db: Transaction) -> int | None:
-        [(tables,)] = await db.fetch("SELECT count(*) FROM sqlite_master")
-        [(found,)] = await db.fetch("SELECT application_id FROM pragma_application_id")
-        if not tables and not found:
-            return None
-        if application is not None and found != application:
-            raise _build_foreign_error(place)
-        if await db.fetch("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'"):
-            rows = await db.fetch("SELECT max(version) FROM schema_version")
-        else:
-            rows = await db.fetch("SELECT user_version FROM pragma_user_version")
-        return int(rows[0][0])
-
-    return Schema(place=place, newest=newest, oldest=oldest, migrate=migrate, read=read)
-
-
-def _build_postgres_schema(
-    place: Place, newest: int, prepare: Callable[[Any], Awaitable[None]], table: str
-) -> Schema:
-    async def migrate() -> None:
-        async with open_transaction(place, prepare):
-            pass
-
-    async def read(db: Transaction) -> int | None:
-        [(found,)] = await db.fetch("SELECT to_regclass(?)::text", table)
-        if found is None:
-            return None
-        rows = await db.fetch(f"SELECT max(version) FROM {table}")  # noqa: S608  # ours
-        return rows[0][0]
-
-    return Schema(place=place, newest=newest, migrate=migrate, read=read)
-
-
-def _build_foreign_error(place: Place) -> CopilotError:
-    """Return the error for a file of another program."""
-    return ConfigurationFailed(
-        f"{str(place.path)!r} is a database of another program.", hint="Name another file."
-    )
+def _describe_schema(name: str, place: Place) -> Schema:
+    is_file = place.is_sqlite
+    match name:
+        case "threads":
+            return Schema(
+                place=place,
+                newest=thread_file.SCHEMA_VERSION if is_file else thread_tables.SCHEMA_VERSION,
+                application=thread_file.APPLICATION,
+                make_file=partial(thread_file.open_database, durability="NORMAL"),
+                prepare=thread_tables.prepare,
+                table="copilot_schema",
+            )
+        case "plans":
+            return Schema(
+                place=place,
+                newest=plan_file.SCHEMA_VERSION if is_file else plan_tables.SCHEMA_VERSION,
+                oldest=plan_file.OLDEST_VERSION if is_file else 1,
+                application=plan_file.APPLICATION,
+                make_file=partial(plan_file.open_plan_file, durability="NORMAL"),
+                prepare=plan_tables.prepare,
+                table="copilot_plan_schema",
+            )
+        case "keys":
+            return Schema(
+                place=place,
+                newest=key_file.SCHEMA_VERSION if is_file else key_tables.SCHEMA_VERSION,
+                make_file=key_file.open_key_file,
+                prepare=key_tables.prepare,
+                table="copilot_api_key_schema",
+            )
+        case "events":
+            return Schema(
+                place=place,
+                newest=event_file.SCHEMA_VERSION,
+                application=event_file.APPLICATION,
+                make_file=partial(event_file.open_event_file, durability="NORMAL"),
+            )
+        case _:
+            return Schema(
+                place=place,
+                newest=trace_file.SCHEMA_VERSION,
+                oldest=trace_file.SCHEMA_VERSION,
+                application=trace_file.APPLICATION,
+                make_file=trace_file.open_trace_file,
+            )

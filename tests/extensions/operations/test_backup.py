@@ -15,10 +15,14 @@ from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, Store
 from copilot_runtime.extensions.access.api_keys.store import build_key_store
 from copilot_runtime.extensions.access.audit.entry import AuditRecord
 from copilot_runtime.extensions.access.audit.log import AuditLog, list_files
-from copilot_runtime.extensions.operations.backup import backup, restore_backup, write_backup
-from copilot_runtime.extensions.operations.backup.backup import BackupReport
+from copilot_runtime.extensions.operations.backup import backup
+from copilot_runtime.extensions.operations.backup.backup import (
+    BackupReport,
+    restore_backup,
+    write_backup,
+)
 from copilot_runtime.extensions.operations.backup.sources import select_sources
-from copilot_runtime.extensions.operations.database import Place, open_snapshot
+from copilot_runtime.extensions.operations.places import Place, open_snapshot
 from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.threads.export import export_threads
 from copilot_runtime.threads.store import ThreadKey, ThreadQuery
@@ -103,7 +107,7 @@ async def test_a_backup_is_of_one_moment_while_servers_write(kind: str, tmp_path
         source, *_ = select_sources(old)
         async with source.snapshot() as snapshot:
             await told(threads, run_of(ThreadKey("", "second"), run_id="r2", log_id="r2"))
-            found = [record async for record in snapshot.read()]
+            found = [record async for record in snapshot.records]
     assert "first" in str(found)
     assert "second" not in str(found)
 
@@ -353,9 +357,9 @@ async def test_ctrl_c_ends_a_backup_and_a_restore_before_they_are_done(
 _DIES = """
 import os, sys
 from copilot_runtime.cli.main import cli
-from copilot_runtime.extensions.operations.backup import tables
+from copilot_runtime.extensions.operations.backup import databases
 
-tables._TableReplacement.add = lambda *_: os._exit(9)
+databases._TableReplacement.add = lambda *_: os._exit(9)
 cli(["restore", sys.argv[1]])
 """
 

@@ -12,9 +12,13 @@ from pathlib import Path
 import pytest
 
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.extensions.operations.backup import BackupRefused, restore_backup, write_backup
 from copilot_runtime.extensions.operations.backup import archive as archives
-from copilot_runtime.extensions.operations.backup.archive import ArchiveReader, ArchiveWriter
+from copilot_runtime.extensions.operations.backup.archive import (
+    ArchiveReader,
+    ArchiveWriter,
+    BackupRefused,
+)
+from copilot_runtime.extensions.operations.backup.backup import restore_backup, write_backup
 from copilot_runtime.extensions.operations.backup.record import Record, Row, StoredObject
 from copilot_runtime.extensions.operations.backup.sources import select_sources
 from copilot_runtime.extensions.settings import Settings

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from copilot_runtime.cli.main import cli
 from copilot_runtime.database.postgres import pool
-from copilot_runtime.extensions.operations import database
+from copilot_runtime.extensions.operations import places
 from copilot_runtime.threads.postgres.schema import LOCKS
 from tests.extensions.cluster.kills.proxy import Proxy
 from tests.extensions.operations.stores import build_settings, fill
@@ -89,8 +89,8 @@ async def test_a_database_that_hangs_after_the_login_is_named_soon(
 async def test_a_database_that_hangs_in_the_middle_is_given_up(
     way: Proxy, words: str, statement: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_INTERVAL", 0.05)
-    monkeypatch.setattr(database, "_ANSWER_TIMEOUT", 0.2)
+    monkeypatch.setattr(places, "_INTERVAL", 0.05)
+    monkeypatch.setattr(places, "_ANSWER_TIMEOUT", 0.2)
     way.stall_at = statement
     problem = read_problem(await invoke(*words.split()))
 
@@ -101,15 +101,15 @@ async def test_a_statement_that_takes_long_is_waited_for(
     way: Proxy, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check(await invoke(*RESTORE.split(), "--without", "knowledge"))
-    is_silent, looks = database._is_silent, Semaphore(0)  # pyright: ignore[reportPrivateUsage]
+    is_silent, looks = places._is_silent, Semaphore(0)  # pyright: ignore[reportPrivateUsage]
 
     def look(address: Any) -> bool:
         assert not is_silent(address)
         looks.release()
         return False
 
-    monkeypatch.setattr(database, "_INTERVAL", 0.01)
-    monkeypatch.setattr(database, "_is_silent", look)
+    monkeypatch.setattr(places, "_INTERVAL", 0.01)
+    monkeypatch.setattr(places, "_is_silent", look)
     holder: Any = await import_module("asyncpg").connect(cluster.url)
     await holder.execute("SELECT pg_advisory_lock($1, 0)", LOCKS)
     command = asyncio.create_task(invoke("backup", "new", "--without", "keys"))

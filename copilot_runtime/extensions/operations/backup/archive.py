@@ -9,7 +9,6 @@ else is refused: links, gaps, another order, or data after the end.
 import gzip
 import hashlib
 import hmac
-import io
 import tarfile
 import time
 import zlib
@@ -103,7 +102,7 @@ class ArchiveWriter:
         places: Mapping[str, str] | None = None,
     ) -> None:
         self._gzip = gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6, mtime=0)
-        self._tar = tarfile.TarFile(fileobj=self._gzip, mode="w", format=tarfile.USTAR_FORMAT)
+        self._size = 0
         self._key = key
         self._parts = {name: _Part() for name in parts}
         self._lines = bytearray()
@@ -154,7 +153,8 @@ class ArchiveWriter:
         if self._key:
             manifest["signature"] = _sign(self._key, self._header, manifest)
         self._add(_MANIFEST, orjson.dumps(manifest))
-        self._tar.close()
+        self._write(bytes(2 * _BLOCK))
+        self._write(bytes(-self._size % tarfile.RECORDSIZE))
         self._gzip.close()
         return manifest
 
@@ -176,7 +176,13 @@ class ArchiveWriter:
         info.size, info.mode = sum(map(len, pieces)), 0o600
         if info.size > _LARGEST_OBJECT:
             raise BackupRefused(f"{name!r} is larger than 8 GB, which no backup holds.")
-        self._tar.addfile(info, _PieceReader(pieces))
+        self._write(info.tobuf(tarfile.USTAR_FORMAT))
+        for piece in (*pieces, bytes(-info.size % _BLOCK)):
+            self._write(piece)
+
+    def _write(self, data: bytes) -> None:
+        self._size += len(data)
+        self._gzip.write(data)
 
 
 class ArchiveReader:
@@ -299,35 +305,15 @@ class ArchiveReader:
                 raise _refuse(f"the part {name!r} is not what was written: it was changed")
 
 
-class _PieceReader(io.RawIOBase):
-    """A file object over several byte strings, without joining them."""
-
-    def __init__(self, pieces: tuple[bytes, ...]) -> None:
-        self._pieces = [*map(memoryview, pieces)]
-
-    def read(self, size: int = -1) -> bytes:
-        while self._pieces and not self._pieces[0]:
-            self._pieces.pop(0)
-        if not self._pieces:
-            return b""
-        piece = self._pieces[0]
-        data = bytes(piece if size < 0 else piece[:size])
-        self._pieces[0] = piece[len(data) :]
-        if len(data) < size and len(self._pieces) > 1:
-            return data + self.read(size - len(data))
-        return data
-
-
 class _Stream:
     """The entries of a tar file, read sequentially."""
 
     def __init__(self, file: BinaryIO) -> None:
         file.seek(0)
         self._file = file
-        is_packed = file.read(2) == b"\x1f\x8b"
+        self._is_packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
-        self._is_packed = is_packed
-        self._data: Any = gzip.GzipFile(fileobj=file, mode="rb") if is_packed else file
+        self._data: Any = gzip.GzipFile(fileobj=file, mode="rb") if self._is_packed else file
         self._position = 0
         self._padding = 0
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import (
-    AsyncGenerator,
     Callable,
     Collection,
     Generator,
@@ -33,7 +32,7 @@ from copilot_runtime.extensions.operations.backup.record import (
     Record,
     Row,
 )
-from copilot_runtime.extensions.operations.backup.source import BackupSource, Replacement
+from copilot_runtime.extensions.operations.backup.source import BackupSource, Replacement, Snapshot
 from copilot_runtime.extensions.operations.backup.sources import PLACES
 
 
@@ -68,12 +67,6 @@ class BackupReport:
     is_signed: bool = False
 
 
-class _Part(NamedTuple):
-    name: str
-    total: int
-    records: AsyncGenerator[Record, None]
-
-
 async def write_backup(
     sources: Sequence[BackupSource],
     file: Path | BinaryIO,
@@ -101,10 +94,9 @@ async def write_backup(
             writer = ArchiveWriter(out, names, key, places=places)
         counts: dict[str, int] = {}
         for source, snapshot in zip(present, snapshots, strict=True):
-            async with aclosing(snapshot.read()) as records:
+            async with aclosing(snapshot.records):
                 add = partial(writer.add, source.name)
-                part = _Part(source.name, await snapshot.count(), records)
-                counts[source.name] = await _write_part(part, add, file, show)
+                counts[source.name] = await _write_part(source.name, snapshot, add, file, show)
         if not any(counts.values()):
             raise _build_empty_error()
         with _explain_write(file):
@@ -124,18 +116,22 @@ def _is_counted(record: Record | PackedRecord) -> bool:
 
 
 async def _write_part(
-    part: _Part, add: Callable[[Record], None], file: Path | BinaryIO, show: Show
+    name: str,
+    snapshot: Snapshot,
+    add: Callable[[Record], None],
+    file: Path | BinaryIO,
+    show: Show,
 ) -> int:
     done = count = 0
-    async for record in part.records:
+    async for record in snapshot.records:
         with _explain_write(file):
             add(record)
         done += 1
         count += _is_counted(record)
         if done % _SHOW_EVERY == 0:
-            show(Progress("Backing up", part.name, done, max(part.total, done)))
+            show(Progress("Backing up", name, done, max(snapshot.total, done)))
             await asyncio.sleep(0)  # yield, so that Ctrl-C takes effect
-    show(Progress("Backing up", part.name, done, done))
+    show(Progress("Backing up", name, done, done))
     return count
 
 

@@ -1,12 +1,13 @@
-"""Backup of append-only files: the audit log, and traces as JSON Lines."""
+"""Backup of files and objects: the audit log, traces as JSON Lines, and knowledge."""
 
 import os
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 
-from copilot_runtime.base.errors import ConfigurationFailed, StoreFailed
+from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, StoreFailed
 from copilot_runtime.extensions.access.audit.entry import parse_line
 from copilot_runtime.extensions.access.audit.log import list_files
 from copilot_runtime.extensions.operations.backup.record import (
@@ -22,6 +23,9 @@ from copilot_runtime.extensions.operations.backup.source import (
     Snapshot,
     compute_identity,
 )
+from copilot_runtime.storage import ObjectNotFound, Storage
+from copilot_runtime.storage.storage import check_key
+from copilot_runtime.storage.url import open_storage
 
 
 class FileSource(BackupSource):
@@ -57,7 +61,8 @@ class FileSource(BackupSource):
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[Snapshot, None]:
-        yield _FileSnapshot(self._find(), self._stem)
+        files = self._find()
+        yield Snapshot(len(files), _read_files(files, self._stem))
 
     @asynccontextmanager
     async def replace(self) -> AsyncGenerator[Replacement, None]:
@@ -80,22 +85,13 @@ class FileSource(BackupSource):
         return name if self._suffix is None else f"{self._stem}{match[1]}{self._suffix}"
 
 
-class _FileSnapshot(Snapshot):
-    def __init__(self, files: Sequence[Path], stem: str) -> None:
-        self._files = files
-        self._stem = stem
-
-    async def count(self) -> int:
-        return len(self._files)
-
-    async def read(self) -> AsyncGenerator[Record, None]:
-        for path in self._files:
-            try:
-                data = path.read_bytes()
-            except FileNotFoundError:  # the oldest go
-                continue
-            whole = data[: data.rfind(b"\n") + 1]
-            yield StoredObject(path.name.removeprefix(self._stem), whole)
+async def _read_files(files: Sequence[Path], stem: str) -> AsyncGenerator[Record, None]:
+    for path in files:
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:  # the oldest go
+            continue
+        yield StoredObject(path.name.removeprefix(stem), data[: data.rfind(b"\n") + 1])
 
 
 class _FileReplacement(Replacement):
@@ -207,3 +203,88 @@ def build_day_source(folder: Path) -> FileSource:
         r"\d{4}-\d\d-\d\d\.jsonl",
         lambda: sorted(folder.glob("[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9].jsonl")),
     )
+
+
+class ObjectSource(BackupSource):
+    """All objects of a storage: resources, memories, files and indexes.
+
+    Each object is consistent in itself; indexes that are ahead of or behind the resources are
+    repaired after a restore, as after a crash.
+    """
+
+    name = "knowledge"
+    presence = "There is knowledge"
+
+    def __init__(self, address: str) -> None:
+        self.address = address.partition("?")[0]
+        self._storage_address = address
+
+    def identify(self) -> str:
+        kind, _, path = self.address.partition(":")
+        if kind == "local":
+            return compute_identity(kind, Path(path))
+        return compute_identity(self._storage_address)
+
+    def is_there(self) -> bool:
+        return True
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncGenerator[Snapshot, None]:
+        async with aclosing(open_storage(self._storage_address)) as storage:
+            keys = await storage.list()
+            yield Snapshot(len(keys), _read_objects(storage, keys))
+
+    @asynccontextmanager
+    async def replace(self) -> AsyncGenerator[Replacement, None]:
+        async with aclosing(open_storage(self._storage_address)) as storage:
+            replacement = _ObjectReplacement(storage)
+            try:
+                yield replacement
+                await replacement.commit()
+            except BaseException:
+                await replacement.undo()
+                raise
+
+
+async def _read_objects(storage: Storage, keys: Sequence[str]) -> AsyncGenerator[Record, None]:
+    # logs first: what they name is written before they name it
+    for key in sorted(keys, key=lambda key: not key.endswith(".jsonl")):
+        try:
+            yield StoredObject(key, await storage.get(key))
+        except ObjectNotFound:  # it was removed meanwhile
+            continue
+
+
+class _ObjectReplacement(Replacement):
+    """Writes directly, as storages have no transactions; `undo` can restore an empty storage."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._old: set[str] = set()
+        self._keys: set[str] = set()
+
+    async def is_empty(self) -> bool:
+        return not await self._storage.list()
+
+    async def clear(self) -> None:
+        self._old = {*await self._storage.list()}
+
+    async def add(self, record: PackedRecord) -> None:
+        if not isinstance(record, PackedObject):
+            raise DamagedRecord("a record of objects is none")
+        try:
+            check_key(record.name)
+        except CopilotError as error:
+            raise DamagedRecord(error.message) from error
+        self._keys.add(record.name)
+        data = BytesIO()
+        data.writelines(record.pieces)
+        await self._storage.put(record.name, data.getvalue())
+
+    async def commit(self) -> None:
+        await self._storage.delete_many(sorted(self._old - self._keys))
+
+    async def undo(self) -> None:
+        """Delete new objects; replaced ones are not restored."""
+        if new := self._keys - self._old:
+            await self._storage.delete_many(sorted(new))

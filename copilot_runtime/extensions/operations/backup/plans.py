@@ -1,65 +1,40 @@
 """Plans with their events, between SQLite and PostgreSQL."""
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from copilot_runtime.database.server_locks import list_other_locks, remove_stale_locks
+from copilot_runtime.database.server_locks import list_other_locks
+from copilot_runtime.extensions.operations.backup.databases import (
+    DatabaseReplacement,
+    TransactionSource,
+    count_rows,
+)
 from copilot_runtime.extensions.operations.backup.record import (
     DamagedRecord,
     PackedRecord,
     Record,
     Row,
 )
-from copilot_runtime.extensions.operations.backup.source import (
-    DatabaseSource,
-    Replacement,
-    Snapshot,
-    build_running_error,
-    hold_servers,
-)
-from copilot_runtime.extensions.operations.database import (
-    Place,
-    open_snapshot,
-    open_transaction,
-)
+from copilot_runtime.extensions.operations.backup.source import Replacement, Snapshot
+from copilot_runtime.extensions.operations.schemas import Schema
 from copilot_runtime.extensions.planner.plan import FINAL_STATUSES
 from copilot_runtime.extensions.planner.postgres.log import clean_text
-from copilot_runtime.extensions.planner.postgres.schema import LOCKS, prepare
-from copilot_runtime.extensions.planner.sqlite import open_plan_file
+from copilot_runtime.extensions.planner.postgres.schema import LOCKS
 from copilot_runtime.threads.transactions import Transaction
 
+_PLANS = "copilot_plans"
 _PLANS_AT_ONCE = 200
 _EVENTS_AT_ONCE = 100
 
 
-class PlanSource(DatabaseSource):
+class PlanSource(TransactionSource):
     """The plans of a database. Those under way go on where they are put back."""
 
-    name = "plans"
+    locks = LOCKS
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place, partial(open_plan_file, durability="NORMAL"), prepare)
-        self._tables = _SQLITE if place.is_sqlite else _POSTGRES
-
-    @asynccontextmanager
-    async def snapshot(self) -> AsyncGenerator[Snapshot, None]:
-        await self._make_tables()
-        async with open_snapshot(self._place) as db:
-            yield _PlanSnapshot(db, self._tables)
-
-    @asynccontextmanager
-    async def replace(self) -> AsyncGenerator[Replacement, None]:
-        await self._make_tables()
-        if self._place.path is not None:
-            remove_stale_locks(self._place.path)
-        async with open_transaction(self._place) as db:
-            if not self._place.is_sqlite:
-                await hold_servers(db, LOCKS)
-            if await self._has_servers(db):
-                raise build_running_error(self.address)
-            yield _PlanReplacement(db, self._tables)
+    def __init__(self, schema: Schema) -> None:
+        super().__init__(schema)
+        self._tables = _SQLITE if self._place.is_sqlite else _POSTGRES
 
     async def _has_servers(self, db: Transaction) -> bool:
         if self._place.path is not None:
@@ -73,81 +48,68 @@ class PlanSource(DatabaseSource):
             )
         )
 
+    async def _take_snapshot(self, db: Transaction) -> Snapshot:
+        count = await count_rows(db, _PLANS, self._tables.events)
+        return Snapshot(count, _read_plans(db, self._tables))
 
-class _Tables:
-    """What the tables and columns of a database are called."""
+    def _build_replacement(self, db: Transaction) -> Replacement:
+        return _PlanReplacement(db, self._tables)
 
-    def __init__(self, events: str, commands: str, owner: str, nobody: Any) -> None:
-        self.plans = "copilot_plans"
-        self.events = events
-        self.commands = commands
-        self.owner = owner
-        self.nobody = nobody
-        """A server that is not there: the plans of this one are taken over by the next."""
+
+class _Tables(NamedTuple):
+    """Names of tables and columns, which differ between databases."""
+
+    events: str
+    commands: str
+    owner: str
+    nobody: Any
+    """A server that is not there: the plans of this one are taken over by the next."""
 
 
 _SQLITE = _Tables("copilot_events", "copilot_commands", "user", "")
 _POSTGRES = _Tables("copilot_plan_events", "copilot_plan_commands", "owner", 0)
 
 
-class _PlanSnapshot(Snapshot):
+async def _read_plans(db: Transaction, tables: _Tables) -> AsyncGenerator[Record, None]:
+    columns = f"id, {tables.owner}, thread, title, created, updated, status, epoch"
+    last = ""
+    while rows := await db.fetch(
+        f"SELECT {columns} FROM {_PLANS} WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608  # ours
+        *(last, _PLANS_AT_ONCE),
+    ):
+        for id, owner, thread, title, created, updated, status, epoch in rows:
+            last = id
+            values = {"id": id, "owner": owner, "thread": thread, "title": title}
+            times = {"created": created, "updated": updated}
+            yield Row("plan", {**values, **times, "status": status, "epoch": epoch})
+            async for row in _read_events(db, tables, id):
+                yield row
+            for (data,) in await db.fetch(
+                f"SELECT data FROM {tables.commands} WHERE plan = ? ORDER BY id",  # noqa: S608  # ours
+                id,
+            ):
+                yield Row("command", {"data": bytes(data)})
+
+
+async def _read_events(db: Transaction, tables: _Tables, plan: str) -> AsyncGenerator[Row, None]:
+    last = 0
+    while rows := await db.fetch(
+        f"SELECT number, time, data FROM {tables.events}"  # noqa: S608  # ours
+        " WHERE plan = ? AND number > ? ORDER BY number LIMIT ?",
+        *(plan, last, _EVENTS_AT_ONCE),
+    ):
+        for number, time, data in rows:
+            last = number
+            yield Row("event", {"number": number, "time": time, "data": bytes(data)})
+
+
+class _PlanReplacement(DatabaseReplacement):
     def __init__(self, db: Transaction, tables: _Tables) -> None:
-        self._db = db
-        self._tables = tables
-
-    async def count(self) -> int:
-        tables = self._tables
-        rows = await self._db.fetch(
-            f"SELECT (SELECT count(*) FROM {tables.plans})"  # noqa: S608  # ours
-            f" + (SELECT count(*) FROM {tables.events})"
-        )
-        return int(rows[0][0])
-
-    async def read(self) -> AsyncGenerator[Record, None]:
-        columns = f"id, {self._tables.owner}, thread, title, created, updated, status, epoch"
-        last = ""
-        while rows := await self._db.fetch(
-            f"SELECT {columns} FROM {self._tables.plans} WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608  # ours
-            *(last, _PLANS_AT_ONCE),
-        ):
-            for id, owner, thread, title, created, updated, status, epoch in rows:
-                last = id
-                values = {"id": id, "owner": owner, "thread": thread, "title": title}
-                times = {"created": created, "updated": updated}
-                yield Row("plan", {**values, **times, "status": status, "epoch": epoch})
-                async for row in self._read_events(id):
-                    yield row
-                for (data,) in await self._db.fetch(
-                    f"SELECT data FROM {self._tables.commands} WHERE plan = ? ORDER BY id",  # noqa: S608  # ours
-                    id,
-                ):
-                    yield Row("command", {"data": bytes(data)})
-
-    async def _read_events(self, plan: str) -> AsyncGenerator[Row, None]:
-        last = 0
-        while rows := await self._db.fetch(
-            f"SELECT number, time, data FROM {self._tables.events}"  # noqa: S608  # ours
-            " WHERE plan = ? AND number > ? ORDER BY number LIMIT ?",
-            *(plan, last, _EVENTS_AT_ONCE),
-        ):
-            for number, time, data in rows:
-                last = number
-                yield Row("event", {"number": number, "time": time, "data": bytes(data)})
-
-
-class _PlanReplacement(Replacement):
-    def __init__(self, db: Transaction, tables: _Tables) -> None:
-        self._db = db
+        super().__init__(db)
+        self.tables = (tables.commands, tables.events, _PLANS)
         self._tables = tables
         self._plan = ""
         self._number = 0
-
-    async def is_empty(self) -> bool:
-        return not await self._db.fetch(f"SELECT 1 FROM {self._tables.plans} LIMIT 1")  # noqa: S608  # ours
-
-    async def clear(self) -> None:
-        for table in (self._tables.commands, self._tables.events, self._tables.plans):
-            await self._db.execute(f"DELETE FROM {table}")  # noqa: S608  # ours
 
     async def add(self, record: PackedRecord) -> None:
         match record:
@@ -176,7 +138,7 @@ class _PlanReplacement(Replacement):
         )
         more, mark = ("", "") if tables is _SQLITE else (", number", ", 0")
         await self._db.execute(
-            f"INSERT INTO {tables.plans} ({names}, epoch{more})"  # noqa: S608  # ours
+            f"INSERT INTO {_PLANS} ({names}, epoch{more})"  # noqa: S608  # ours
             f" VALUES ({', '.join('?' * len(values))}{mark})",
             *values,
         )
@@ -192,7 +154,8 @@ class _PlanReplacement(Replacement):
         )
         if self._tables is _POSTGRES:
             await self._db.execute(
-                "UPDATE copilot_plans SET number = ? WHERE id = ?", number, self._plan
+                f"UPDATE {_PLANS} SET number = ? WHERE id = ?",  # noqa: S608  # ours
+                *(number, self._plan),
             )
 
 

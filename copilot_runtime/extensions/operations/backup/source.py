@@ -2,30 +2,21 @@
 
 import hashlib
 import platform
-import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from typing import NamedTuple
 
-from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.operations.backup.record import PackedRecord, Record
-from copilot_runtime.extensions.operations.database import Place, explain_errors, open_transaction
-from copilot_runtime.threads.transactions import Transaction
 
 
-class Snapshot(ABC):
-    """A consistent snapshot of all records of a source."""
+class Snapshot(NamedTuple):
+    """A consistent snapshot of a source. At most a few records are in memory at a time."""
 
-    @abstractmethod
-    async def count(self) -> int:
-        """Return the approximate number of records, for progress."""
-
-    @abstractmethod
-    def read(self) -> AsyncGenerator[Record, None]:
-        """Yield the records, with few in memory at a time."""
+    total: int
+    """The approximate number of records, for progress."""
+    records: AsyncGenerator[Record, None]
 
 
 class Replacement(ABC):
@@ -82,46 +73,6 @@ class BackupSource(ABC):
         """Open a replacement, which is committed when the block ends, unless it raises."""
 
 
-class DatabaseSource(BackupSource):
-    """A store in a database.
-
-    `make_file` creates, migrates and opens a SQLite file; `prepare` creates or migrates the tables
-    of PostgreSQL.
-    """
-
-    def __init__(
-        self,
-        place: Place,
-        make_file: Callable[[Path], sqlite3.Connection],
-        prepare: Callable[[Any], Awaitable[None]],
-    ) -> None:
-        self.address = place.describe()
-        self._place = place
-        self._make_file = make_file
-        self._prepare = prepare
-
-    def identify(self) -> str:
-        if self._place.path is not None:
-            return compute_identity("sqlite", self._place.path)
-        parts = urlsplit(self._place.url)
-        query = [
-            pair for pair in parse_qsl(parts.query) if pair[0] in ("host", "port", "search_path")
-        ]
-        return compute_identity(f"postgres:{parts.hostname}:{parts.port}{parts.path}?{query}")
-
-    def is_there(self) -> bool:
-        return self._place.is_there()
-
-    async def _make_tables(self) -> None:
-        """Create or migrate the tables, and check that they are ours."""
-        if self._place.path is not None:
-            async with explain_errors(self._place):
-                self._make_file(self._place.path).close()
-        else:
-            async with open_transaction(self._place, self._prepare):
-                pass
-
-
 def compute_identity(address: str, path: Path | None = None) -> str:
     """Return a digest of an address or path, together with this machine's name."""
     words = [platform.node(), address]
@@ -130,19 +81,3 @@ def compute_identity(address: str, path: Path | None = None) -> str:
         with suppress(OSError):  # the inode differs in a copy of the machine
             words.append(str(path.stat().st_ino))
     return hashlib.sha256("\n".join(words).encode()).hexdigest()
-
-
-async def hold_servers(db: Transaction, locks: int) -> None:
-    """Make starting servers wait for the end of a transaction, by the lock of their migrations.
-
-    SQLite needs none, as it has a single writer.
-    """
-    await db.fetch("SELECT pg_advisory_xact_lock(?, 0)", locks)
-
-
-def build_running_error(address: str) -> ConfigurationFailed:
-    """Return the error for a store that is in use by servers."""
-    return ConfigurationFailed(
-        f"Servers use {address}.",
-        hint="Stop them first: they would go on with what they remember of what was there.",
-    )

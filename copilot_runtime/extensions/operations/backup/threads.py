@@ -1,32 +1,22 @@
 """Backup of threads with their runs and the store's secret, in SQLite or PostgreSQL."""
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
-from copilot_runtime.database.server_locks import remove_stale_locks
-from copilot_runtime.database.sqlite.file import open_database
+from copilot_runtime.extensions.operations.backup.databases import (
+    DatabaseReplacement,
+    TransactionSource,
+    count_rows,
+)
 from copilot_runtime.extensions.operations.backup.record import (
     DamagedRecord,
     PackedRecord,
     Record,
     Row,
 )
-from copilot_runtime.extensions.operations.backup.source import (
-    DatabaseSource,
-    Replacement,
-    Snapshot,
-    build_running_error,
-    hold_servers,
-)
-from copilot_runtime.extensions.operations.database import (
-    Place,
-    open_snapshot,
-    open_transaction,
-)
+from copilot_runtime.extensions.operations.backup.source import Replacement, Snapshot
 from copilot_runtime.threads.codec import decode, encode
-from copilot_runtime.threads.postgres.schema import LOCKS, prepare
+from copilot_runtime.threads.postgres.schema import LOCKS
 from copilot_runtime.threads.recovery import complete_log
 from copilot_runtime.threads.store import ThreadKey
 from copilot_runtime.threads.transactions import Transaction
@@ -40,42 +30,25 @@ _NAMES_AT_ONCE = 5_000
 _COLUMNS = ("owner", "thread", "agent", "name", "archived", "created", "updated", "last_run")
 
 
-class ThreadSource(DatabaseSource):
+class ThreadSource(TransactionSource):
     """The threads of a database. Running runs are archived as if their server had died."""
 
-    name = "threads"
+    locks = LOCKS
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place, partial(open_database, durability="NORMAL"), prepare)
+    async def _has_servers(self, db: Transaction) -> bool:
+        return bool(await db.list_other_servers())
 
-    @asynccontextmanager
-    async def snapshot(self) -> AsyncGenerator[Snapshot, None]:
-        await self._make_tables()
-        async with open_snapshot(self._place) as db:
-            yield _ThreadSnapshot(db)
+    async def _take_snapshot(self, db: Transaction) -> Snapshot:
+        count = await count_rows(db, "copilot_threads", "copilot_runs")
+        return Snapshot(count, _ThreadReader(db).read())
 
-    @asynccontextmanager
-    async def replace(self) -> AsyncGenerator[Replacement, None]:
-        await self._make_tables()
-        if self._place.path is not None:
-            remove_stale_locks(self._place.path)
-        async with open_transaction(self._place) as db:
-            if not self._place.is_sqlite:
-                await hold_servers(db, LOCKS)
-            if await db.list_other_servers():
-                raise build_running_error(self.address)
-            yield _ThreadReplacement(db)
+    def _build_replacement(self, db: Transaction) -> Replacement:
+        return _ThreadReplacement(db)
 
 
-class _ThreadSnapshot(Snapshot):
+class _ThreadReader:
     def __init__(self, db: Transaction) -> None:
         self._db = db
-
-    async def count(self) -> int:
-        rows = await self._db.fetch(
-            "SELECT (SELECT count(*) FROM copilot_threads) + (SELECT count(*) FROM copilot_runs)"
-        )
-        return int(rows[0][0])
 
     async def read(self) -> AsyncGenerator[Record, None]:
         for (secret,) in await self._db.fetch("SELECT value FROM copilot_secret"):
@@ -144,18 +117,12 @@ class _ThreadSnapshot(Snapshot):
                 yield Row("checkpoint", fields)
 
 
-class _ThreadReplacement(Replacement):
+class _ThreadReplacement(DatabaseReplacement):
+    tables = ("copilot_checkpoints", "copilot_known", "copilot_runs", "copilot_threads")
+
     def __init__(self, db: Transaction) -> None:
-        self._db = db
+        super().__init__(db)
         self._thread: int | None = None
-
-    async def is_empty(self) -> bool:
-        return not await self._db.fetch("SELECT 1 FROM copilot_threads LIMIT 1")
-
-    async def clear(self) -> None:
-        # delete dependent tables explicitly: a SQLite file may be open without foreign keys
-        for table in ("checkpoints", "known", "runs", "threads"):
-            await self._db.execute(f"DELETE FROM copilot_{table}")  # noqa: S608  # ours
 
     async def add(self, record: PackedRecord) -> None:
         match record:

@@ -15,7 +15,7 @@ from copilot_runtime.app.app import CopilotRuntime
 from copilot_runtime.app.threads import name_stores
 from copilot_runtime.config.loader import is_independent
 from copilot_runtime.config.problems import SECRET_NAMES
-from copilot_runtime.extensions.operations.doctor.finding import (
+from copilot_runtime.extensions.operations.doctor import (
     Finding,
     explain_error,
     good,

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from copilot_runtime import __version__
-from copilot_runtime.extensions.operations.doctor.finding import Finding, good, problem, warning
+from copilot_runtime.extensions.operations.doctor import Finding, good, problem, warning
 from copilot_runtime.extensions.operations.places import list_paths
 from copilot_runtime.extensions.settings import Settings
 

@@ -13,9 +13,13 @@ from copilot_runtime.base.errors import CopilotError, StoreFailed
 from copilot_runtime.base.formatting import format_count
 from copilot_runtime.extensions.access.extension import build_counters
 from copilot_runtime.extensions.cluster.extension import build_carrier
-from copilot_runtime.extensions.operations.database import Place, check_writable, open_snapshot
-from copilot_runtime.extensions.operations.doctor.finding import Finding, good, problem, warning
-from copilot_runtime.extensions.operations.places import find_threads
+from copilot_runtime.extensions.operations.doctor import Finding, good, problem, warning
+from copilot_runtime.extensions.operations.places import (
+    Place,
+    check_writable,
+    find_threads,
+    open_snapshot,
+)
 from copilot_runtime.extensions.operations.schemas import Schema, SchemaStatus, list_schemas
 from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.storage.url import open_storage

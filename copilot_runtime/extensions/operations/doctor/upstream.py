@@ -19,7 +19,7 @@ from copilot_runtime.config.loader import list_unused_credentials
 from copilot_runtime.extensions.access.authentication.jwt import JwtScheme
 from copilot_runtime.extensions.grpc import asks_model
 from copilot_runtime.extensions.knowledge import Knowledge
-from copilot_runtime.extensions.operations.doctor.finding import (
+from copilot_runtime.extensions.operations.doctor import (
     Finding,
     explain_error,
     good,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from copilot_runtime.extensions.tracing.prometheus import name_metric
+from copilot_runtime.extensions.tracing.http.metrics import name_metric
 from copilot_runtime.telemetry.semconv import METRICS
 from tests.documents import DOCS
 

@@ -3,21 +3,29 @@
 A runtime whose traces nobody may read has none of these fields, and nothing here is imported.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import strawberry
 
 from copilot_runtime.base.errors import Misuse
-from copilot_runtime.extensions.tracing.filters import parse_filter
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
-from copilot_runtime.extensions.tracing.http.encode import render_spans
-from copilot_runtime.extensions.tracing.http.endpoint import MOST_TRACES, group_traces
+from copilot_runtime.extensions.tracing.http.endpoint import (
+    MOST_TRACES,
+    group_traces,
+    render_spans,
+    write_value,
+)
 from copilot_runtime.extensions.tracing.http.live import LiveReader, ReaderBehind
 from copilot_runtime.extensions.tracing.store import traces as store_traces
 from copilot_runtime.extensions.tracing.store.records import Record
-from copilot_runtime.extensions.tracing.store.traces import summarize_trace
+from copilot_runtime.extensions.tracing.store.traces import (
+    encode_summary,
+    parse_filter,
+    summarize_trace,
+)
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.errors import hide_details
 from copilot_runtime.transports.graphql.schema import CopilotInfo
@@ -226,23 +234,9 @@ def _require(context: Context) -> TraceAccess:
 def _read_filter(chosen: TraceFilterInput | None) -> store_traces.TraceFilter:
     if chosen is None:
         return store_traces.TraceFilter()
-    flags: Mapping[bool | None, str] = {None: "", True: "true", False: "false"}
-    return parse_filter(
-        {
-            "trace_id": chosen.trace_id,
-            "resource_id": chosen.resource_id,
-            "thread_id": chosen.thread_id,
-            "run_id": chosen.run_id,
-            "agent": chosen.agent,
-            "user": chosen.user,
-            "since": chosen.since,
-            "until": chosen.until,
-            "has_error": flags[chosen.has_error],
-            "min_duration": f"{chosen.min_duration:f}" if chosen.min_duration else "",
-            "rating": chosen.rating,
-            "text": chosen.text,
-        }
-    )
+    values = {name: write_value(value) for name, value in asdict(chosen).items()}
+    values["min_duration"] = f"{chosen.min_duration:f}" if chosen.min_duration else ""
+    return parse_filter(values)
 
 
 def _check_limit(limit: int) -> int:
@@ -252,39 +246,10 @@ def _check_limit(limit: int) -> int:
 
 
 def _build_summary(summary: store_traces.TraceSummary) -> TraceSummary:
-    return TraceSummary(
-        trace_id=summary.trace_id,
-        name=summary.name,
-        agent=summary.agent,
-        thread_id=summary.thread_id,
-        run_id=summary.run_id,
-        start_time_unix_nano=str(summary.start),
-        end_time_unix_nano=str(summary.end),
-        duration=summary.duration,
-        span_count=summary.spans,
-        errors=summary.errors,
-        error_type=summary.error_type,
-        outcome=summary.outcome,
-        rating=summary.rating,
-        model_calls=summary.model_calls,
-        tool_calls=summary.tool_calls,
-        models=[*summary.models],
-        input_tokens=summary.input_tokens,
-        output_tokens=summary.output_tokens,
-        dollars=summary.dollars,
-        unpriced=summary.unpriced,
-    )
+    values = encode_summary(summary)
+    times = {name: str(values[name]) for name in ("start_time_unix_nano", "end_time_unix_nano")}
+    return TraceSummary(span_count=values.pop("spans"), **{**values, **times})
 
 
 def _build_group(group: "GroupStats") -> TraceGroup:
-    return TraceGroup(
-        name=group.name,
-        count=group.count,
-        errors=group.errors,
-        p50=group.p50,
-        p95=group.p95,
-        input_tokens=group.input_tokens,
-        output_tokens=group.output_tokens,
-        dollars=group.dollars,
-        unpriced=group.unpriced,
-    )
+    return TraceGroup(**asdict(group))

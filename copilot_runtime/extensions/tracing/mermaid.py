@@ -11,7 +11,7 @@ from typing import Any
 
 from copilot_runtime.extensions.tracing.stats import name_model
 from copilot_runtime.extensions.tracing.store.records import Record
-from copilot_runtime.extensions.tracing.store.traces import read_count
+from copilot_runtime.extensions.tracing.store.traces import split_traces
 from copilot_runtime.extensions.tracing.tree import Node, build_tree, walk_tree
 from copilot_runtime.telemetry import semconv
 
@@ -51,9 +51,7 @@ class _Call:
 
 def draw_sequence(records: Iterable[Record], *, resource_id: str = "") -> str:
     """Draw spans as Mermaid: a diagram for each trace, or a single one for a resource."""
-    traces: dict[str, list[Record]] = {}
-    for record in records:
-        traces.setdefault(record["trace_id"], []).append(record)
+    traces = split_traces(records)
     if not traces:
         return NOTHING
     if not resource_id:
@@ -174,11 +172,7 @@ def _name_agent(node: Node) -> str:
 def _describe_end(node: Node) -> str:
     if node.has_failed:
         return f"ERROR ({node.error_type})"
-    of = node.attributes
-    counts = (
-        ("read", read_count(of.get(semconv.USAGE_INPUT_TOKENS))),
-        ("written", read_count(of.get(semconv.USAGE_OUTPUT_TOKENS))),
-    )
+    counts = zip(("read", "written"), node.tokens, strict=True)
     parts = [f"{name}={count}" for name, count in counts if count is not None]
     return f"OK ({', '.join(parts)})" if parts and node.operation in semconv.INFERENCES else "OK"
 

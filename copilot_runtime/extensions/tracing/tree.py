@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from copilot_runtime.extensions.tracing.store.records import Record
-from copilot_runtime.extensions.tracing.store.traces import sort_spans
+from copilot_runtime.extensions.tracing.store.traces import read_count, sort_spans
 from copilot_runtime.telemetry import semconv
 
 
@@ -29,6 +29,14 @@ class Node:
     def operation(self) -> str:
         """The value of `gen_ai.operation.name`; empty if it is not set."""
         return str(self.attributes.get(semconv.OPERATION_NAME) or "")
+
+    @property
+    def tokens(self) -> tuple[int | None, int | None]:
+        """The numbers of tokens that a model read and wrote, where they are known."""
+        of = self.attributes
+        return read_count(of.get(semconv.USAGE_INPUT_TOKENS)), read_count(
+            of.get(semconv.USAGE_OUTPUT_TOKENS)
+        )
 
     @property
     def start(self) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from operator import itemgetter
 
 from copilot_runtime.base.formatting import (
     clean_text,
@@ -17,7 +17,6 @@ from copilot_runtime.base.formatting import (
 from copilot_runtime.extensions.tracing.store.records import Record
 from copilot_runtime.extensions.tracing.store.traces import (
     TraceSummary,
-    read_count,
     read_dollars,
     summarize_trace,
 )
@@ -163,12 +162,9 @@ def _join_rows(alike: Sequence[Node]) -> _Row:
 
 def _build_row(node: Node, depth: int, counted: Sequence[Node] = ()) -> _Row:
     label = clean_text(node.span["name"])
-    chats = [it.attributes for it in counted or [node] if it.operation in semconv.INFERENCES]
-    read, written = (
-        sum(read_count(of.get(name)) or 0 for of in chats)
-        for name in (semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS)
-    )
-    prices = [read_dollars(of.get(semconv.COST_DOLLARS)) for of in chats]
+    chats = [it for it in counted or [node] if it.operation in semconv.INFERENCES]
+    read, written = (sum(it.tokens[place] or 0 for it in chats) for place in (0, 1))
+    prices = [read_dollars(it.attributes.get(semconv.COST_DOLLARS)) for it in chats]
     numbers = [price for price in prices if price is not None]
     return _Row(
         f"✗ {label}" if node.has_failed else label,
@@ -238,14 +234,10 @@ def _list_logs(roots: Sequence[Node], width: int) -> Iterable[str]:
     if not found:
         return
     yield ""
-    for time, of, name in sorted(found, key=_first)[-_MOST_LOGS:]:
+    for time, of, name in sorted(found, key=itemgetter(0))[-_MOST_LOGS:]:
         who = of.get(semconv.LOG_LOGGER) or name
         body = of.get(semconv.LOG_BODY) or of.get(semconv.EXCEPTION_TYPE) or ""
         line = f"{format_time(time)}  {of[semconv.LOG_SEVERITY]}  {who}  {body}"
         yield fit_text(clean_text(line), width).rstrip()
     if len(found) > _MOST_LOGS:
         yield f"… the last {_MOST_LOGS} of {len(found):,} lines of logs"
-
-
-def _first(pair: Sequence[Any]) -> Any:
-    return pair[0]

@@ -9,8 +9,12 @@ from copilot_runtime.extensions.tracing.build import TelemetryOptions, has_host_
 from copilot_runtime.extensions.tracing.extract import extract_attributes
 from copilot_runtime.extensions.tracing.mermaid import draw_sequence
 from copilot_runtime.extensions.tracing.store import MemoryTraceStore, TraceFilter
-from copilot_runtime.extensions.tracing.store.formats import decode_line, encode_line
-from copilot_runtime.extensions.tracing.store.records import decode_span, encode_span
+from copilot_runtime.extensions.tracing.store.records import (
+    decode_line,
+    decode_span,
+    encode_line,
+    encode_span,
+)
 from copilot_runtime.telemetry import LocalTelemetry, Span, SpanContext, logs
 from tests.conformance.copilot_ld.cases import Case
 

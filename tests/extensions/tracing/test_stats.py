@@ -3,11 +3,14 @@
 import pytest
 
 from copilot_runtime.base.errors import Misuse
-from copilot_runtime.extensions.tracing.filters import parse_filter, parse_time
 from copilot_runtime.extensions.tracing.mermaid import draw_sequence
 from copilot_runtime.extensions.tracing.stats import compute_stats, find_percentile
 from copilot_runtime.extensions.tracing.store import TraceFilter
-from copilot_runtime.extensions.tracing.store.traces import summarize_trace
+from copilot_runtime.extensions.tracing.store.traces import (
+    parse_filter,
+    parse_time,
+    summarize_trace,
+)
 from tests.extensions.tracing.http.spans import SECOND, agent, chat, span, tool, trip
 from tests.in_one_test import in_one_test
 

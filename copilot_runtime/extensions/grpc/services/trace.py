@@ -15,7 +15,6 @@ from copilot_runtime.extensions.grpc.service import (
     check_text,
 )
 from copilot_runtime.extensions.grpc.values import build_struct, read_struct
-from copilot_runtime.extensions.tracing.filters import parse_filter
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
 from copilot_runtime.extensions.tracing.otlp.codec import (
     Batch,
@@ -24,6 +23,7 @@ from copilot_runtime.extensions.tracing.otlp.codec import (
     encode_attributes,
 )
 from copilot_runtime.extensions.tracing.store.records import Record
+from copilot_runtime.extensions.tracing.store.traces import parse_filter
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.transport import Services
 

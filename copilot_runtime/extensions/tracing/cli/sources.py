@@ -17,7 +17,7 @@ from functools import partial
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from time import time_ns
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import (
@@ -33,17 +33,20 @@ from copilot_runtime.base.errors import ConfigurationFailed, NetworkError, NotFo
 from copilot_runtime.extensions.settings import Settings
 from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_store
 from copilot_runtime.extensions.tracing.extension import find_trace_place
-from copilot_runtime.extensions.tracing.filters import parse_filter
-from copilot_runtime.extensions.tracing.http.encode import encode_summary
 from copilot_runtime.extensions.tracing.stats import compute_stats
 from copilot_runtime.extensions.tracing.store.records import Record, decode_span
 from copilot_runtime.extensions.tracing.store.store import TraceStore
-from copilot_runtime.extensions.tracing.store.traces import TraceFilter, TraceSummary
+from copilot_runtime.extensions.tracing.store.traces import (
+    TraceFilter,
+    TraceSummary,
+    encode_summary,
+    parse_filter,
+)
 from copilot_runtime.security.loopback import is_loopback
 
 T = TypeVar("T")
 Values = Mapping[str, str]
-"""A filter as texts, by the names of `telemetry/filters.py`."""
+"""A filter as texts, by the names of `store/traces.py`."""
 
 _PAGE = 200
 _POLL_SECONDS = 1.0
@@ -51,22 +54,6 @@ _LATE = 60 * 10**9
 """Nanoseconds that a span may be written after its end, and is told all the same."""
 _PATIENCE = 60.0
 """Seconds for which a server may say nothing."""
-
-
-class TraceSource(Protocol):
-    """Finds traces, wherever they are. Its answers are those of the REST routes."""
-
-    def list_traces(self, values: Values, limit: int) -> Iterator[dict[str, Any]]: ...
-
-    def get_trace(self, trace_id: str) -> list[Record]: ...
-
-    def query(self, query: str, values: Values, limit: int) -> list[list[Record]]: ...
-
-    def stats(self, values: Values, limit: int) -> dict[str, Any]: ...
-
-    def tail(self, values: Values) -> Iterator[Record]: ...
-
-    def delete(self, trace_id: str) -> None: ...
 
 
 class StoreSource:
@@ -277,6 +264,10 @@ class _NoRedirects(HTTPRedirectHandler):
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         """Refuse to go on."""
+
+
+TraceSource = StoreSource | ServerSource
+"""Finds traces, wherever they are. Its answers are those of the REST routes."""
 
 
 def open_source(

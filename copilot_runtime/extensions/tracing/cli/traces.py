@@ -26,7 +26,7 @@ from copilot_runtime.extensions.program import load_command_settings
 
 if TYPE_CHECKING:
     from copilot_runtime.extensions.tracing.cli.sources import TraceSource
-    from copilot_runtime.extensions.tracing.diff import Step, StepDiff
+    from copilot_runtime.extensions.tracing.stats import Step, StepDiff
     from copilot_runtime.extensions.tracing.store.records import Record
 
 traces = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -136,7 +136,11 @@ def read_filter(
     text: TextOption = "",
 ) -> Mapping[str, str]:
     """Return a filter as texts, checked: a server would say it in other words."""
-    from copilot_runtime.extensions.tracing.filters import parse_filter, parse_seconds, parse_time
+    from copilot_runtime.extensions.tracing.store.traces import (
+        parse_filter,
+        parse_seconds,
+        parse_time,
+    )
 
     parse_time(since, "--since")
     parse_time(until, "--until")
@@ -383,7 +387,7 @@ def diff(
     """
     from dataclasses import asdict
 
-    from copilot_runtime.extensions.tracing.diff import diff_traces
+    from copilot_runtime.extensions.tracing.stats import diff_traces
 
     steps = diff_traces(_find(source, before), _find(source, after))
     if as_json:
@@ -511,8 +515,7 @@ def _find(source: "TraceSource", trace_id: str) -> "list[Record]":
 def _parse_spans(text: str) -> "Iterator[Record]":
     """Yield the spans of a text. Raises `Misuse` for what is none, and names the line."""
     from copilot_runtime.extensions.tracing.otlp.codec import OtlpError, decode_spans
-    from copilot_runtime.extensions.tracing.store.formats import decode_value
-    from copilot_runtime.extensions.tracing.store.records import encode_span
+    from copilot_runtime.extensions.tracing.store.records import decode_value, encode_span
 
     for number, value in _read_values(text):
         if isinstance(value, dict) and "resourceSpans" in value:

@@ -6,7 +6,8 @@ and statistics are imported on first use, so that they do not slow down the serv
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from dataclasses import asdict
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, unquote
 
 from starlette.routing import BaseRoute
@@ -15,23 +16,25 @@ from starlette.types import ASGIApp
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import Misuse, NotFound
 from copilot_runtime.base.jsontext import dumps
-from copilot_runtime.extensions.tracing.filters import NAMES, parse_filter
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
-from copilot_runtime.extensions.tracing.http.encode import (
-    encode_stats,
-    encode_summary,
-    render_spans,
-)
 from copilot_runtime.extensions.tracing.http.feedback import Readers, parse_feedback, store_feedback
 from copilot_runtime.extensions.tracing.http.live import LiveReader, ReaderBehind
 from copilot_runtime.extensions.tracing.store.records import Record
 from copilot_runtime.extensions.tracing.store.store import TraceStore
-from copilot_runtime.extensions.tracing.store.traces import summarize_trace
+from copilot_runtime.extensions.tracing.store.traces import (
+    NAMES,
+    encode_summary,
+    parse_filter,
+    split_traces,
+    summarize_trace,
+)
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import run_until_disconnect
 from copilot_runtime.transports.transport import Services, Transport, check_method
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +42,8 @@ MOST_TRACES = 1_000
 """Maximum number of traces in a response."""
 _MOST_COUNTED = 1_000
 """Default number of traces for statistics."""
+_FEW = 500
+"""Maximum number of spans that are rendered on the event loop: a thread would cost more."""
 _PRIVATE = {"cache-control": "private, no-store", "x-content-type-options": "nosniff"}
 
 
@@ -165,7 +170,7 @@ class _View:
 
         limit = _read_limit(self._values.get("limit", ""), _MOST_COUNTED, most=10 * _MOST_COUNTED)
         spans = await self._store.query_spans("", parse_filter(self._values), limit=limit)
-        await self._send_json(spans, lambda: dumps(encode_stats(compute_stats(spans))))
+        await self._send_json(spans, lambda: dumps(asdict(compute_stats(spans))))
 
     async def query(self) -> None:
         """Respond with the whole traces that a JMESPath matches, the newest first."""
@@ -174,7 +179,7 @@ class _View:
         if not isinstance(query, str):
             raise BadRequest("query is a JMESPath, such as [?status.code == `2`].")
         limit = _read_limit(str(body.get("limit", "")), 20)
-        filter = parse_filter({name: _write(body[name]) for name in NAMES if name in body})
+        filter = parse_filter({name: write_value(body[name]) for name in NAMES if name in body})
         spans = await self._store.query_spans(query, filter, limit=limit)
         await self._send_json(
             spans, lambda: dumps({"traces": [*map(_encode_trace, group_traces(spans))]})
@@ -253,12 +258,15 @@ class _View:
         await self._request.respond(status, body, content_type=content_type, headers=_PRIVATE)
 
 
+async def render_spans(spans: Sequence[Record], render: Callable[[], T]) -> T:
+    """Return the result of `render`, called in a thread if there are many spans."""
+    return render() if len(spans) <= _FEW else await call(render)
+
+
 def group_traces(spans: Sequence[Record]) -> list[list[Record]]:
     """Group spans by trace, the newest trace first."""
-    traces: dict[str, list[Record]] = {}
-    for span in spans:
-        traces.setdefault(span["trace_id"], []).append(span)
-    return sorted(traces.values(), key=lambda it: it[0]["start_time_unix_nano"], reverse=True)
+    traces = split_traces(spans).values()
+    return sorted(traces, key=lambda it: it[0]["start_time_unix_nano"], reverse=True)
 
 
 def _encode_trace(spans: Sequence[Record]) -> dict[str, Any]:
@@ -277,7 +285,7 @@ async def _read_object(request: Request) -> Mapping[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _write(value: Any) -> str:
+def write_value(value: Any) -> str:
     """Return a JSON value as text for a URL's query string."""
     if isinstance(value, bool):
         return "true" if value else "false"

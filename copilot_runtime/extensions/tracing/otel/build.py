@@ -14,33 +14,31 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.sdk import trace as sdk_trace
 from opentelemetry.sdk._logs import LoggerProvider as SdkLoggerProvider
-from opentelemetry.sdk._logs import LogRecordProcessor, ReadableLogRecord, ReadWriteLogRecord
-from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
 from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 from opentelemetry.sdk.metrics.export import (
-    MetricExporter,
-    MetricExportResult,
-    MetricsData,
     PeriodicExportingMetricReader,
 )
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, sampling
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from copilot_runtime.base.errors import ConfigurationFailed
 from copilot_runtime.extensions.tracing.build import TelemetryOptions, has_host_provider
-from copilot_runtime.extensions.tracing.dialects import tells_of_models
-from copilot_runtime.extensions.tracing.foreign import strip_url
+from copilot_runtime.extensions.tracing.dialects import strip_url, tells_of_models
 from copilot_runtime.extensions.tracing.otel.border import (
     ExportRules,
     FilteredExporter,
     limit_resource,
 )
 from copilot_runtime.extensions.tracing.otel.convert import from_sdk_span
+from copilot_runtime.extensions.tracing.otel.delivery import (
+    ExportQueue,
+    QueueLogProcessor,
+    QueueSpanProcessor,
+    QuietMetricExporter,
+    Receiver,
+)
 from copilot_runtime.extensions.tracing.otel.exporters import Exporters, build_exporters
-from copilot_runtime.extensions.tracing.otel.mirror import PATIENCE, Providers, SdkMirror
-from copilot_runtime.extensions.tracing.otel.queue import ExportQueue
-from copilot_runtime.extensions.tracing.otel.receiver import Receiver
+from copilot_runtime.extensions.tracing.otel.mirror import Providers, SdkMirror
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, SpanStore, Telemetry
 
@@ -191,100 +189,6 @@ class _Builder:
         self.close.append(processor.shutdown)
 
 
-MakeQueue = Callable[[str, Callable[[Sequence[Any]], bool]], ExportQueue[Any]]
-
-
-class QueueSpanProcessor(SpanProcessor):
-    """A span processor that queues ended spans for an exporter."""
-
-    def __init__(self, exporter: SpanExporter, receiver: Receiver, build_queue: MakeQueue) -> None:
-        self._exporter = exporter
-        self._receiver = receiver
-        self._queue = build_queue("telemetry-spans", self._export)
-
-    def on_end(self, span: ReadableSpan) -> None:
-        """Queue a span, if it was sampled."""
-        context = span.get_span_context()
-        if context is not None and context.trace_flags.sampled:
-            events = sum(measure(event.attributes) for event in span.events)
-            self._queue.put(span, measure(span.attributes) + events)
-
-    def force_flush(self, timeout_millis: int = int(PATIENCE * 1000)) -> bool:
-        """Send the queued items."""
-        return self._queue.flush(min(timeout_millis / 1000, PATIENCE))
-
-    def shutdown(self) -> None:
-        """Send the queued items within a few seconds, and shut down the exporter."""
-        self._queue.close(PATIENCE)
-        self._exporter.shutdown()
-
-    def _export(self, spans: Sequence[ReadableSpan]) -> bool:
-        with self._receiver.watch("spans") as delivery:
-            delivery.is_done = self._exporter.export(spans) is SpanExportResult.SUCCESS
-        return delivery.is_done
-
-
-class QueueLogProcessor(LogRecordProcessor):
-    """A log record processor that queues events for an exporter."""
-
-    def __init__(
-        self, exporter: LogRecordExporter, receiver: Receiver, build_queue: MakeQueue
-    ) -> None:
-        self._exporter = exporter
-        self._receiver = receiver
-        self._queue = build_queue("telemetry-events", self._export)
-
-    def on_emit(self, log_record: ReadWriteLogRecord) -> None:
-        """Queue an event."""
-        record = ReadableLogRecord(
-            log_record.log_record,
-            log_record.resource or Resource.get_empty(),
-            log_record.instrumentation_scope,
-        )
-        self._queue.put(record, measure(record.log_record.attributes))
-
-    def force_flush(self, timeout_millis: int = int(PATIENCE * 1000)) -> bool:
-        """Send the queued items."""
-        return self._queue.flush(min(timeout_millis / 1000, PATIENCE))
-
-    def shutdown(self) -> None:
-        """Send the queued items within a few seconds, and shut down the exporter."""
-        self._queue.close(PATIENCE)
-        self._exporter.shutdown()
-
-    def _export(self, records: Sequence[ReadableLogRecord]) -> bool:
-        with self._receiver.watch("events") as delivery:
-            delivery.is_done = self._exporter.export(records) is LogRecordExportResult.SUCCESS
-        return delivery.is_done
-
-
-class QuietMetricExporter(MetricExporter):
-    """A metric exporter that logs only the first of consecutive failures of another exporter."""
-
-    def __init__(self, exporter: MetricExporter, receiver: Receiver) -> None:
-        super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)
-        self._exporter = exporter
-        self._receiver = receiver
-
-    def export(
-        self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any
-    ) -> MetricExportResult:
-        """Send metrics."""
-        with self._receiver.watch("metrics") as delivery:
-            result = self._exporter.export(metrics_data, timeout_millis, **kwargs)
-            delivery.is_done = result is MetricExportResult.SUCCESS
-        done = delivery.is_done
-        return MetricExportResult.SUCCESS if done else MetricExportResult.FAILURE
-
-    def force_flush(self, timeout_millis: float = 10_000) -> bool:
-        """Send the queued items."""
-        return self._exporter.force_flush(timeout_millis)
-
-    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
-        """End the exporter."""
-        self._exporter.shutdown(timeout_millis, **kwargs)
-
-
 def build_sampler(name: str, argument: str) -> sampling.Sampler:
     """Return the sampler that OTEL_TRACES_SAMPLER names."""
     if name in SAMPLERS:
@@ -295,17 +199,6 @@ def build_sampler(name: str, argument: str) -> sampling.Sampler:
     if name == "parentbased_traceidratio":
         return sampling.ParentBasedTraceIdRatio(ratio)
     raise ConfigurationFailed(f"There is no sampler {name!r}.")
-
-
-def measure(value: Any) -> int:
-    """Return the approximate number of characters of a value."""
-    if isinstance(value, str | bytes):
-        return len(value)
-    if hasattr(value, "items"):
-        return sum(len(str(key)) + measure(member) for key, member in value.items())
-    if isinstance(value, list | tuple):
-        return sum(map(measure, value))
-    return 8
 
 
 def _build_resource(options: TelemetryOptions) -> Resource:

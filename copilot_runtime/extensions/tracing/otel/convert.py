@@ -8,24 +8,16 @@ import orjson
 from opentelemetry import trace
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import StatusCode
 from opentelemetry.trace.status import Status as SdkStatus
 
-from copilot_runtime.extensions.tracing.foreign import drop_secrets, has_content
+from copilot_runtime.extensions.tracing.dialects import drop_secrets, has_content
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext
 from copilot_runtime.telemetry.span import Kind, Span, SpanEvent, SpanLink
 
-KINDS: Mapping[Kind, SpanKind] = {
-    "internal": SpanKind.INTERNAL,
-    "server": SpanKind.SERVER,
-    "client": SpanKind.CLIENT,
-    "producer": SpanKind.PRODUCER,
-    "consumer": SpanKind.CONSUMER,
-}
 _DEPTH = 16
 _TOO_LARGE = 2**63
-_KIND_NAMES: Mapping[SpanKind, Kind] = {kind: name for name, kind in KINDS.items()}
 
 
 def to_sdk_context(context: SpanContext) -> trace.SpanContext:
@@ -124,7 +116,7 @@ def from_sdk_span(sdk_span: ReadableSpan, *, keeps_content: bool) -> Span:
     assert context is not None
     span = Span(
         sdk_span.name,
-        kind=_KIND_NAMES.get(sdk_span.kind, "internal"),
+        kind=cast("Kind", sdk_span.kind.name.lower()),
         trace_id=f"{context.trace_id:032x}",
         span_id=f"{context.span_id:016x}",
         start_time=sdk_span.start_time,

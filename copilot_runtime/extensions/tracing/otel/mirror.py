@@ -19,11 +19,10 @@ from opentelemetry.metrics import (
     MeterProvider,
     Observation,
 )
-from opentelemetry.trace import NonRecordingSpan, TracerProvider, set_span_in_context
+from opentelemetry.trace import NonRecordingSpan, SpanKind, TracerProvider, set_span_in_context
 
 from copilot_runtime.extensions.tracing.otel.border import ExportRules
 from copilot_runtime.extensions.tracing.otel.convert import (
-    KINDS,
     to_json,
     to_sdk_attributes,
     to_sdk_context,
@@ -193,7 +192,7 @@ class SdkMirror:
         peer = self._tracer.start_span(
             span.name,
             context=above,
-            kind=KINDS[span.kind],
+            kind=SpanKind[span.kind.upper()],
             attributes=self._filter(span.attributes),
             start_time=span.start_time,
         )

@@ -10,7 +10,7 @@ from typing import Any
 import requests
 from urllib3.exceptions import HTTPError
 
-from copilot_runtime.extensions.tracing.foreign import strip_url
+from copilot_runtime.extensions.tracing.dialects import strip_url
 
 _MAX_ANSWER = 64 * 1024
 _PATIENCE = 1.0

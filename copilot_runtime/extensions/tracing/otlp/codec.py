@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import as_list, as_object, as_objects, as_text
-from copilot_runtime.extensions.tracing.foreign import clean_value, drop_secrets, has_content
+from copilot_runtime.extensions.tracing.dialects import clean_value, drop_secrets, has_content
 from copilot_runtime.extensions.tracing.store.records import Record, read_kind, read_status
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import truncate

@@ -17,7 +17,6 @@ from time import time_ns
 
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import CopilotError, StoreFailed
-from copilot_runtime.extensions.tracing.store.formats import decode_record
 from copilot_runtime.extensions.tracing.store.line_index import (
     IndexOutdated,
     LineIndex,
@@ -25,7 +24,7 @@ from copilot_runtime.extensions.tracing.store.line_index import (
     Place,
 )
 from copilot_runtime.extensions.tracing.store.query import TraceQuery
-from copilot_runtime.extensions.tracing.store.records import Record, encode_span
+from copilot_runtime.extensions.tracing.store.records import Record, decode_record, encode_span
 from copilot_runtime.extensions.tracing.store.store import (
     EVERYTHING,
     T,

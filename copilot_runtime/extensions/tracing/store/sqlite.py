@@ -18,6 +18,7 @@ from collections.abc import (
 )
 from contextlib import contextmanager
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from time import time_ns
 from typing import Any, NamedTuple, TypeVar
@@ -142,6 +143,7 @@ _SUMMARY_COLUMNS = (
     *("errors", "model_calls", "tool_calls", "input_tokens", "output_tokens", "dollars"),
     *("unpriced", "models", "error_type", "outcome", "has_root", "rating"),
 )
+_get_values = attrgetter(*(name.removesuffix("_time") for name in _SUMMARY_COLUMNS))
 _INSERT_SPAN = "INSERT OR IGNORE INTO records(trace, span_id, record) VALUES (?, ?, ?)"
 _REPLACE_SPAN = (
     "INSERT INTO records(trace, span_id, record) VALUES (?, ?, ?) "
@@ -488,30 +490,9 @@ def _find_existing(writer: sqlite3.Connection, trace_ids: Iterable[str]) -> dict
 
 
 def _encode_trace(trace: _Trace) -> tuple[Any, ...]:
-    number, summary = trace
-    return (
-        summary.trace_id,
-        summary.name,
-        summary.start,
-        summary.end,
-        summary.thread_id,
-        summary.run_id,
-        summary.agent,
-        summary.spans,
-        summary.errors,
-        summary.model_calls,
-        summary.tool_calls,
-        summary.input_tokens,
-        summary.output_tokens,
-        summary.dollars,
-        summary.unpriced,
-        orjson.dumps(summary.models).decode() if summary.models else "",
-        summary.error_type,
-        summary.outcome,
-        summary.has_root,
-        summary.rating,
-        number,
-    )
+    values = dict(zip(_SUMMARY_COLUMNS, _get_values(trace.summary), strict=True))
+    values["models"] = orjson.dumps(values["models"]).decode() if values["models"] else ""
+    return (*values.values(), trace.id)
 
 
 def _decode_trace(row: tuple[Any, ...]) -> _Trace:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import Gate
-from copilot_runtime.extensions.tracing.prometheus import render_metrics
+from copilot_runtime.extensions.tracing.http.metrics import render_metrics
 from copilot_runtime.extensions.tracing.settings import TelemetrySettings
 from copilot_runtime.testing import Client, say
 from tests.in_one_test import in_one_test

@@ -9,7 +9,7 @@ from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, V
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from copilot_runtime.extensions.tracing.prometheus import merge_pages, name_metric, render_metrics
+from copilot_runtime.extensions.tracing.http.metrics import merge_pages, name_metric, render_metrics
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.metrics import Metrics
 from copilot_runtime.telemetry.semconv import METRICS, Metric

@@ -27,7 +27,7 @@ from copilot_runtime.extensions.planner.requests import PlanRequests
 from copilot_runtime.extensions.planner.supervisor import ModelSupervisor
 from copilot_runtime.extensions.planner.worker import AgentWorker
 from copilot_runtime.extensions.tracing.build import TelemetryOptions, build_telemetry
-from copilot_runtime.extensions.tracing.foreign import clean_value, drop_secrets, has_content
+from copilot_runtime.extensions.tracing.dialects import clean_value, drop_secrets, has_content
 from copilot_runtime.extensions.tracing.store import MemoryTraceStore
 from copilot_runtime.storage import MemoryStorage
 from copilot_runtime.telemetry import LocalTelemetry, find_current_span, semconv

@@ -249,7 +249,7 @@ async def test_a_receiver_that_answers_nonsense_is_told_of_once(
         await export_run(endpoint=inbox.url)
         records = await wait_for_warnings(caplog)
     assert len(records) == 1
-    assert records[0].name == "copilot_runtime.extensions.tracing.otel.receiver"
+    assert records[0].name == "copilot_runtime.extensions.tracing.otel.delivery"
     assert inbox.url in records[0].getMessage()
 
 

@@ -7,8 +7,12 @@ import pytest
 
 from copilot_runtime.base.errors import Misuse
 from copilot_runtime.extensions.tracing.extract import extract_attributes
-from copilot_runtime.extensions.tracing.store.formats import decode_line, encode_line
-from copilot_runtime.extensions.tracing.store.records import Record, encode_span
+from copilot_runtime.extensions.tracing.store.records import (
+    Record,
+    decode_line,
+    encode_line,
+    encode_span,
+)
 from tests.extensions.tracing.store.spans import make_span
 from tests.in_one_test import in_one_test
 

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from copilot_runtime.base.errors import LimitExceeded, Misuse
-from copilot_runtime.extensions.tracing.diff import diff_traces
 from copilot_runtime.extensions.tracing.mermaid import draw_sequence
-from copilot_runtime.extensions.tracing.stats import compute_stats
+from copilot_runtime.extensions.tracing.stats import compute_stats, diff_traces
 from copilot_runtime.extensions.tracing.store import TraceFilter, TraceStore
 from copilot_runtime.extensions.tracing.waterfall import draw_waterfall
 from copilot_runtime.telemetry import semconv

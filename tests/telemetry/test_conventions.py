@@ -27,7 +27,7 @@ from tests.telemetry.span_conventions import CONVENTIONS
 TABLES = (
     "telemetry/semconv.py",
     "extensions/tracing/dialects.py",
-    "extensions/tracing/store/formats.py",
+    "extensions/tracing/store/records.py",
 )
 """Where names may be written: ours, and the tables of those of other programs."""
 

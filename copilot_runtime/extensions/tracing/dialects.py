@@ -1,7 +1,9 @@
-"""Attribute names of other dialects, mapped to the conventions: read, never written.
+"""Attributes that other programs write: their names in the conventions, content, and secrets.
 
-OpenInference, OpenLLMetry, Vercel's AI SDK, VS Code, and older and newer conventions. Beside
-`semconv`, only this module spells out attribute names.
+OpenInference, OpenLLMetry, Vercel's AI SDK, VS Code, and older and newer conventions are read, and
+never written. Beside `semconv`, only this module spells out attribute names. The author of other
+names is unknown. So a text counts as content, unless its attribute name is known to hold none: a
+name of the conventions, or one that ends like an id.
 """
 
 import re
@@ -77,7 +79,6 @@ _OPERATIONS: Mapping[str, Mapping[str, str]] = {
 FACTS = frozenset((*(name for names in ALIASES.values() for name in names), *_OPERATIONS))
 """All attribute names that are read."""
 
-
 _SPECIAL = ("gen_ai.", "llm.", "openinference.", "traceloop.", "ai.", "langsmith.", "langfuse.")
 """Prefixes of attribute names that only spans of models and agents have."""
 
@@ -125,7 +126,7 @@ _NAMES = frozenset(
         *("http.scheme", "http.flavor", "http.host", "http.url", "http.target", "http.user_agent"),
         *("db.system", "db.name", "db.operation", "db.sql.table", "messaging.system"),
         *("messaging.operation.name", "messaging.destination.name", "graphql.operation.name"),
-        *DIALECT_FACTS,
+        *FACTS,
     )
 )
 """Further names that hold no content, of the conventions and the dialects that we read."""

@@ -141,6 +141,6 @@ def _make_traces(services: Services) -> object:
 
 
 def _make_otlp(services: Services) -> object:
-    from copilot_runtime.extensions.tracing.otlp.endpoint import OtlpEndpoint
+    from copilot_runtime.extensions.tracing.http.otlp import OtlpEndpoint
 
     return OtlpEndpoint(services)

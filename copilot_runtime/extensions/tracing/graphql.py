@@ -247,8 +247,9 @@ def _check_limit(limit: int) -> int:
 
 def _build_summary(summary: store_traces.TraceSummary) -> TraceSummary:
     values = encode_summary(summary)
-    times = {name: str(values[name]) for name in ("start_time_unix_nano", "end_time_unix_nano")}
-    return TraceSummary(span_count=values.pop("spans"), **{**values, **times})
+    for name in ("start_time_unix_nano", "end_time_unix_nano"):
+        values[name] = str(values[name])
+    return TraceSummary(span_count=values.pop("spans"), **values)
 
 
 def _build_group(group: "GroupStats") -> TraceGroup:

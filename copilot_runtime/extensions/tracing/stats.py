@@ -1,4 +1,4 @@
-"""Statistics over traces: counts, durations, tokens and cost by agent, model and tool."""
+"""Statistics of traces (counts, durations, tokens and cost), and the comparison of two of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import orjson
 
-from copilot_runtime.extensions.tracing.store.records import KINDS, Record
-from copilot_runtime.extensions.tracing.store.traces import read_dollars, split_traces
+from copilot_runtime.extensions.tracing.store.records import KINDS, Record, read_dollars
+from copilot_runtime.extensions.tracing.store.traces import split_traces
 from copilot_runtime.extensions.tracing.tree import Node, build_tree, walk_tree
 from copilot_runtime.telemetry import semconv
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from copilot_runtime.extensions.tracing.store.records import Record
-from copilot_runtime.extensions.tracing.store.traces import read_count, sort_spans
+from copilot_runtime.extensions.tracing.store.records import Record, read_count
+from copilot_runtime.extensions.tracing.store.traces import sort_spans
 from copilot_runtime.telemetry import semconv
 
 

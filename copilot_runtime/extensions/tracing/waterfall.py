@@ -14,12 +14,8 @@ from copilot_runtime.base.formatting import (
     format_tokens,
     measure_text,
 )
-from copilot_runtime.extensions.tracing.store.records import Record
-from copilot_runtime.extensions.tracing.store.traces import (
-    TraceSummary,
-    read_dollars,
-    summarize_trace,
-)
+from copilot_runtime.extensions.tracing.store.records import Record, read_dollars
+from copilot_runtime.extensions.tracing.store.traces import TraceSummary, summarize_trace
 from copilot_runtime.extensions.tracing.tree import Node, build_tree, walk_tree
 from copilot_runtime.telemetry import semconv
 

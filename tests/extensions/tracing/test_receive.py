@@ -24,7 +24,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.extensions.tracing.build import build_exporter_environment
-from copilot_runtime.extensions.tracing.otlp.codec import OtlpError, decode_spans, encode_otlp_json
+from copilot_runtime.extensions.tracing.otlp import OtlpError, decode_spans, encode_otlp_json
 from copilot_runtime.extensions.tracing.settings import TelemetrySettings
 from copilot_runtime.extensions.tracing.store import MemoryTraceStore
 from copilot_runtime.extensions.tracing.store.records import encode_span

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsServiceResponse,
 )
 
-from copilot_runtime.extensions.tracing.otlp.codec import OtlpError, decode_logs
+from copilot_runtime.extensions.tracing.otlp import OtlpError, decode_logs
 from copilot_runtime.extensions.tracing.store.records import Record
 from copilot_runtime.extensions.tracing.waterfall import draw_waterfall
 from copilot_runtime.telemetry import LocalTelemetry, semconv

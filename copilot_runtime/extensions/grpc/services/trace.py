@@ -16,7 +16,7 @@ from copilot_runtime.extensions.grpc.service import (
 )
 from copilot_runtime.extensions.grpc.values import build_struct, read_struct
 from copilot_runtime.extensions.tracing.http.access import TraceAccess
-from copilot_runtime.extensions.tracing.otlp.codec import (
+from copilot_runtime.extensions.tracing.otlp import (
     Batch,
     OtlpError,
     decode_spans,

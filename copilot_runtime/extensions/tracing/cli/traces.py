@@ -514,7 +514,7 @@ def _find(source: "TraceSource", trace_id: str) -> "list[Record]":
 
 def _parse_spans(text: str) -> "Iterator[Record]":
     """Yield the spans of a text. Raises `Misuse` for what is none, and names the line."""
-    from copilot_runtime.extensions.tracing.otlp.codec import OtlpError, decode_spans
+    from copilot_runtime.extensions.tracing.otlp import OtlpError, decode_spans
     from copilot_runtime.extensions.tracing.store.records import decode_value, encode_span
 
     for number, value in _read_values(text):

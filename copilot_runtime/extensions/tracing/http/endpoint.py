@@ -149,7 +149,7 @@ class _View:
                 answer = {"trace": encode_summary(summary), "spans": spans}
                 await self._send_json(spans, lambda: dumps(answer))
             case "otlp":
-                from copilot_runtime.extensions.tracing.otlp.codec import encode_otlp_json
+                from copilot_runtime.extensions.tracing.otlp import encode_otlp_json
 
                 await self._send_json(spans, lambda: encode_otlp_json(spans))
             case "mermaid":
@@ -193,7 +193,7 @@ class _View:
 
     async def import_spans(self) -> None:
         """Store the spans of an OTLP JSON request."""
-        from copilot_runtime.extensions.tracing.otlp.codec import OtlpError, decode_spans
+        from copilot_runtime.extensions.tracing.otlp import OtlpError, decode_spans
 
         telemetry, store = self._access.telemetry, self._store
         body = await _read_object(self._request)

@@ -1,4 +1,9 @@
-"""The Prometheus endpoint `/metrics`, for this machine or for clients with the token."""
+"""The Prometheus endpoint `/metrics`, for this machine or for clients with the token.
+
+Metrics are named by OpenTelemetry's compatibility rules, in Prometheus' text format 0.0.4:
+https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/
+https://prometheus.io/docs/instrumenting/exposition_formats/
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

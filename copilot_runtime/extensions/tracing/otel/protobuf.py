@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from copilot_runtime.extensions.tracing.otlp.codec import MAX_ITEMS, MAX_SPANS, OtlpError
+from copilot_runtime.extensions.tracing.otlp import MAX_ITEMS, MAX_SPANS, OtlpError
 
 MAX_BYTES = 4 * 1024 * 1024
 """Maximum request size in bytes, as with gRPC: decoded, it may take thirty times as much."""

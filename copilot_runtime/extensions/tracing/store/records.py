@@ -8,9 +8,15 @@
 It is the form of Copilot-LD: `kind` and `status.code` are the numbers of OTLP, times are
 nanoseconds since 1970. `content`, `links`, `scope` and `trace_state` (a text, as in W3C Trace
 Context) are ours, and left out where they are empty.
+
+Files of other programs are decoded to spans as well:
+
+- Copilot-LD: `{"id", "span": {…}}` with names of kinds and statuses; older ones are flat, their
+  times are JavaScript's 64-bit numbers, `{"low", "high", "unsigned"}`;
+- VS Code: an object of the JavaScript SDK, `{"traceId", "spanId", "startTime": [s, ns], …}`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeGuard, cast
 
 import orjson
@@ -23,14 +29,9 @@ from copilot_runtime.telemetry.span import Kind, Span, SpanEvent, SpanLink, Stat
 
 Record = dict[str, Any]
 
-KINDS: Mapping[str, int] = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
-_KIND_NAMES: dict[int, Kind] = {
-    1: "internal",
-    2: "server",
-    3: "client",
-    4: "producer",
-    5: "consumer",
-}
+_KINDS: Sequence[Kind] = ("internal", "server", "client", "producer", "consumer")
+_KIND_NAMES = dict(enumerate(_KINDS, 1))
+KINDS: Mapping[str, int] = {name: number for number, name in _KIND_NAMES.items()}
 STATUSES: Mapping[str, int] = {"unset": 0, "ok": 1, "error": 2}
 _FIELDS = (
     *("trace_id", "span_id", "parent_span_id", "name", "kind", "start_time_unix_nano"),
@@ -243,7 +244,7 @@ def _translate_js(fields: Mapping[str, Any]) -> Record:
                 "time_unix_nano": _read_time(event.get("time")),
                 "attributes": event.get("attributes"),
             }
-            for event in _list_objects(fields.get("events"))
+            for event in _objects(fields.get("events"))
         ],
         "links": [
             {
@@ -251,7 +252,7 @@ def _translate_js(fields: Mapping[str, Any]) -> Record:
                 "span_id": link["context"].get("spanId"),
                 "attributes": link.get("attributes"),
             }
-            for link in _list_objects(fields.get("links"))
+            for link in _objects(fields.get("links"))
             if isinstance(link.get("context"), Mapping)
         ],
     }
@@ -274,6 +275,24 @@ def _read_time(value: Any) -> Any:
     return value
 
 
-def _list_objects(value: Any) -> list[Mapping[str, Any]]:
-    items = cast("list[Any]", value) if isinstance(value, list) else []
-    return [item for item in items if isinstance(item, Mapping)]
+def read_count(value: Any) -> int | None:
+    """Parse a token count, which some programs write as text; None if it is not a number."""
+    match value:
+        case str() if value.isdecimal() and len(value) < _LONGEST_NUMBER:
+            value = int(value)
+        case float() if value.is_integer():
+            value = int(value)
+        case _:
+            pass
+    return value if type(value) is int and 0 <= value < _MOST_TOKENS else None
+
+
+def read_dollars(value: Any) -> float | None:
+    """Parse a cost in dollars; None if it is not a number."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and 0 <= value < _MOST_DOLLARS else None
+
+
+_LONGEST_NUMBER = 16
+_MOST_TOKENS = 2**40
+_MOST_DOLLARS = 1e9

@@ -1,4 +1,4 @@
-"""Trace summaries and trace filters."""
+"""Trace summaries, and trace filters with their parsers from texts such as `1h`."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 import orjson
 
 from copilot_runtime.base.errors import Misuse
-from copilot_runtime.extensions.tracing.store.records import KINDS, Record
+from copilot_runtime.extensions.tracing.store.records import KINDS, Record, read_count, read_dollars
 from copilot_runtime.telemetry import semconv
 
 LabelKind = Literal["agent", "thread", "run", "resource", "user"]
@@ -306,29 +306,6 @@ _MARKUP = {"id", "role", "type", "finish_reason"}
 """Technical fields of messages that the search ignores."""
 _SHORTEST_ID = 4
 """Minimum length of a trace id prefix: shorter ones match too many traces."""
-
-
-def read_count(value: Any) -> int | None:
-    """Parse a token count, which some programs write as text; None if it is not a number."""
-    match value:
-        case str() if value.isdecimal() and len(value) < _LONGEST_NUMBER:
-            value = int(value)
-        case float() if value.is_integer():
-            value = int(value)
-        case _:
-            pass
-    return value if type(value) is int and 0 <= value < _MOST_TOKENS else None
-
-
-def read_dollars(value: Any) -> float | None:
-    """Parse a cost in dollars; None if it is not a number."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and 0 <= value < _MOST_DOLLARS else None
-
-
-_LONGEST_NUMBER = 16
-_MOST_TOKENS = 2**40
-_MOST_DOLLARS = 1e9
 
 
 _AGO = re.compile(r"(\d{1,6})([smhdw])", re.ASCII)

@@ -15,7 +15,7 @@ from typing import Any, assert_never
 from copilot_runtime.base.errors import MissingPackage
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.extensions.settings import narrow_settings
-from copilot_runtime.extensions.tracing.otlp.codec import (
+from copilot_runtime.extensions.tracing.otlp import (
     Batch,
     OtlpError,
     Signal,

@@ -5,9 +5,9 @@ Importing `copilot_runtime` does not import this package, and this package does 
 """
 
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter
-from copilot_runtime.testing.answer import ReplyFailed, ToolCall
 from copilot_runtime.testing.client import Client, Reply
 from copilot_runtime.testing.connection import Response
+from copilot_runtime.testing.protocols import ReplyFailed, ToolCall
 from copilot_runtime.testing.scripted import (
     ScriptedAgent,
     ask,

@@ -23,10 +23,8 @@ from copilot_runtime.base.errors import Misuse
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import to_text
 from copilot_runtime.http.errors import parse_url
-from copilot_runtime.testing.agui import send_agui
-from copilot_runtime.testing.answer import Answer, ToolCall, pair_calls
 from copilot_runtime.testing.connection import AppConnection, Response, UrlConnection, connect
-from copilot_runtime.testing.graphql import send_graphql
+from copilot_runtime.testing.protocols import Answer, ToolCall, pair_calls, send_agui, send_graphql
 from copilot_runtime.transports.urls import normalize_path
 
 Protocol = Literal["agui", "graphql"]

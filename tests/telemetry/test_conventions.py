@@ -1,28 +1,37 @@
 """Spans, names and pages are those of the conventions."""
 
 import ast
+import sys
+from collections import Counter
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
 
-from copilot_runtime import action
+from copilot_runtime import CopilotRuntime, Settings, action
 from copilot_runtime.adapters.openai import OpenAIAdapter
+from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api import Parameters
+from copilot_runtime.api.events import Event, TextMessageContent, TextMessageEnd, TextMessageStart
 from copilot_runtime.extensions.frameworks.langgraph.inprocess import LangGraphInProcessAgent
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.prepare import HandoffPolicy
 from copilot_runtime.telemetry import LocalTelemetry, Span, semconv
+from copilot_runtime.testing import Client
+from copilot_runtime.testing.client import Protocol
 from copilot_runtime.threads.run_log import MemoryBus
 from tests.adapters.provider import saying, serving, text, tool, tools
 from tests.documents import DOCS
+from tests.in_one_test import in_one_test
 from tests.sources import PACKAGE, read_nodes
-from tests.telemetry.conventions import find_gaps, find_violations
-from tests.telemetry.recorded import Spans, run
+from tests.telemetry.recorded import Spans, find_gaps, find_violations, run
 from tests.telemetry.span_conventions import CONVENTIONS
+
+pytestmark = pytest.mark.anyio
 
 TABLES = (
     "telemetry/semconv.py",
@@ -199,3 +208,42 @@ def test_the_reference_has_every_name() -> None:
     events = [value for name, value in vars(semconv).items() if name.startswith("EVENT_")]
     names = [*semconv.ATTRIBUTES, *semconv.METRICS, *events, *semconv.EXPORTED_OPERATIONS]
     assert [name for name in names if f"`{name}`" not in page] == []
+
+
+MANY = 400
+
+
+def answer(chunks: int) -> list[Event]:
+    texts = [TextMessageContent(message_id="m", content="word ") for _ in range(chunks)]
+    return [TextMessageStart(message_id="m"), *texts, TextMessageEnd(message_id="m")]
+
+
+@in_one_test("protocol", ["agui", "graphql"])
+async def test_no_code_of_telemetry_runs_for_a_chunk(protocol: Protocol) -> None:
+    adapter = ScriptedAdapter(answer(1), answer(1), answer(MANY))
+    runtime = CopilotRuntime(adapter, settings=Settings(threads="memory"))
+    async with Client(runtime, protocol=protocol) as client:
+        await client.say("What is made once, is made now.")
+        short = await count_calls(client, 1)
+        long = await count_calls(client, MANY)
+    assert short["start_chat_span"] == long["start_chat_span"] == 1  # it is on
+    # but those of writes to the store, which are few
+    assert (long - short).total() < MANY // 10, long - short
+
+
+async def count_calls(client: Client, chunks: int) -> Counter[str]:
+    """Count the calls of functions of telemetry, by their names, in one chat."""
+    calls = Counter[str]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and "/copilot_runtime/telemetry/" in code.co_filename:
+            calls[code.co_name] += 1
+
+    sys.setprofile(note)
+    try:
+        reply = await client.say("Hi")
+    finally:
+        sys.setprofile(None)
+    assert reply.text == "word " * chunks
+    return calls

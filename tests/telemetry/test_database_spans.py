@@ -8,8 +8,7 @@ from copilot_runtime.storage import MemoryStorage
 from copilot_runtime.telemetry import NO_SPAN, LocalTelemetry, semconv, work_under
 from copilot_runtime.telemetry.database import mask_query, start_database_span
 from tests.in_one_test import in_one_test
-from tests.telemetry.conventions import find_violations
-from tests.telemetry.recorded import Spans
+from tests.telemetry.recorded import Spans, find_violations
 
 pytestmark = pytest.mark.anyio
 

@@ -35,8 +35,7 @@ from copilot_runtime.testing import say
 from copilot_runtime.threads.run_log import MemoryBus
 from tests.adapters.provider import serving, whole
 from tests.runs import runtime_of
-from tests.telemetry.conventions import find_violations
-from tests.telemetry.recorded import Spans, run
+from tests.telemetry.recorded import Spans, find_violations, run
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,12 @@ from copilot_runtime.extensions.scenarios.definition import (
 )
 from copilot_runtime.extensions.scenarios.expectations import Failure, find_failures
 from copilot_runtime.extensions.scenarios.judge import Vote, judge
-from copilot_runtime.extensions.scenarios.models import AttemptModels, ModelChoice, choose_model
+from copilot_runtime.extensions.scenarios.models import (
+    AttemptModels,
+    ModelChoice,
+    ScriptPlayer,
+    choose_model,
+)
 from copilot_runtime.extensions.scenarios.record import (
     TurnRecord,
     add_spans,
@@ -29,11 +34,10 @@ from copilot_runtime.extensions.scenarios.record import (
     join_records,
     sum_spending,
 )
-from copilot_runtime.extensions.scenarios.script import ScriptPlayer
 from copilot_runtime.extensions.scenarios.target import Target, stop_run
 from copilot_runtime.extensions.scenarios.values import format_value
-from copilot_runtime.testing.answer import ReplyFailed
 from copilot_runtime.testing.client import Client, Reply
+from copilot_runtime.testing.protocols import ReplyFailed
 
 Outcome = Literal["passed", "failed", "error", "skipped"]
 

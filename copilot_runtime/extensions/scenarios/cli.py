@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.cli.progress import ProgressBar
 from copilot_runtime.cli.threads import ConfigOption
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from copilot_runtime.extensions.scenarios.files import Place
     from copilot_runtime.extensions.scenarios.report import Report
     from copilot_runtime.extensions.scenarios.runner import Progress, RunOptions
-    from copilot_runtime.extensions.scenarios.target import LocalTarget, UrlTarget
+    from copilot_runtime.extensions.scenarios.target import Target
     from copilot_runtime.extensions.settings import Settings
 
 _FAILED = 1
@@ -181,7 +182,7 @@ def test(
 def _run(
     places: "Sequence[Place]",
     options: "RunOptions",
-    open_target: "Callable[[], LocalTarget | UrlTarget]",
+    open_target: "Callable[[], Target]",
     write: "Callable[[Report], None]",
     *,
     judge_model: str | None,
@@ -190,8 +191,13 @@ def _run(
 ) -> "Report":
     """Play the scenarios, write the reports, and return the results."""
     from copilot_runtime.extensions.scenarios.attempt import Player
-    from copilot_runtime.extensions.scenarios.offline import refuse_network
-    from copilot_runtime.extensions.scenarios.runner import run_scenarios
+    from copilot_runtime.extensions.scenarios.runner import refuse_network, run_scenarios
+
+    bar = ProgressBar()
+
+    def show(progress: "Progress") -> None:
+        failed = f", {progress.failed} failed" if progress.failed else ""
+        bar.show(f"{progress.name[:40]}{failed}", progress.done, progress.total)
 
     async def run() -> "Report":
         target = open_target()
@@ -202,8 +208,10 @@ def _run(
                     target, is_offline=is_offline, is_live=is_live, judge_model=judge_model
                 )
                 async with aclosing(player):
-                    with _show_progress() as show:
+                    try:
                         result = await run_scenarios(places, player, options, show)
+                    finally:
+                        bar.clear()
                 write(result)  # before the application ends: it may take its time
                 _show_report(result)
                 report = result
@@ -227,13 +235,14 @@ def _open_target(
     is_offline: bool,
     signs_in: bool,
     timeout: float,
-) -> "LocalTarget | UrlTarget":
+) -> "Target":
     """Return what is tested. Raises `CopilotError` for what cannot be."""
     from copilot_runtime.cli.serve import build_runtime, find_runtime
     from copilot_runtime.cli.target import find_target
     from copilot_runtime.config.loader import adapter_name
     from copilot_runtime.extensions.scenarios.target import LocalTarget, UrlTarget
     from copilot_runtime.extensions.settings import load_settings
+    from copilot_runtime.extensions.tracing.cli.sources import split_header
     from copilot_runtime.telemetry.logs import configure_logs
 
     if config is not None:
@@ -241,7 +250,7 @@ def _open_target(
     settings = load_settings()
     configure_logs("warning", settings.log_format, settings.log_debug)
     if url is not None:
-        lines = dict(map(_split_header, headers))
+        lines = dict(map(split_header, headers))
         judge = partial(_build_judge, settings)
         return UrlTarget(url, headers=lines, adapter=judge, timeout=timeout)
     if target is None:
@@ -283,13 +292,6 @@ def _check_options(**values: Any) -> None:
             "A --header is for the server of --url.",
             hint="Scenarios have `headers` of their own.",
         )
-
-
-def _split_header(line: str) -> tuple[str, str]:
-    name, colon, value = line.partition(":")
-    if not colon or not name.strip():
-        raise ConfigurationFailed(f"{line!r} is no header, such as 'Authorization: Bearer ...'.")
-    return name.strip(), value.strip()
 
 
 def _select(
@@ -377,29 +379,6 @@ def _show_report(report: "Report") -> None:
                 for line in describe_attempt(attempt):
                     typer.echo(f"  {line}")
     typer.echo(f"\n{describe_totals(report)} in {report.seconds:.1f} s")
-
-
-@contextmanager
-def _show_progress() -> "Generator[Callable[[Progress], None] | None]":
-    """Lend what draws a bar on a terminal, and wipe it off in the end."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-
-    def show(progress: "Progress") -> None:
-        width = 24
-        full = width * progress.done // max(1, progress.total)
-        bar = f"{'█' * full}{'·' * (width - full)}"
-        failed = f", {progress.failed} failed" if progress.failed else ""
-        line = f"{bar} {progress.done}/{progress.total}{failed}  {progress.name[:40]}"
-        sys.stderr.write(f"\r\x1b[2K{line}")
-        sys.stderr.flush()
-
-    try:
-        yield show
-    finally:
-        sys.stderr.write("\r\x1b[2K")
-        sys.stderr.flush()
 
 
 @contextmanager

@@ -17,8 +17,12 @@ from pydantic import (
 )
 
 from copilot_runtime.base.errors import CopilotError
-from copilot_runtime.extensions.scenarios.patterns import SECONDS, PatternTimeout, search_pattern
-from copilot_runtime.extensions.scenarios.values import format_value
+from copilot_runtime.extensions.scenarios.values import (
+    SECONDS,
+    PatternTimeout,
+    format_value,
+    search_pattern,
+)
 from copilot_runtime.extensions.tracing.store.query import TraceQuery
 
 

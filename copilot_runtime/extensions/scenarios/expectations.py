@@ -19,10 +19,16 @@ from copilot_runtime.extensions.scenarios.definition import (
     TextCheck,
     TraceCheck,
 )
-from copilot_runtime.extensions.scenarios.patterns import PatternTimeout, search_pattern
 from copilot_runtime.extensions.scenarios.record import TurnRecord
-from copilot_runtime.extensions.scenarios.values import format_value, is_part, read_path, shorten
-from copilot_runtime.testing.answer import ToolCall
+from copilot_runtime.extensions.scenarios.values import (
+    PatternTimeout,
+    format_value,
+    is_part,
+    read_path,
+    search_pattern,
+    shorten,
+)
+from copilot_runtime.testing.protocols import ToolCall
 
 
 @dataclass(frozen=True, slots=True)

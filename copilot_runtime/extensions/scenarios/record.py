@@ -17,8 +17,8 @@ from copilot_runtime.extensions.scenarios.models import Spending
 from copilot_runtime.extensions.tracing.store.records import Record
 from copilot_runtime.extensions.tracing.store.traces import count_spans, sort_spans
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.testing.answer import ReplyFailed, ToolCall
 from copilot_runtime.testing.client import Reply
+from copilot_runtime.testing.protocols import ReplyFailed, ToolCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from copilot_runtime.base.jsonvalue import drop_none
 from copilot_runtime.extensions.scenarios.attempt import Attempt, Outcome
 from copilot_runtime.extensions.scenarios.expectations import Failure
 from copilot_runtime.extensions.scenarios.files import Place
-from copilot_runtime.extensions.scenarios.junit import clean_text, encode_suites
 from copilot_runtime.extensions.scenarios.models import Spending
 from copilot_runtime.extensions.scenarios.record import FoundResource, TurnRecord
 from copilot_runtime.extensions.scenarios.values import format_value, shorten
@@ -369,3 +368,15 @@ def _hide_in(value: Any, attempt: Attempt) -> Any:
             return [_hide_in(it, attempt) for it in value]
         case _:
             return value
+
+
+def encode_suites(suites: ElementTree.Element) -> str:
+    """Return `testsuites` as a document."""
+    ElementTree.indent(suites)
+    text = ElementTree.tostring(suites, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
+
+
+def clean_text(text: str) -> str:
+    """Return a text without the characters that no XML may have."""
+    return "".join(it for it in text if it in "\n\t" or (it >= " " and it not in "\ufffe\uffff"))

@@ -11,7 +11,7 @@ from contextlib import (
 )
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 from starlette.types import ASGIApp
@@ -41,37 +41,11 @@ from copilot_runtime.testing.client import Client
 
 _USER: "ContextVar[str]" = ContextVar("_USER")
 """Who is signed in, in the tasks of a scenario."""
-_SPAN_TIMEOUT = 5.0
-"""Seconds that spans may take to end after an answer."""
-_STOP_TIMEOUT = 5.0
+_TIMEOUT = 5.0
+"""Seconds that spans may take to end after an answer, and a stop may take."""
 _MOST_READS = 20
 """How often a server is asked for a trace until it is whole."""
 _READ_SECONDS = 0.1
-
-
-class Target(Protocol):
-    """Lends clients that talk to it, and has the traces of what they did."""
-
-    is_local: bool
-    """Whether it is in this process, so that scripts are of use."""
-
-    def check_models(self) -> None:
-        """Raise `Misuse` where no model can be replaced: by a script, or by another model."""
-
-    @property
-    def adapter(self) -> Adapter | None:
-        """Who judges, unless another model is named."""
-        ...
-
-    def attach(
-        self, thread_id: str, models: AttemptModels, stubs: Sequence[ToolStub]
-    ) -> AbstractContextManager[None]: ...
-
-    def connect(self, scenario: Scenario, thread_id: str) -> Client: ...
-
-    async def read_spans(self, client: Client) -> Sequence[Record]: ...
-
-    async def find_subjects(self, id: str) -> Sequence[str]: ...
 
 
 class LocalTarget:
@@ -88,6 +62,7 @@ class LocalTarget:
     """
 
     is_local = True
+    """Whether it is in this process, so that scripts are of use."""
 
     def __init__(
         self,
@@ -170,9 +145,8 @@ class LocalTarget:
 
     async def read_spans(self, client: Client) -> Sequence[Record]:
         """Return the spans of a conversation. Raises `Misuse` where none are kept."""
-        telemetry = None if self._runtime is None else self._runtime.telemetry
-        store = getattr(telemetry, "store", None)
-        if telemetry is None or not isinstance(store, TraceStore):
+        store = getattr(self._runtime and self._runtime.telemetry, "store", None)
+        if not isinstance(store, TraceStore):
             raise Misuse(
                 "The application keeps no traces, so that nothing can be expected of them.",
                 hint="Name its CopilotRuntime as the target, with telemetry.store = memory.",
@@ -271,6 +245,10 @@ class UrlTarget:
         return ()
 
 
+Target = LocalTarget | UrlTarget
+"""Lends clients that talk to it, and has the traces of what they did."""
+
+
 def _is_whole(spans: Sequence[Record]) -> bool:
     """Return whether no span is below one that is not there yet."""
     ids = {"", *(span["span_id"] for span in spans)}
@@ -282,7 +260,7 @@ async def stop_run(client: Client) -> None:
     agent = quote(client.agent or DEFAULT_AGENT, safe="")
     path = f"{client.path}/agent/{agent}/stop/{quote(client.thread_id, safe='')}"
     with suppress(Exception):  # it may have ended, or the application does not answer at all
-        async with asyncio.timeout(_STOP_TIMEOUT):
+        async with asyncio.timeout(_TIMEOUT):
             await client.request("POST", path, {})
 
 
@@ -353,17 +331,16 @@ class _SpanWatch:
         """Return the thread in whose trace the current task works; empty if that is unknown."""
         return self._threads.get(find_current_span().trace_id, "")
 
+    def _list_threads(self) -> Sequence[Any]:
+        return [it.attributes.get(semconv.CONVERSATION_ID) for it in [*self._open.values()]]
+
     async def wait(self, thread_id: str) -> None:
         """Return when the spans of a thread have ended, or take too long for that."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(_SPAN_TIMEOUT):
-                while any(_is_of(span, thread_id) for span in [*self._open.values()]):
+            async with asyncio.timeout(_TIMEOUT):
+                while thread_id in self._list_threads():
                     self._changed.clear()
                     await self._changed.wait()
-
-
-def _is_of(span: Span, thread_id: str) -> bool:
-    return span.attributes.get(semconv.CONVERSATION_ID) == thread_id
 
 
 def build_tool(stub: ToolStub, *, in_browser: bool) -> Action:

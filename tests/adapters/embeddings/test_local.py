@@ -16,8 +16,7 @@ from copilot_runtime.api import Embedder
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.telemetry import LocalTelemetry, semconv, work_under
 from tests.in_one_test import in_one_test
-from tests.telemetry.conventions import find_violations
-from tests.telemetry.recorded import Spans
+from tests.telemetry.recorded import Spans, find_violations
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from copilot_runtime.runtime.prepare import HandoffPolicy
 from copilot_runtime.telemetry import LocalTelemetry, semconv
 from copilot_runtime.testing import Client, ScriptedAdapter, say
 from copilot_runtime.testing import call as calling
-from copilot_runtime.testing.answer import ReplyFailed
+from copilot_runtime.testing.protocols import ReplyFailed
 from copilot_runtime.threads.run_log import MemoryBus
 from tests.extensions.frameworks.sdk_model import Output, Play, PlayingModel, call, text
 from tests.runs import run_input

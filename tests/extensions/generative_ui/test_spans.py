@@ -16,8 +16,7 @@ from tests.extensions.generative_ui.apps import (
     read_resource,
     serve_weather,
 )
-from tests.telemetry.conventions import find_violations
-from tests.telemetry.recorded import Spans
+from tests.telemetry.recorded import Spans, find_violations
 from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio

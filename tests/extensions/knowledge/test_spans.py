@@ -22,8 +22,7 @@ from copilot_runtime.telemetry import LocalTelemetry, Span, semconv, work_under
 from copilot_runtime.testing import Client
 from tests.extensions.knowledge.test_served import sign_in, wait_until_ready
 from tests.extensions.knowledge.uploads.chat import CSV, EXE, PNG, ask, attach, question
-from tests.telemetry.conventions import find_gaps, find_violations
-from tests.telemetry.recorded import Spans
+from tests.telemetry.recorded import Spans, find_gaps, find_violations
 from tests.telemetry.test_conventions import draw
 
 pytestmark = pytest.mark.anyio

@@ -31,8 +31,7 @@ from copilot_runtime.testing import ScriptedAdapter, call, say
 from copilot_runtime.threads.run_log import MemoryBus
 from tests.extensions.planner.crew import Crew, build_engine, build_plan, finish
 from tests.extensions.planner.test_agent import build_planner, write_plan
-from tests.telemetry.conventions import find_violations
-from tests.telemetry.recorded import Spans, run
+from tests.telemetry.recorded import Spans, find_violations, run
 from tests.telemetry.test_conventions import draw
 
 pytestmark = pytest.mark.anyio

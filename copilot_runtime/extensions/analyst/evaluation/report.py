@@ -15,7 +15,7 @@ from copilot_runtime.extensions.analyst.evaluation.runner import (
     EvaluationReport,
     Verdict,
 )
-from copilot_runtime.extensions.scenarios.junit import clean_text, encode_suites
+from copilot_runtime.extensions.scenarios.report import clean_text, encode_suites
 from copilot_runtime.extensions.scenarios.values import shorten
 
 FORMAT = 1

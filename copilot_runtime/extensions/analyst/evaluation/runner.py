@@ -34,7 +34,7 @@ from copilot_runtime.extensions.analyst.evaluation.definition import (
 )
 from copilot_runtime.extensions.analyst.results import Table
 from copilot_runtime.extensions.analyst.tools.values import to_plain
-from copilot_runtime.extensions.scenarios.script import ScriptPlayer
+from copilot_runtime.extensions.scenarios.models import ScriptPlayer
 
 _REFUSAL = re.compile(
     r"""

@@ -183,7 +183,7 @@ class ServerSource:
                 f"{url!r} is no URL of a runtime, such as http://127.0.0.1:8000/graphql."
             )
         self._url = url.rstrip("/") if parts.path else f"{url}/graphql"
-        self._headers = dict(map(_split_header, headers))
+        self._headers = dict(map(split_header, headers))
         is_local = parts.hostname == "localhost" or is_loopback(parts.hostname)
         direct = [ProxyHandler({})] if is_local else []
         self._opener = build_opener(*direct, HTTPHandler, HTTPSHandler, _NoRedirects)
@@ -302,7 +302,8 @@ async def _list_page(
     return await store.list_traces(filter, limit=limit, before=before)
 
 
-def _split_header(line: str) -> tuple[str, str]:
+def split_header(line: str) -> tuple[str, str]:
+    """Return name and value of a header. Raises `ConfigurationFailed`."""
     name, colon, value = line.partition(":")
     if not colon or not name.strip():
         raise ConfigurationFailed(f"{line!r} is no header, such as 'Authorization: Bearer ...'.")

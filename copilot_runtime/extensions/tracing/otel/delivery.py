@@ -20,7 +20,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from copilot_runtime.extensions.tracing.otel.mirror import PATIENCE
+PATIENCE = 3.0
+"""Maximum time in seconds that a shutdown waits for receivers."""
 
 logger = logging.getLogger(__name__)
 

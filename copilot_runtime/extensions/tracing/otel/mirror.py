@@ -28,13 +28,11 @@ from copilot_runtime.extensions.tracing.otel.convert import (
     to_sdk_context,
     to_sdk_status,
 )
+from copilot_runtime.extensions.tracing.otel.delivery import PATIENCE
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext
 from copilot_runtime.telemetry.metrics import is_measure
 from copilot_runtime.telemetry.span import Attributes, Span
-
-PATIENCE = 3.0
-"""Maximum time in seconds that a shutdown waits for receivers."""
 
 _SEVERITIES = {
     semconv.EVENT_INFERENCE_DETAILS: SeverityNumber.DEBUG,

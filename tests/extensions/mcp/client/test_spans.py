@@ -10,9 +10,8 @@ from copilot_runtime.telemetry import LocalTelemetry, Span, semconv
 from copilot_runtime.testing import Client, call, say
 from tests.extensions.mcp.client.conftest import Pipes, pipes
 from tests.extensions.mcp.client.servers import serve
-from tests.extensions.tracing.metrics.points import points_of
-from tests.telemetry.conventions import find_violations
-from tests.telemetry.recorded import Spans
+from tests.extensions.tracing.metrics import points_of
+from tests.telemetry.recorded import Spans, find_violations
 
 __all__ = ["pipes"]
 

@@ -13,9 +13,8 @@ from copilot_runtime.api import Caller
 from copilot_runtime.extensions.mcp.server.server import build_server
 from copilot_runtime.telemetry import NO_TELEMETRY, LocalTelemetry, Span, semconv
 from tests.extensions.mcp.server.clients import failure_of, over_http, over_memory, text_of
-from tests.extensions.tracing.metrics.points import points_of
-from tests.telemetry.conventions import find_gaps, find_violations
-from tests.telemetry.recorded import Spans
+from tests.extensions.tracing.metrics import points_of
+from tests.telemetry.recorded import Spans, find_gaps, find_violations
 from tests.transports.served import at_work, runtime_of
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from copilot_runtime.event_order.verify import verify_events
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.telemetry import LocalTelemetry, semconv
 from copilot_runtime.testing import Client, call, say
-from tests.extensions.tracing.metrics.points import names_of, points_of, values_of
+from tests.extensions.tracing.metrics import names_of, points_of, values_of
 from tests.in_one_test import in_one_test
 from tests.runs import Says, run_input, runtime_of, runtime_with
 

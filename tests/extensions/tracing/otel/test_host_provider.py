@@ -1,6 +1,9 @@
 """A provider of the host program is used, and never replaced; spans of frameworks come to us."""
 
-from collections.abc import Iterator
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 
 import pytest
 from opentelemetry import trace
@@ -22,10 +25,12 @@ from copilot_runtime.testing import call, say
 from tests.extensions.mcp.server.clients import over_memory
 from tests.extensions.tracing.otel.receivers import serve_http
 from tests.runs import runtime_of
+from tests.sources import PACKAGE, read_nodes
 from tests.telemetry.test_spans import PARENT, run
 from tests.transports import served
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_provider")]
+
 
 CHAT = {semconv.OPERATION_NAME: semconv.CHAT}
 
@@ -241,3 +246,32 @@ async def test_a_live_view_shows_spans_of_frameworks_until_the_server_ends(
     await telemetry.aclose()
     tracer.start_span("later", attributes={semconv.REQUEST_MODEL: "m"}).end()
     assert seen == ["end inner"]
+
+
+def _imports(nodes: Sequence[ast.AST]) -> set[str]:
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names.add((node.module or "").partition(".")[0])
+    return names
+
+
+def test_only_one_folder_imports_opentelemetry() -> None:
+    found = {
+        path.parent for path, nodes in read_nodes().items() if "opentelemetry" in _imports(nodes)
+    }
+    assert found == {PACKAGE / "extensions" / "tracing" / "otel"}
+
+
+def test_a_runtime_that_exports_nothing_does_not_load_it() -> None:
+    code = (
+        "import sys; from copilot_runtime import CopilotRuntime, Settings; "
+        "from copilot_runtime.adapters.empty import EmptyAdapter; "
+        "runtime = CopilotRuntime(EmptyAdapter(), settings=Settings(threads='memory')); "
+        "runtime.telemetry.start_span('chat').end(); "
+        "assert 'opentelemetry' not in sys.modules, 'it is loaded'"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -12,7 +12,7 @@ import pytest
 from copilot_runtime.base.errors import StoreFailed
 from copilot_runtime.extensions.tracing.store import TraceFilter
 from copilot_runtime.extensions.tracing.store.jsonlines import JsonLinesTraceStore
-from tests.extensions.tracing.store.spans import make_span
+from tests.extensions.tracing.store import make_span
 
 pytestmark = pytest.mark.anyio
 
@@ -123,7 +123,7 @@ def run_program(program: str, folder: Path) -> subprocess.Popen[bytes]:
 _PROGRAM = """
 import asyncio, resource, sys
 from copilot_runtime.extensions.tracing.store.jsonlines import JsonLinesTraceStore
-from tests.extensions.tracing.store.spans import make_span
+from tests.extensions.tracing.store import make_span
 async def main():
     store = JsonLinesTraceStore(sys.argv[1], days=0)
 """

@@ -23,7 +23,7 @@ from copilot_runtime.extensions.tracing.store.jsonlines import JsonLinesTraceSto
 from copilot_runtime.extensions.tracing.store.sqlite import SqliteTraceStore
 from copilot_runtime.extensions.tracing.store.traces import TraceSummary, count_spans
 from copilot_runtime.telemetry import semconv
-from tests.extensions.tracing.store.spans import make_span
+from tests.extensions.tracing.store import make_span
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import pytest
 
 from copilot_runtime.extensions.tracing.store import MemoryTraceStore, TraceFilter
 from copilot_runtime.telemetry.span import Span
-from tests.extensions.tracing.store.spans import make_span
+from tests.extensions.tracing.store import make_span
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from copilot_runtime.base.errors import LimitExceeded, Misuse
 from copilot_runtime.extensions.tracing.store import TraceFilter, TraceQuery
 from copilot_runtime.extensions.tracing.store.records import Record, encode_span
-from tests.extensions.tracing.store.spans import make_span
+from tests.extensions.tracing.store import make_span
 from tests.in_one_test import in_one_test
 
 SPANS: list[Record] = [encode_span(make_span("t", f"s{number}", "n")) for number in range(100)]

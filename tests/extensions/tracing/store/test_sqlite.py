@@ -17,7 +17,7 @@ from copilot_runtime.extensions.tracing.store.jsonlines import JsonLinesTraceSto
 from copilot_runtime.extensions.tracing.store.sqlite import SqliteTraceStore
 from copilot_runtime.extensions.tracing.store.store import ThreadedTraceStore
 from copilot_runtime.telemetry import semconv
-from tests.extensions.tracing.store.spans import make_chat, make_span
+from tests.extensions.tracing.store import make_chat, make_span
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio
@@ -49,7 +49,7 @@ async def test_a_process_that_is_killed_loses_nothing_that_was_flushed(tmp_path:
     program = """
 import asyncio, sys
 from copilot_runtime.extensions.tracing.store.sqlite import SqliteTraceStore
-from tests.extensions.tracing.store.spans import make_span
+from tests.extensions.tracing.store import make_span
 async def main():
     store = SqliteTraceStore(sys.argv[1], days=0)
     for number in range(1000):

@@ -10,7 +10,7 @@ from copilot_runtime.extensions.tracing.stats import compute_stats, diff_traces
 from copilot_runtime.extensions.tracing.store import TraceFilter, TraceStore
 from copilot_runtime.extensions.tracing.waterfall import draw_waterfall
 from copilot_runtime.telemetry import semconv
-from tests.extensions.tracing.store.spans import make_chat, make_span
+from tests.extensions.tracing.store import make_chat, make_span
 from tests.in_one_test import in_one_test
 
 pytestmark = pytest.mark.anyio

@@ -16,8 +16,7 @@ from copilot_runtime.testing import Client, ScriptedAdapter, ToolCall, call, say
 from tests.documents import ROOT
 from tests.extensions.tools.catalog.grpc.servers import PROTO, Context, serve
 from tests.in_one_test import in_one_test
-from tests.telemetry.conventions import find_violations
-from tests.telemetry.recorded import Spans
+from tests.telemetry.recorded import Spans, find_violations
 
 pytestmark = pytest.mark.anyio
 

@@ -1,11 +1,23 @@
-"""The client side of GraphQL, which CopilotKit speaks up to 1.10: complete answers, no patches."""
+"""The client's side of AG-UI (CopilotKit from 1.50 on) and of GraphQL (up to 1.10)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+from copilot_runtime.agents.agui import run_agent_input
+from copilot_runtime.agui.event_decoder import EventDecoder
+from copilot_runtime.agui.outcome import decode_refusal
 from copilot_runtime.api.action import Action
-from copilot_runtime.api.events import Interrupt
+from copilot_runtime.api.events import (
+    AgentState,
+    Custom,
+    Event,
+    Interrupt,
+    MessagesSnapshot,
+    RunStarted,
+)
 from copilot_runtime.api.messages import (
     ActionExecutionMessage,
     AgentStateMessage,
@@ -15,6 +27,8 @@ from copilot_runtime.api.messages import (
     TextMessage,
 )
 from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.transcript import fold_conversation, fold_messages
+from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsontext import dumps, loads
 from copilot_runtime.base.jsonvalue import (
     as_list,
@@ -25,8 +39,142 @@ from copilot_runtime.base.jsonvalue import (
     parse_object,
     to_text,
 )
-from copilot_runtime.testing.answer import Answer, ReplyFailed, read_refusal
-from copilot_runtime.testing.connection import Connection
+from copilot_runtime.http.sse import SSEDecoder
+from copilot_runtime.testing.connection import Connection, Response
+
+if TYPE_CHECKING:
+    from copilot_runtime.testing.client import Reply
+
+
+class ReplyFailed(CopilotError):
+    """The application refused a message, or its answer failed.
+
+    `code` is the code of the error; `reply` is the partial reply before it, or `None`.
+    """
+
+    def __init__(self, message: str, *, code: str = "UNKNOWN", status: int = 200) -> None:
+        super().__init__(message, status_code=status)
+        self.code = code
+        self.reply: Reply | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call of an answer; `result` is `None` while it is unanswered."""
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    result: str | None = None
+    id: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer to one request."""
+
+    messages: Sequence[Message] = ()
+    """The new messages."""
+    conversation: Sequence[Message] | None = None
+    """All messages, if the answer replaced them, or `None`."""
+    state: Any = None
+    """The last state of the agent, or `None`."""
+    interrupts: Sequence[Interrupt] = ()
+    failure: ReplyFailed | None = None
+    """The error of a failed answer, or `None`."""
+    events: Sequence[Event] = ()
+    """All received events, if the protocol has events."""
+
+
+def pair_calls(messages: Sequence[Message]) -> list[ToolCall]:
+    """Return the tool calls of the messages, each with its result."""
+    results = {
+        message.call_id: message.result
+        for message in messages
+        if isinstance(message, ResultMessage)
+    }
+    return [
+        ToolCall(message.name, parse_object(message.arguments), results.get(message.id), message.id)
+        for message in messages
+        if isinstance(message, ActionExecutionMessage)
+    ]
+
+
+def read_refusal(response: Response, path: str) -> ReplyFailed:
+    """Return the error for an unsuccessful response, with the server's reason if it has one."""
+    code = f"HTTP_{response.status}"
+    refusal = decode_refusal(response.body)
+    if refusal is not None:
+        agents = f". Known: {', '.join(refusal.agents)}." if refusal.agents else ""
+        code = refusal.code or code
+        return ReplyFailed(f"{refusal.message}{agents}", code=code, status=response.status)
+    return ReplyFailed(
+        f"HTTP {response.status} at {path!r}, which is no answer of a runtime. "
+        "Is it the path of its URL? Client(app, path=...) names another.",
+        code=code,
+        status=response.status,
+    )
+
+
+_LEGACY_INTERRUPT = "on_interrupt"
+
+
+async def send_agui(
+    connection: Connection, path: str, run: RunInput, headers: dict[str, str]
+) -> Answer:
+    """Send a run to the agent's URL below `path` and return its answer."""
+    state = run.agent_input.state
+    url = f"{path.rstrip('/')}/agent/{quote(run.agent_name, safe='')}/run"
+    body = dumps(run_agent_input(run, state))
+    response = await connection.request(
+        "POST",
+        url,
+        body,
+        {"content-type": "application/json", "accept": "text/event-stream", **headers},
+    )
+    if "text/event-stream" not in response.headers.get("content-type", ""):
+        raise read_refusal(response, url)
+    frames, decoder = SSEDecoder(), EventDecoder(run.agent_name, state, run)
+    events = decoder.read([*frames.feed(response.body), *frames.finish()])
+    return _build_answer(run, events, decoder)
+
+
+def _build_answer(run: RunInput, events: list[Event], decoder: EventDecoder) -> Answer:
+    states = [event.state for event in events if isinstance(event, AgentState)]
+    replaced = any(isinstance(event, MessagesSnapshot) for event in events)
+    start = RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=run.messages)
+    messages = fold_messages(events)
+    conversation = None
+    if replaced:
+        before = {message.id for message in run.messages}
+        conversation = fold_conversation([start, *events])
+        messages = [message for message in conversation if message.id not in before]
+    return Answer(
+        messages=messages,
+        conversation=conversation,
+        state=states[-1] if states else None,
+        interrupts=[*_read_interrupts(events)],
+        failure=_read_failure(decoder),
+        events=events,
+    )
+
+
+def _read_interrupts(events: list[Event]) -> list[Interrupt]:
+    """Return the questions, in the current format or else in that of older clients."""
+    return [event for event in events if isinstance(event, Interrupt)] or [
+        Interrupt(interrupt_id="", value=event.value, message=to_text(event.value))
+        for event in events
+        if isinstance(event, Custom) and event.name == _LEGACY_INTERRUPT
+    ]
+
+
+def _read_failure(decoder: EventDecoder) -> ReplyFailed | None:
+    failure: CopilotError | None = decoder.failure
+    if failure is not None:
+        return ReplyFailed(failure.message, code=failure.code)
+    if not decoder.ended:
+        return ReplyFailed("The answer broke off before its end.", code="INCOMPLETE_STREAM")
+    return None
+
 
 _OPERATION = "generateCopilotResponse"
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.cli.progress import ProgressBar
 from copilot_runtime.cli.threads import ConfigOption
 
 if TYPE_CHECKING:
@@ -193,12 +192,6 @@ def _run(
     from copilot_runtime.extensions.scenarios.attempt import Player
     from copilot_runtime.extensions.scenarios.runner import refuse_network, run_scenarios
 
-    bar = ProgressBar()
-
-    def show(progress: "Progress") -> None:
-        failed = f", {progress.failed} failed" if progress.failed else ""
-        bar.show(f"{progress.name[:40]}{failed}", progress.done, progress.total)
-
     async def run() -> "Report":
         target = open_target()
         report: Report | None = None
@@ -208,10 +201,8 @@ def _run(
                     target, is_offline=is_offline, is_live=is_live, judge_model=judge_model
                 )
                 async with aclosing(player):
-                    try:
+                    with _show_progress() as show:
                         result = await run_scenarios(places, player, options, show)
-                    finally:
-                        bar.clear()
                 write(result)  # before the application ends: it may take its time
                 _show_report(result)
                 report = result
@@ -379,6 +370,29 @@ def _show_report(report: "Report") -> None:
                 for line in describe_attempt(attempt):
                     typer.echo(f"  {line}")
     typer.echo(f"\n{describe_totals(report)} in {report.seconds:.1f} s")
+
+
+@contextmanager
+def _show_progress() -> "Generator[Callable[[Progress], None] | None]":
+    """Lend what draws a bar on a terminal, and wipe it off in the end."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+
+    def show(progress: "Progress") -> None:
+        width = 24
+        full = width * progress.done // max(1, progress.total)
+        bar = f"{'█' * full}{'·' * (width - full)}"
+        failed = f", {progress.failed} failed" if progress.failed else ""
+        line = f"{bar} {progress.done}/{progress.total}{failed}  {progress.name[:40]}"
+        sys.stderr.write(f"\r\x1b[2K{line}")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r\x1b[2K")
+        sys.stderr.flush()
 
 
 @contextmanager

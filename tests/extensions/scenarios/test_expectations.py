@@ -191,9 +191,9 @@ runtime = CopilotRuntime(agents={"booker": ScriptedAgent(answer)})
 
 
 _PROGRAM = """
-from copilot_runtime.extensions.scenarios import patterns
+from copilot_runtime.extensions.scenarios import values
 from copilot_runtime.extensions.scenarios.definition import TextCheck
-patterns.SECONDS = 0.05
+values.SECONDS = 0.05
 text = "a" * 60 + "!"
 print(TextCheck(matches=("(a+)+$",)).find_violation(text))
 print(TextCheck(not_matches=("(a+)+$",)).find_violation(text))

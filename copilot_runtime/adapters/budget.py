@@ -10,11 +10,11 @@ from decimal import Decimal
 from importlib.util import find_spec
 
 from copilot_runtime.adapters.chat_span import estimate_usage, has_counts, measure_event
-from copilot_runtime.adapters.pricing import find_model_facts, load_prices
-from copilot_runtime.api.adapter import Adapter, ChatRequest, ModelEndpoint, SupportsStream
+from copilot_runtime.adapters.context_window import WrapperAdapter
+from copilot_runtime.adapters.pricing import find_price
+from copilot_runtime.api.adapter import Adapter, ChatRequest, SupportsStream
 from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.api.events import Events, Usage
-from copilot_runtime.api.run_input import RunInput
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage, RateLimited
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class _Spent:
     dollars: Decimal = Decimal(0)
 
 
-class BudgetedAdapter(Adapter):
+class BudgetedAdapter(WrapperAdapter):
     """Limits each user to a number of `tokens` or `dollars` in each `period`.
 
     A period starts with a user's first request; the answer that exceeds the limit is completed.
@@ -64,7 +64,7 @@ class BudgetedAdapter(Adapter):
             raise ConfigurationFailed("A budget needs `tokens` or `dollars`.")
         if dollars is not None and find_spec("genai_prices") is None:
             raise MissingPackage("A budget in dollars", "genai-prices", "prices")
-        self.adapter = complete(Adapter, adapter)
+        super().__init__(complete(Adapter, adapter))
         self.model: str | None = getattr(adapter, "model", None)
         self.tokens = tokens
         self.dollars = None if dollars is None else Decimal(str(dollars))
@@ -73,10 +73,6 @@ class BudgetedAdapter(Adapter):
         self._users: dict[str | None, _Spent] = {}
         self._swept = clock()
         self._unpriced: set[str] = set()
-
-    def check(self, run: RunInput) -> None:
-        """Check the run with the adapter, and raise its errors."""
-        self.adapter.check(run)
 
     async def stream(self, request: ChatRequest) -> Events:
         """Yield the adapter's events. Raises `RateLimited` if the budget is spent."""
@@ -99,14 +95,6 @@ class BudgetedAdapter(Adapter):
         finally:
             if not is_counted and (characters or is_left):
                 await self._count(estimate_usage(self.adapter, request, characters), spent)
-
-    def endpoint(self, request: ChatRequest) -> ModelEndpoint:
-        """Return the endpoint of the adapter."""
-        return self.adapter.endpoint(request)
-
-    async def aclose(self) -> None:
-        """Close the adapter."""
-        await self.adapter.aclose()
 
     def _spent(self, user: str | None) -> _Spent:
         now = self._clock()
@@ -138,8 +126,7 @@ class BudgetedAdapter(Adapter):
         spent.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
         if self.dollars is None:
             return
-        await load_prices()
-        price = find_model_facts(usage.provider, usage.model).price(usage)
+        price = await find_price(usage)
         if price is not None:
             spent.dollars += price
         elif usage.model not in self._unpriced and len(self._unpriced) < 100:

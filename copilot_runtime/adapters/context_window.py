@@ -201,20 +201,12 @@ def _has_media(message: Message) -> bool:
     )
 
 
-class WindowedAdapter(Adapter):
-    """Wraps an adapter: a message window trims its requests."""
+class WrapperAdapter(Adapter):
+    """The base class of an adapter around another one."""
 
-    def __init__(self, adapter: Adapter, window: MessageWindow) -> None:
+    def __init__(self, adapter: Adapter) -> None:
         self.adapter = adapter
-        self.window = window
         self.suggestions = adapter.suggestions
-
-    def stream(self, request: ChatRequest) -> Events:
-        """Trim the request and yield the events of the adapter. Raises the errors of both."""
-        fitted = self.window.fit(request)
-        if fitted is not request:
-            request.span.set_attributes({semconv.CONVERSATION_COMPACTED: True})
-        return self.adapter.stream(fitted)
 
     def check(self, run: RunInput) -> None:
         self.adapter.check(run)
@@ -227,3 +219,18 @@ class WindowedAdapter(Adapter):
 
     async def aclose(self) -> None:
         await self.adapter.aclose()
+
+
+class WindowedAdapter(WrapperAdapter):
+    """Wraps an adapter: a message window trims its requests."""
+
+    def __init__(self, adapter: Adapter, window: MessageWindow) -> None:
+        super().__init__(adapter)
+        self.window = window
+
+    def stream(self, request: ChatRequest) -> Events:
+        """Trim the request and yield the events of the adapter. Raises the errors of both."""
+        fitted = self.window.fit(request)
+        if fitted is not request:
+            request.span.set_attributes({semconv.CONVERSATION_COMPACTED: True})
+        return self.adapter.stream(fitted)

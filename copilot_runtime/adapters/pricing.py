@@ -82,7 +82,7 @@ def are_prices_loaded() -> bool:
     return _providers.cache_info().currsize > 0
 
 
-async def find_price(usage: "Usage") -> Decimal | None:
+async def find_price(usage: Usage) -> Decimal | None:
     """Return the cost of a response in US dollars, or `None` for a model without a price."""
     if not are_prices_loaded():
         await load_prices()

@@ -337,19 +337,16 @@ def _decode_text_start(event: JsonObject, kind: str) -> Event:
     )
 
 
-def _decode_text_content(event: JsonObject, kind: str) -> Event | None:
-    id, delta = require_text(event, "messageId", kind), optional_text(event, "delta", kind)
-    return TextMessageContent(message_id=id, content=delta) if delta else None
+def _decode_piece(
+    key: str, build: Callable[[str, str], Event]
+) -> Callable[[JsonObject, str], Event | None]:
+    """Return what reads a piece of a text, or of a call, whose id is at `key`."""
 
+    def decode(event: JsonObject, kind: str) -> Event | None:
+        id, delta = require_text(event, key, kind), optional_text(event, "delta", kind)
+        return build(id, delta) if delta else None
 
-def _decode_call_args(event: JsonObject, kind: str) -> Event | None:
-    id, delta = require_text(event, "toolCallId", kind), optional_text(event, "delta", kind)
-    return ActionExecutionArgs(call_id=id, delta=delta) if delta else None
-
-
-def _decode_thought_content(event: JsonObject, kind: str) -> Event | None:
-    id, delta = require_text(event, "messageId", kind), optional_text(event, "delta", kind)
-    return ReasoningContent(message_id=id, content=delta) if delta else None
+    return decode
 
 
 def _decode_signature(event: JsonObject, kind: str) -> Event:
@@ -383,11 +380,17 @@ def _decode_custom(event: JsonObject, kind: str) -> Event:
 
 PLAIN_DECODERS: dict[str, Callable[[JsonObject, str], Event | None]] = {
     "TEXT_MESSAGE_START": _decode_text_start,
-    "TEXT_MESSAGE_CONTENT": _decode_text_content,
+    "TEXT_MESSAGE_CONTENT": _decode_piece(
+        "messageId", lambda id, text: TextMessageContent(message_id=id, content=text)
+    ),
     "TEXT_MESSAGE_END": lambda e, k: TextMessageEnd(message_id=require_text(e, "messageId", k)),
-    "TOOL_CALL_ARGS": _decode_call_args,
+    "TOOL_CALL_ARGS": _decode_piece(
+        "toolCallId", lambda id, text: ActionExecutionArgs(call_id=id, delta=text)
+    ),
     "TOOL_CALL_END": lambda e, k: ActionExecutionEnd(call_id=require_text(e, "toolCallId", k)),
-    "REASONING_MESSAGE_CONTENT": _decode_thought_content,
+    "REASONING_MESSAGE_CONTENT": _decode_piece(
+        "messageId", lambda id, text: ReasoningContent(message_id=id, content=text)
+    ),
     "REASONING_ENCRYPTED_VALUE": _decode_signature,
     "MESSAGES_SNAPSHOT": _decode_messages_snapshot,
     "STEP_STARTED": lambda e, k: StepStarted(name=require_text(e, "stepName", k)),

@@ -4,11 +4,12 @@ import asyncio
 import inspect
 import os
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
+from heapq import heapify, heappop, heappush
+from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -51,18 +52,19 @@ async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
 class ThreadPool:
     """A pool of daemon threads for one kind of job, so that a job that hangs blocks only its pool.
 
-    Jobs are queued while all threads are busy. A queued job is skipped once its caller was
-    cancelled.
+    Jobs are queued while all threads are busy: the lowest `priority` runs first, equal ones in
+    their order. A queued job is skipped once its caller was cancelled.
     """
 
     def __init__(self, max_threads: int, name: str) -> None:
         self._max_threads = max_threads
         self._name = name
         self._lock = threading.Lock()
-        self._jobs: deque[Callable[[], None]] = deque()
+        self._jobs: list[tuple[int, int, Callable[[], None]]] = []
+        self._numbers = count()
         self._threads = 0
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], *, priority: int = 0) -> T:
         """Return what `work` returns, or raise what it raises."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[CallResult] = loop.create_future()
@@ -73,7 +75,8 @@ class ThreadPool:
                 _deliver(loop, future, context.run(_attempt, work))
 
         with self._lock:
-            self._jobs.append(job)
+            queued = (priority, next(self._numbers), job)
+            heappush(self._jobs, queued)
             is_full = self._threads >= self._max_threads
             self._threads += not is_full
         if not is_full:
@@ -83,7 +86,8 @@ class ThreadPool:
                 with self._lock:
                     self._threads -= 1
                     if not self._threads:
-                        self._jobs.remove(job)
+                        self._jobs.remove(queued)
+                        heapify(self._jobs)
                         raise
         result = await future
         if result.error is not None:
@@ -98,7 +102,7 @@ class ThreadPool:
     def _take_job(self) -> Callable[[], None] | None:
         with self._lock:
             if self._jobs:
-                return self._jobs.popleft()
+                return heappop(self._jobs)[2]
             self._threads -= 1
             return None
 

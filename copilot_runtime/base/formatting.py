@@ -1,7 +1,6 @@
 """Format numbers, durations and text for terminals and logs."""
 
 from datetime import UTC, datetime
-from unicodedata import combining, east_asian_width
 
 
 def format_duration(seconds: float) -> str:
@@ -52,23 +51,15 @@ def clean_text(text: str) -> str:
 
 def fit_text(text: str, width: int) -> str:
     """Truncate or pad a text to exactly `width` terminal columns."""
-    size = measure_text(text)
-    if size <= width:
-        return text + " " * (width - size)
-    cut: list[str] = []
-    room = width - 1
-    for char in text:
-        room -= measure_text(char)
-        if room < 0:
-            break
-        cut.append(char)
-    return fit_text("".join(cut) + "…", width)
+    from rich.text import Text  # for commands and pages of traces only
+
+    fitted = Text(text)
+    fitted.truncate(width, overflow="ellipsis", pad=True)
+    return fitted.plain
 
 
 def measure_text(text: str) -> int:
     """Return the width of a text in terminal columns; East Asian wide characters take two."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text
-    )
+    from rich.cells import cell_len
+
+    return cell_len(text)

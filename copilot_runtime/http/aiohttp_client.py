@@ -15,7 +15,6 @@ from aiohttp import (
     ClientHttpProxyError,
     ClientResponse,
     ClientSession,
-    ClientSSLError,
     ClientTimeout,
     ConnectionTimeoutError,
     DummyCookieJar,
@@ -26,7 +25,7 @@ from aiohttp import (
 from yarl import URL
 
 from copilot_runtime.http.connection import MAX_HEAD, ClientPayloadError, ServerDisconnected
-from copilot_runtime.http.errors import ConnectionFailed, Failure, InvalidAddress
+from copilot_runtime.http.errors import ConnectionFailed, Failure, InvalidAddress, find_failure
 
 _DRAIN_TIME = 1.0
 _MAX_INLINE_BODY = 512 * 1024
@@ -143,11 +142,7 @@ def _classify(error: ClientError) -> Failure:
             return "connect timeout"
         case ClientConnectorDNSError():
             return "dns"
-        case ClientSSLError():
-            return "tls"
-        case ClientConnectorError() if isinstance(error.os_error, ConnectionRefusedError):
-            return "refused"
         case ClientConnectorError() | ClientHttpProxyError():
-            return "unreachable"
+            return find_failure(error)
         case _:
             return "closed"

@@ -5,6 +5,8 @@ name the remedy.
 """
 
 import random
+import socket
+import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +32,25 @@ class ConnectionFailed(OSError):
     def __init__(self, failure: Failure, error: BaseException) -> None:
         super().__init__(str(error))
         self.failure: Failure = failure
+
+
+def find_failure(error: BaseException) -> Failure:
+    """Return why a connection was not made, by the error or its causes, however distant."""
+    causes: list[BaseException] = [error]
+    for cause in causes:
+        match cause:
+            case socket.gaierror():
+                return "dns"
+            case ssl.SSLError():
+                return "tls"
+            case ConnectionRefusedError():
+                return "refused"
+            case BaseExceptionGroup():
+                causes += cause.exceptions
+            case _:
+                pass
+        causes += [one for one in (cause.__cause__, cause.__context__) if one and one not in causes]
+    return "unreachable"
 
 
 def parse_url(url: str, what: str, hint: str, *, has_authorization: bool = False) -> SplitResult:

@@ -3,15 +3,13 @@
 This module imports httpx: `client.py` imports it only when such a client was given.
 """
 
-import socket
-import ssl
 from collections.abc import Mapping
 from contextlib import aclosing
 
 import httpx
 
 from copilot_runtime.base.errors import ConfigurationFailed, NetworkError
-from copilot_runtime.http.errors import Failure, UpstreamErrors
+from copilot_runtime.http.errors import Failure, UpstreamErrors, find_failure
 from copilot_runtime.http.forward import forward_request
 
 
@@ -111,27 +109,8 @@ def _classify(error: Exception) -> Failure:
         case httpx.TimeoutException():
             return "timeout"
         case httpx.ConnectError():
-            return _classify_cause(error)
+            return find_failure(error)
         case httpx.ProxyError():
             return "unreachable"
         case _:
             return "closed"
-
-
-def _classify_cause(error: BaseException) -> Failure:
-    """Return why a connection was not made: httpx keeps the socket's error as a distant cause."""
-    causes: list[BaseException] = [error]
-    for cause in causes:
-        match cause:
-            case socket.gaierror():
-                return "dns"
-            case ssl.SSLError():
-                return "tls"
-            case ConnectionRefusedError():
-                return "refused"
-            case BaseExceptionGroup():
-                causes += cause.exceptions
-            case _:
-                pass
-        causes += [one for one in (cause.__cause__, cause.__context__) if one and one not in causes]
-    return "unreachable"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from aiohappyeyeballs import start_connection
 
 from copilot_runtime.http.connection import Connection, Response, ServerDisconnected
-from copilot_runtime.http.errors import ConnectionFailed, Failure
+from copilot_runtime.http.errors import ConnectionFailed, find_failure
 
 _URL = re.compile(
     r"(?P<scheme>https?)://"
@@ -182,7 +182,7 @@ class ConnectionPool:
             async with limit:
                 return await self._open_connection(origin)
         except (OSError, ssl.CertificateError) as error:
-            failure = "connect timeout" if limit.expired() else _classify(error)
+            failure = "connect timeout" if limit.expired() else find_failure(error)
             raise ConnectionFailed(failure, error) from error
 
     async def _open_connection(self, origin: Origin) -> Connection:
@@ -230,15 +230,3 @@ def create_tls_context() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
-
-
-def _classify(error: Exception) -> Failure:
-    match error:
-        case socket.gaierror():
-            return "dns"
-        case ssl.SSLError() | ssl.CertificateError():
-            return "tls"
-        case ConnectionRefusedError():
-            return "refused"
-        case _:
-            return "unreachable"

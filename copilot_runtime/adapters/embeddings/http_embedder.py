@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot_runtime.adapters.errors import Service, read_response_error
+from copilot_runtime.adapters.pricing import find_price
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.api.events import Usage
@@ -114,14 +115,13 @@ class HTTPEmbedder(Embedder):
         return await self._embed(texts, is_query=True)
 
     async def price(self, tokens: int) -> Decimal | None:
+        usage = Usage(
+            model=self.name, provider=self._provider, input_tokens=tokens, output_tokens=0
+        )
         try:
-            from copilot_runtime.adapters.pricing import find_model_facts, load_prices
-
-            await load_prices()
+            return await find_price(usage)
         except ModuleNotFoundError:  # the extra `prices` is not installed
             return None
-        usage = Usage(model=self.name, input_tokens=tokens, output_tokens=0)
-        return find_model_facts(self._provider, self.name).price(usage)
 
     async def aclose(self) -> None:
         await self._upstream.aclose()

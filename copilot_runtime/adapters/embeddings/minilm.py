@@ -4,15 +4,11 @@ https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2
 """
 
 import asyncio
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import file_digest
-from heapq import heappop, heappush
 from importlib.util import find_spec
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot_runtime.api.adapter import Embedder
+from copilot_runtime.base.concurrency import ThreadPool
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.telemetry.genai import start_embeddings_span
 from copilot_runtime.telemetry.span import find_current_span, trace_block
@@ -68,7 +65,7 @@ class MiniLMEmbedder(Embedder):
                     f"There is no {name} of the embedder 'minilm'.",
                     hint=f"Looked for it in {str(self._folder)!r}. {_HOW}",
                 )
-        self._worker = PriorityWorker("minilm")
+        self._worker = ThreadPool(1, "minilm")  # two batches at a time are not faster
 
     @property
     def model(self) -> str:
@@ -104,7 +101,7 @@ class MiniLMEmbedder(Embedder):
         def encode() -> None:
             vectors[rows] = self._model.encode([texts[row] for row in rows])
 
-        await asyncio.wrap_future(self._worker.submit(encode, priority))
+        await self._worker.run(encode, priority=priority)
 
     @cached_property
     def _model(self) -> "_Model":
@@ -116,49 +113,6 @@ class MiniLMEmbedder(Embedder):
                         hint=f"The SHA-256 of {str(self._folder / name)!r} is another. {_HOW}",
                     )
         return _load_model(self._folder)
-
-
-class PriorityWorker:
-    """Runs work in one thread, by priority. The thread ends when the queue is empty.
-
-    Two concurrent batches are not faster, and `asyncio.to_thread` shares its threads with others.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._jobs: list[tuple[int, int, Callable[[], None], Future[None]]] = []
-        self._numbers = count()
-        self._lock = threading.Lock()
-        self._is_running = False
-
-    def submit(self, work: Callable[[], None], priority: int) -> "Future[None]":
-        """Queue work; a lower `priority` runs first, equal ones in the order of submission."""
-        future: Future[None] = Future()
-        with self._lock:
-            heappush(self._jobs, (priority, next(self._numbers), work, future))
-            if not self._is_running:
-                self._is_running = True
-                threading.Thread(target=self._run, name=self._name, daemon=True).start()
-        return future
-
-    def _run(self) -> None:
-        while job := self._next():
-            work, future = job
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                work()
-            except BaseException as error:
-                future.set_exception(error)
-            else:
-                future.set_result(None)
-
-    def _next(self) -> "tuple[Callable[[], None], Future[None]] | None":
-        with self._lock:
-            if self._jobs:
-                return heappop(self._jobs)[2:]
-            self._is_running = False
-            return None
 
 
 _HOW = (

@@ -15,7 +15,7 @@ import orjson
 
 from copilot_runtime.actions.schema import InvalidArguments
 from copilot_runtime.api.action import Action, ActionContext
-from copilot_runtime.api.current_run import wait_for_storage
+from copilot_runtime.api.run_input import wait_for_storage
 from copilot_runtime.base.concurrency import CallResult, call, capture_result
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import CopilotError, LimitExceeded

@@ -22,7 +22,6 @@ from copilot_runtime.adapters.pricing import are_prices_loaded, find_model_facts
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.adapters.tools import select_tools
 from copilot_runtime.api.adapter import Adapter, ChatRequest
-from copilot_runtime.api.current_run import CURRENT_RUN
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionStart,
@@ -40,7 +39,7 @@ from copilot_runtime.api.messages import (
     ResultMessage,
     TextMessage,
 )
-from copilot_runtime.api.run_input import Parameters
+from copilot_runtime.api.run_input import CURRENT_RUN, Parameters
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import CopilotError

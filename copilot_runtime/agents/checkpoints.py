@@ -1,7 +1,6 @@
 """Checkpoints of runs that wait for a person, so that any process can resume them."""
 
-from copilot_runtime.api.checkpoints import Checkpoint, CheckpointKey
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import Checkpoint, CheckpointKey, RunInput
 from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.threads.checkpoints import MemoryCheckpoints
 

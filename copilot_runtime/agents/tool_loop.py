@@ -9,7 +9,6 @@ from copilot_runtime.agents.turn import Handoff, Turn
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.agent import Agent, SupportsRun
-from copilot_runtime.api.current_run import CURRENT_RUN, wait_for_storage
 from copilot_runtime.api.events import (
     ActionExecutionEnd,
     ActionExecutionResult,
@@ -29,7 +28,7 @@ from copilot_runtime.api.messages import (
     is_real_result,
     new_id,
 )
-from copilot_runtime.api.run_input import AgentInput, RunInput
+from copilot_runtime.api.run_input import CURRENT_RUN, AgentInput, RunInput, wait_for_storage
 from copilot_runtime.api.transcript import fold_conversation, fold_messages
 from copilot_runtime.base.errors import LimitExceeded
 from copilot_runtime.telemetry.genai import start_agent_span, start_tool_span

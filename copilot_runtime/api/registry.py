@@ -1,4 +1,4 @@
-"""Look up plugins by name: built-in ones first, then installed entry points."""
+"""Look up plugins by name (built-in ones, then installed entry points), and parts by type."""
 
 import logging
 import re
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module, metadata
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from copilot_runtime.base.errors import ConfigurationFailed, MissingPackage, UnknownName
@@ -177,3 +177,34 @@ def _find_extra(module: str) -> str | None:
     parts = module.replace("_", "-").lower().split(".")
     names = ("-".join(parts[:length]) for length in range(len(parts), 0, -1))
     return next((extras[name] for name in names if name in extras), None)
+
+
+T = TypeVar("T")
+
+
+class Parts:
+    """The objects that extensions offer to each other, to transports and to the program.
+
+    Each is registered under a type, usually its own class: `parts.find(Kind)` returns the one
+    of this runtime, typed, without anything in between that names it.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[type[Any], Any] = {}
+
+    def add(self, kind: type[T], part: T) -> None:
+        """Register a part under a type. A later part of the same type takes its place."""
+        self._parts[kind] = part
+
+    def find(self, kind: type[T]) -> T | None:
+        """Return the part of a type, or `None` if no extension offers one."""
+        return self._parts.get(kind)
+
+    def get(self, kind: type[T]) -> T:
+        """Return the part of a type. Raises `ConfigurationFailed` if no extension offers one."""
+        if (part := self.find(kind)) is None:
+            raise ConfigurationFailed(
+                f"This runtime has no {kind.__name__}.",
+                hint="Enable the extension that offers it, in the settings or in the program.",
+            )
+        return part

@@ -1,18 +1,58 @@
-"""The input of a run, as every transport decodes it."""
+"""The input of a run, as every transport decodes it, and the current run of a task."""
 
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, Protocol
 from uuid import UUID, uuid5
 
 from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.api.agent import DEFAULT_AGENT
-from copilot_runtime.api.checkpoints import Checkpoints
+from copilot_runtime.api.events import Event, Usage
 from copilot_runtime.api.identity import Caller, Identity, get_current_identity
 from copilot_runtime.api.messages import Message
 from copilot_runtime.telemetry.context import SpanContext
 from copilot_runtime.telemetry.span import NO_SPAN, Span
+
+
+class Checkpoint(NamedTuple):
+    """The state that an agent stored of an interrupted run."""
+
+    version: int
+    """Changes with each write."""
+    data: bytes
+
+
+class CheckpointKey(NamedTuple):
+    """The key of a checkpoint: owner, thread and agent."""
+
+    owner: str
+    thread_id: str
+    name: str
+
+
+class Checkpoints(Protocol):
+    """Stores the checkpoints of interrupted runs, one per key.
+
+    All processes that share the storage see them. A checkpoint is deleted with its thread; without
+    a thread, after a week. Every method raises `StoreFailed`.
+    """
+
+    async def save_checkpoint(self, key: CheckpointKey, data: bytes) -> bool:
+        """Create or replace a checkpoint. Returns False if there is no storage."""
+        ...
+
+    async def find_checkpoint(self, key: CheckpointKey) -> Checkpoint | None:
+        """Return the checkpoint, or None."""
+        ...
+
+    async def delete_checkpoint(self, key: CheckpointKey, version: int | None = None) -> bool:
+        """Delete a checkpoint if it still has that version. Returns whether this call deleted it.
+
+        If several processes delete one version, exactly one gets True.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,3 +275,40 @@ class RunInput:
             agent=self.agent_name,
             span=self.span,
         )
+
+
+WaitForStorage = Callable[[], Coroutine[Any, Any, None]]
+"""Waits until other servers can see the pending events. Raises the error of the store."""
+
+
+@dataclass(slots=True)
+class RunSlot:
+    """A reference to the current run, cleared at its end, so that contexts do not leak it."""
+
+    run: RunInput | None
+    is_stopped: bool = False
+    """Whether the run was stopped; it may also end early because the server shuts down."""
+    traces_tools: bool = False
+    """Whether the agent creates tool spans itself, so that none are derived from its events."""
+    closing_events: Sequence[Event] = ()
+    """Final states and activities of a stopped agent, to be sent before the end of the run."""
+    wait_for_storage: WaitForStorage | None = None
+    """Called before each side effect: waits until the events so far are durable, as
+    `Bus.wait_for_storage` does, or until this server is confirmed to execute the plan."""
+    count_usage: Callable[[Usage], None] | None = None
+    """Records token usage that no event reports, such as the estimate for a stopped request; None
+    if usage is not recorded."""
+
+
+CURRENT_RUN: ContextVar[RunSlot] = ContextVar("CURRENT_RUN")
+"""The run of the current task, inherited by its child tasks."""
+
+
+async def wait_for_storage() -> None:
+    """Wait until the current run may perform a side effect.
+
+    Raises the error of the store: other servers would not know of the call, and might repeat it.
+    """
+    slot = CURRENT_RUN.get(None)
+    if slot is not None and slot.wait_for_storage is not None:
+        await slot.wait_for_storage()

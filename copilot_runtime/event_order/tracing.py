@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from typing import Self
 
-from copilot_runtime.api.current_run import CURRENT_RUN
 from copilot_runtime.api.events import (
     ActionExecutionEnd,
     ActionExecutionResult,
@@ -24,7 +23,7 @@ from copilot_runtime.api.events import (
     is_question,
 )
 from copilot_runtime.api.messages import ResultMessage
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import CURRENT_RUN, RunInput
 from copilot_runtime.base.jsonvalue import parse_text
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.genai import note_interrupt, start_agent_span, start_tool_span

@@ -7,8 +7,7 @@ from time import monotonic
 from typing import Literal, assert_never
 
 from copilot_runtime.api.bus import START, Batch, Bus, Cursor
-from copilot_runtime.api.current_run import RunSlot
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import RunInput, RunSlot
 from copilot_runtime.base.errors import STOPPED, Cancelled, NotFound
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 from copilot_runtime.threads.log_ids import asks_same

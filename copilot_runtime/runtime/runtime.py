@@ -16,7 +16,6 @@ from copilot_runtime.api.action import Action
 from copilot_runtime.api.agent import Agent, Agents, Middleware, SupportsRun
 from copilot_runtime.api.argument_checks import as_stage, complete
 from copilot_runtime.api.bus import START, Batch, Bus, Cursor, LogWriter
-from copilot_runtime.api.current_run import CURRENT_RUN
 from copilot_runtime.api.events import (
     Event,
     Events,
@@ -29,7 +28,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.hooks import Hooks, call, call_quietly, trace_early_calls
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.retrieval import FileStore
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import CURRENT_RUN, RunInput
 from copilot_runtime.api.stage import StageFunction
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.concurrency import (

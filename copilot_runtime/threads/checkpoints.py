@@ -4,7 +4,7 @@ from collections import OrderedDict
 from hashlib import sha256
 from itertools import count
 
-from copilot_runtime.api.checkpoints import Checkpoint, CheckpointKey, Checkpoints
+from copilot_runtime.api.run_input import Checkpoint, CheckpointKey, Checkpoints
 
 LIFETIME = 7 * 24 * 3600 * 1_000_000
 """Retention of checkpoints without a thread, in microseconds."""

@@ -8,9 +8,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from copilot_runtime.api.checkpoints import Checkpoint, CheckpointKey
 from copilot_runtime.api.messages import Message
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import Checkpoint, CheckpointKey, RunInput
 from copilot_runtime.base.errors import Interrupted
 from copilot_runtime.threads import transactions
 from copilot_runtime.threads.log_ids import LogStatus

@@ -8,10 +8,9 @@ from heapq import nlargest
 from secrets import token_hex
 from typing import Any
 
-from copilot_runtime.api.checkpoints import Checkpoint, CheckpointKey
 from copilot_runtime.api.events import Event, RunStarted
 from copilot_runtime.api.messages import Message
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import Checkpoint, CheckpointKey, RunInput
 from copilot_runtime.threads.checkpoints import MemoryCheckpoints
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.log_ids import (

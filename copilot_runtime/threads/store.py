@@ -13,10 +13,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from copilot_runtime.api.checkpoints import Checkpoint, CheckpointKey
 from copilot_runtime.api.events import Event
 from copilot_runtime.api.messages import Message
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import Checkpoint, CheckpointKey, RunInput
 from copilot_runtime.threads.log_ids import LogStatus
 
 ThreadsState = Literal["reachable", "read-only", "unreachable"]

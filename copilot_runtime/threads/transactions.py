@@ -7,10 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from copilot_runtime.api.checkpoints import Checkpoint, CheckpointKey
 from copilot_runtime.api.events import Event, RunStarted
 from copilot_runtime.api.messages import Message
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import Checkpoint, CheckpointKey, RunInput
 from copilot_runtime.threads.checkpoints import LIFETIME, MOST_WITHOUT_THREAD, hash_key
 from copilot_runtime.threads.codec import decode, encode
 from copilot_runtime.threads.compact import compact

@@ -7,8 +7,7 @@ from typing import Any, TypeAlias
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from copilot_runtime.api.parts import Parts
-from copilot_runtime.api.registry import Registry
+from copilot_runtime.api.registry import Parts, Registry
 from copilot_runtime.base.errors import RUN_FAILED, ConfigurationFailed, CopilotError, LimitExceeded
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.runtime.conversations import Conversations

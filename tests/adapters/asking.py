@@ -1,5 +1,6 @@
 """Asking an adapter, and what its events amount to, in few words."""
 
+import json
 from contextlib import aclosing
 from typing import Any
 
@@ -21,6 +22,7 @@ from copilot_runtime.api.events import (
 from copilot_runtime.api.messages import Message, TextMessage
 from copilot_runtime.base.errors import CopilotError
 from tests.adapters.contract.fakes import Fake
+from tests.wire.documents import WHEN
 
 HELLO = TextMessage(id="u1", role="user", content="Hello")
 ACTIONS = [Action(name="setColor"), Action(name="setSize"), Action(name="set")]
@@ -145,3 +147,41 @@ def types_of(events: list[Event]) -> list[str]:
         if not types or types[-1] != event.type:
             types.append(event.type)
     return types
+
+
+Json = dict[str, Any]
+
+
+def messages_in(answer: Any) -> list[Json]:
+    """Return the messages of a v1 client's answer that came whole."""
+    return answer["data"]["generateCopilotResponse"]["messages"]
+
+
+def sent_back(message: Json) -> Json:
+    """Return a call or a result as the v1 client sends it with its next request."""
+    head = {"id": message["id"], "createdAt": WHEN}
+    if message["__typename"] == "ActionExecutionMessageOutput":
+        arguments = "".join(message["arguments"])
+        return {**head, "actionExecutionMessage": {"name": message["name"], "arguments": arguments}}
+    fields = ("actionExecutionId", "actionName", "result")
+    return {**head, "resultMessage": {name: message[name] for name in fields}}
+
+
+def called_in(events: list[Json]) -> list[tuple[str, Any]]:
+    """Return name and arguments of the calls in a run of AG-UI, in the order they began."""
+    names: dict[str, str] = {}
+    arguments: dict[str, str] = {}
+    ended: set[str] = set()
+    for event in events:
+        id = event.get("toolCallId", "")
+        match event["type"]:
+            case "TOOL_CALL_START":
+                names[id], arguments[id] = event["toolCallName"], ""
+            case "TOOL_CALL_ARGS":
+                arguments[id] += event["delta"]
+            case "TOOL_CALL_END":
+                ended.add(id)
+            case _:
+                pass
+    assert ended == {*names}
+    return [(name, json.loads(arguments[id])) for id, name in names.items()]

@@ -15,7 +15,7 @@ from copilot_runtime.api.messages import ActionExecutionMessage, Message, Result
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import ConfigurationFailed, CopilotError, NetworkError
 from copilot_runtime.transports.graphql.documents import Documents
-from tests.adapters.asking import SET_COLOR, answer_of, calls_in, text_in
+from tests.adapters.asking import SET_COLOR, answer_of, calls_in, messages_in, sent_back, text_in
 from tests.adapters.contract.fakes import (
     KEY,
     CallArgs,
@@ -29,7 +29,6 @@ from tests.adapters.contract.fakes import (
     Stop,
 )
 from tests.adapters.contract.openai_assistants_fake import RUN, THREAD, OpenAIAssistantsFake
-from tests.adapters.doors import messages_in, sent_back
 from tests.adapters.provider import whole
 from tests.in_one_test import in_one_test
 from tests.wire.client import Answer, client_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.api.checkpoints import CheckpointKey
+from copilot_runtime.api.run_input import CheckpointKey
 from copilot_runtime.threads import STORES, checkpoints
 from copilot_runtime.threads.store import ThreadStore
 from tests.in_one_test import in_one_test

@@ -10,7 +10,6 @@ from copilot_runtime.actions.execute import execute
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import Adapter
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.current_run import CURRENT_RUN
 from copilot_runtime.api.events import (
     ActionExecutionResult,
     Event,
@@ -20,7 +19,7 @@ from copilot_runtime.api.events import (
     TextMessageStart,
 )
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage, new_id
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import CURRENT_RUN, RunInput
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.extensions.analyst.analyst import Analyst

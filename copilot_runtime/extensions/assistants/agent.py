@@ -12,7 +12,6 @@ from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.api.adapter import Adapter
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.current_run import CURRENT_RUN
 from copilot_runtime.api.events import (
     Event,
     Events,
@@ -31,7 +30,7 @@ from copilot_runtime.api.messages import (
     new_id,
 )
 from copilot_runtime.api.retrieval import FileReader, Passage, Retriever
-from copilot_runtime.api.run_input import Parameters, RunInput
+from copilot_runtime.api.run_input import CURRENT_RUN, Parameters, RunInput
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import AgentNotFound, CopilotError, LimitExceeded, Misuse
 from copilot_runtime.extensions.assistants.definition import AssistantDefinition

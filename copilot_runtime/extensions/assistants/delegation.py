@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from copilot_runtime.actions.execute import parse_failure
 from copilot_runtime.api.action import Action, ActionContext
-from copilot_runtime.api.current_run import CURRENT_RUN
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -18,6 +17,7 @@ from copilot_runtime.api.events import (
     Usage,
 )
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
+from copilot_runtime.api.run_input import CURRENT_RUN
 from copilot_runtime.base.errors import CopilotError, Misuse
 from copilot_runtime.base.jsonvalue import as_text, get_text, parse_object
 from copilot_runtime.extensions.assistants.definition import (

@@ -17,10 +17,9 @@ from copilot_runtime.agents.agui_inprocess import (
 from copilot_runtime.agents.system_message import build_system_message
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.current_run import wait_for_storage
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import RunInput, wait_for_storage
 from copilot_runtime.base.errors import (
     ConfigurationFailed,
     LimitExceeded,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.actions.sources import as_sources
 from copilot_runtime.api.argument_checks import describe
-from copilot_runtime.api.parts import Parts
+from copilot_runtime.api.registry import Parts
 from copilot_runtime.api.retrieval import FileReader, FileStore, Retriever
 from copilot_runtime.app.extension import Contribution, Core, Extension
 from copilot_runtime.base.errors import ConfigurationFailed

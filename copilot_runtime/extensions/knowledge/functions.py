@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from copilot_runtime.api.action import Action
-from copilot_runtime.api.current_run import CURRENT_RUN
 from copilot_runtime.api.messages import new_id
+from copilot_runtime.api.run_input import CURRENT_RUN
 from copilot_runtime.base.errors import CopilotError, Misuse
 
 Function = Callable[..., Awaitable[Any]]

@@ -17,7 +17,6 @@ from copilot_runtime.agents.system_message import build_system_message
 from copilot_runtime.api.action import Action
 from copilot_runtime.api.adapter import Adapter, ChatRequest
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.current_run import CURRENT_RUN
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -37,7 +36,7 @@ from copilot_runtime.api.messages import (
     TextMessage,
     new_id,
 )
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import CURRENT_RUN, RunInput
 from copilot_runtime.base.errors import CopilotError, Misuse
 from copilot_runtime.base.jsonvalue import (
     as_object,

@@ -9,8 +9,7 @@ from copilot_runtime.agents.registry import FindAgents
 from copilot_runtime.api.action import Action, ActionSource
 from copilot_runtime.api.adapter import Adapter
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.checkpoints import Checkpoints
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import Checkpoints, RunInput
 from copilot_runtime.extensions.planner.agent import PlannerAgent
 from copilot_runtime.extensions.planner.election import Candidate, SimilarityElector
 from copilot_runtime.extensions.planner.engine import PlanEngine

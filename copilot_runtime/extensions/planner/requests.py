@@ -4,8 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from copilot_runtime.api.action import Action
-from copilot_runtime.api.checkpoints import Checkpoints
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import Checkpoints, RunInput
 from copilot_runtime.extensions.planner.plan import Plan
 
 ListActions = Callable[[RunInput], Awaitable[Sequence[Action]]]

@@ -17,7 +17,6 @@ from copilot_runtime.agents.tool_loop import ToolLoopAgent
 from copilot_runtime.agui.messages import decode_messages, encode_messages
 from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.api.agent import Agent
-from copilot_runtime.api.current_run import CURRENT_RUN, RunSlot, WaitForStorage
 from copilot_runtime.api.events import (
     ActionExecutionResult,
     Activity,
@@ -35,7 +34,7 @@ from copilot_runtime.api.messages import (
     new_id,
 )
 from copilot_runtime.api.retrieval import Passage
-from copilot_runtime.api.run_input import Resume, RunInput
+from copilot_runtime.api.run_input import CURRENT_RUN, Resume, RunInput, RunSlot, WaitForStorage
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.concurrency import call
 from copilot_runtime.base.errors import CopilotError, LimitExceeded

@@ -26,8 +26,7 @@ from copilot_runtime.api.messages import ActionExecutionMessage, ResultMessage, 
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.errors import NetworkError
 from tests.adapters.aimock.mock import SPEAKERS, mocking
-from tests.adapters.asking import answer_to
-from tests.adapters.doors import messages_in, sent_back
+from tests.adapters.asking import answer_to, messages_in, sent_back
 from tests.wire.client import client_of
 from tests.wire.documents import PLAIN, chat, user
 from tests.wire_agui.http import text_of

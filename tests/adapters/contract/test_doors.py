@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime import CopilotRuntime, Settings, action
+from tests.adapters.asking import called_in, messages_in, sent_back
 from tests.adapters.contract.fakes import (
     CallArgs,
     CallEnd,
@@ -16,7 +17,6 @@ from tests.adapters.contract.fakes import (
     Stop,
     needs,
 )
-from tests.adapters.doors import called_in, messages_in, sent_back
 from tests.wire.client import client_of
 from tests.wire.documents import PLAIN, browser_action, chat, user
 from tests.wire_agui.http import text_of

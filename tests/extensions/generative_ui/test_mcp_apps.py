@@ -8,9 +8,9 @@ import pytest
 
 from copilot_runtime import McpServer, RunInput
 from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
-from copilot_runtime.api.current_run import CURRENT_RUN
 from copilot_runtime.api.events import ActionExecutionResult, Event
 from copilot_runtime.api.hooks import Hooks
+from copilot_runtime.api.run_input import CURRENT_RUN
 from copilot_runtime.base.errors import Refused, StoreFailed
 from copilot_runtime.extensions.generative_ui.options import McpApps, McpAppServer
 from tests.extensions.generative_ui.apps import CARD, Weather, ask_server, call_tool, read_resource

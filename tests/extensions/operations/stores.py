@@ -7,7 +7,7 @@ from typing import Any
 
 from anyio import Path as AsyncPath
 
-from copilot_runtime.api.checkpoints import CheckpointKey
+from copilot_runtime.api.run_input import CheckpointKey
 from copilot_runtime.extensions.access.api_keys.key import ApiKey
 from copilot_runtime.extensions.access.api_keys.store import build_key_store, choose_address
 from copilot_runtime.extensions.access.audit.entry import AuditRecord

@@ -4,7 +4,7 @@ from typing import Any
 
 from agents import RunHooks
 
-from copilot_runtime.api.current_run import wait_for_storage
+from copilot_runtime.api.run_input import wait_for_storage
 
 
 class StorageHooks(RunHooks[Any]):

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from copilot_runtime.api.agent import Agent, Middleware
-from copilot_runtime.api.current_run import CURRENT_RUN
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionResult,
@@ -16,7 +15,7 @@ from copilot_runtime.api.events import (
     Events,
     RunFinished,
 )
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import CURRENT_RUN, RunInput
 from copilot_runtime.extensions.generative_ui.a2ui.clicks import (
     ClickLog,
     ReadRuns,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.api.action import Action, ActionContext
 from copilot_runtime.api.agent import Agent, Middleware
-from copilot_runtime.api.current_run import wait_for_storage
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -21,7 +20,7 @@ from copilot_runtime.api.events import (
     RunFinished,
 )
 from copilot_runtime.api.messages import new_uuid
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import RunInput, wait_for_storage
 from copilot_runtime.base.errors import CopilotError
 from copilot_runtime.base.jsontext import dumps
 from copilot_runtime.base.jsonvalue import JsonObject, as_list, as_objects, as_text

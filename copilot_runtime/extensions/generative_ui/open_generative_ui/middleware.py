@@ -4,7 +4,6 @@ from asyncio import CancelledError
 from contextlib import aclosing
 
 from copilot_runtime.api.agent import Agent, Middleware
-from copilot_runtime.api.current_run import CURRENT_RUN
 from copilot_runtime.api.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -12,7 +11,7 @@ from copilot_runtime.api.events import (
     Events,
     RunFinished,
 )
-from copilot_runtime.api.run_input import RunInput
+from copilot_runtime.api.run_input import CURRENT_RUN, RunInput
 from copilot_runtime.extensions.generative_ui.open_generative_ui.page import TOOL, SandboxedPage
 from copilot_runtime.extensions.generative_ui.options import OpenGenerativeUi
 

@@ -74,14 +74,13 @@ async def execute(
     context: ActionContext,
     *,
     timeout: float,
-    max_result: int = MAX_RESULT,
 ) -> Outcome:
     """Run an action and return its outcome. Raises nothing but `CancelledError`.
 
     `timeout` is in seconds; the action's own timeout, if it has one, takes precedence.
     """
     if not context.span.is_recording:
-        return await _execute(action, arguments, context, timeout, max_result)
+        return await _execute(action, arguments, context, timeout)
     span = start_tool_span(
         context.span, action.name, call_id=context.call_id, description=action.description
     )
@@ -90,7 +89,7 @@ async def execute(
     try:
         with work_under(span):
             context = copy_with(context, span=span)
-            outcome = await _execute(action, arguments, context, timeout, max_result)
+            outcome = await _execute(action, arguments, context, timeout)
         _describe_outcome(span, outcome)
         return outcome
     except asyncio.CancelledError:
@@ -110,7 +109,7 @@ def _describe_outcome(span: Span, outcome: Outcome) -> None:
 
 
 async def _execute(
-    action: Action, arguments: str, context: ActionContext, timeout: float, max_result: int
+    action: Action, arguments: str, context: ActionContext, timeout: float
 ) -> Outcome:
     try:
         values = _parse_arguments(arguments)
@@ -134,7 +133,7 @@ async def _execute(
         message = f"The action {action.name!r} did not finish within {limit:g} s."
         logger.warning("%s thread=%s run=%s", message, context.thread_id, context.run_id)
         return Outcome.failure("HANDLER_ERROR", message, TimeoutError(message))
-    return _build_outcome(action, task, max_result)
+    return _build_outcome(action, task)
 
 
 def _parse_arguments(text: str) -> Mapping[str, Any]:
@@ -172,7 +171,7 @@ async def _cancel(task: "asyncio.Task[CallResult]", name: str) -> None:
         logger.warning("The action %r does not end although it was cancelled.", name)
 
 
-def _build_outcome(action: Action, task: "asyncio.Task[CallResult]", max_result: int) -> Outcome:
+def _build_outcome(action: Action, task: "asyncio.Task[CallResult]") -> Outcome:
     if task.cancelled():  # by something inside the action: this call was not
         message = f"The action {action.name!r} was cancelled."
         return _build_handler_failure(action, CopilotError(message))
@@ -183,17 +182,18 @@ def _build_outcome(action: Action, task: "asyncio.Task[CallResult]", max_result:
         return _build_handler_failure(action, error)
     try:
         text = serialize_result(value)
-        check_size(text, action.name, max_result)
+        check_size(text, action.name)
     except Exception as failure:  # a value's own methods may raise anything
         return _build_handler_failure(action, failure)
     return Outcome(text)
 
 
-def check_size(result: str, name: str, most: int = MAX_RESULT) -> None:
+def check_size(result: str, name: str) -> None:
     """Raise `LimitExceeded` for a result of an action that is too large."""
-    if (size := len(result.encode())) > most:
+    if (size := len(result.encode())) > MAX_RESULT:
         raise LimitExceeded(
-            f"The result of {name!r} has {size} bytes; at most {most} are taken. Ask for less."
+            f"The result of {name!r} has {size} bytes; at most {MAX_RESULT} are taken. Ask "
+            "for less."
         )
 
 

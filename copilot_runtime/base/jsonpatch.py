@@ -223,13 +223,13 @@ _MAX_SHIFTS = 1_000_000
 """Maximum number of items that the changes of one list may shift; beyond it, replace the list."""
 
 
-def find_difference(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
+def find_difference(old: Any, new: Any) -> list[dict[str, Any]]:
     """Return the operations (RFC 6902) that make `new` out of `old`.
 
     Raises `RecursionError` for values that are nested too deeply.
     """
     operations: list[dict[str, Any]] = []
-    _compare(old, new, path, operations)
+    _compare(old, new, "", operations)
     return operations
 
 

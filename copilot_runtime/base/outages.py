@@ -1,6 +1,5 @@
 """Logging of outages: once per outage, or once per interval."""
 
-from collections.abc import Callable
 from logging import Logger
 from time import monotonic
 
@@ -42,18 +41,19 @@ class Outage:
             self._logger.warning("%s %s", self._service, self._recovery)
 
 
+_PAUSE = 60.0
+
+
 class LogRateLimit:
     """Rate limit for log lines that many concurrent requests would repeat."""
 
-    def __init__(self, seconds: float = 60.0, clock: Callable[[], float] = monotonic) -> None:
-        self._seconds = seconds
-        self._clock = clock
+    def __init__(self) -> None:
         self._next_at = float("-inf")
 
     def allows_line(self) -> bool:
         """Return whether a line may be logged now, and start the next interval if so."""
-        now = self._clock()
+        now = monotonic()
         if now < self._next_at:
             return False
-        self._next_at = now + self._seconds
+        self._next_at = now + _PAUSE
         return True

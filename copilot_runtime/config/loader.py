@@ -120,15 +120,14 @@ def adapter_name(settings: CoreSettings, environ: Mapping[str, str] | None = Non
     return settings.adapter.name or ("openai" if environ.get("OPENAI_API_KEY") else "demo")
 
 
-def has_transcription(settings: CoreSettings, environ: Mapping[str, str] | None = None) -> bool:
+def has_transcription(settings: CoreSettings) -> bool:
     """Return whether there is a transcription model: in the settings, or by OpenAI's key."""
-    environ = os.environ if environ is None else environ
     transcription = settings.transcription
     if transcription.model or transcription.base_url:
         return transcription.model != "none"
     # a model server of one's own, which OPENAI_BASE_URL then names, seldom understands speech
-    elsewhere = environ.get("OPENAI_BASE_URL", "").rstrip("/") not in ("", _OPENAI_URL)
-    return bool(environ.get("OPENAI_API_KEY")) and not elsewhere
+    elsewhere = os.environ.get("OPENAI_BASE_URL", "").rstrip("/") not in ("", _OPENAI_URL)
+    return bool(os.environ.get("OPENAI_API_KEY")) and not elsewhere
 
 
 def _read_document(path: str | Path | None, environ: Mapping[str, str]) -> "_Document":

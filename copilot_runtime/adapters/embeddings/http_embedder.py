@@ -188,10 +188,9 @@ class HTTPEmbedder(Embedder):
         body: Any,
         headers: Mapping[str, str],
         secret: str | None,
-        format: str = "embeddings",
     ) -> tuple[Any, Mapping[str, str]]:
         """Return the JSON of an answer and its headers. Raises `CopilotError` for any but 200."""
-        service = self._service_of(secret, format)
+        service = self._service_of(secret)
         if (span := find_current_span()).is_recording:
             span.set_attributes(describe_server(url))
         data = body if isinstance(body, bytes) else encode_body(body)
@@ -205,5 +204,5 @@ class HTTPEmbedder(Embedder):
         except ValueError:
             raise service.payload_error(text) from None
 
-    def _service_of(self, secret: str | None = None, format: str = "embeddings") -> Service:
-        return Service(self._service, self.name, secret, format)
+    def _service_of(self, secret: str | None = None) -> Service:
+        return Service(self._service, self.name, secret, "embeddings")

@@ -62,14 +62,14 @@ CAPABILITIES: Mapping[str, str] = {
 """Capability → description. Capabilities that are parameters have the names in `Parameters`."""
 
 _NO_REASONS: Mapping[str, str] = {}
+_PENALTIES = ("frequency_penalty", "presence_penalty")
 _NO_SIGNATURES = "Chat completions have no signed reasoning."
 _NO_REFUSALS = "Its answers do not mark a refusal."
 
 UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
     "anthropic": {
         "seed": "The Messages API has no seed.",
-        "frequency_penalty": "The Messages API has no penalties.",
-        "presence_penalty": "The Messages API has no penalties.",
+        **dict.fromkeys(_PENALTIES, "The Messages API has no penalties."),
         "refusals": "Claude refuses in its text, or with the stop reason 'refusal'.",
         "content_filter": "What stops an answer is the stop reason 'refusal'.",
     },
@@ -77,8 +77,7 @@ UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
     "bedrock": {
         "parallel_tool_calls": "Converse has no setting for it.",
         "seed": "Converse has no seed.",
-        "frequency_penalty": "Converse has no penalties.",
-        "presence_penalty": "Converse has no penalties.",
+        **dict.fromkeys(_PENALTIES, "Converse has no penalties."),
         "image_urls": "Bedrock takes images with their content or from Amazon S3.",
         "reasoning_tokens": "Converse counts them among the answer's.",
         "refusals": "Converse does not mark a refusal.",
@@ -88,9 +87,7 @@ UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
         "parallel_tool_calls": "DeepSeek has no setting for it.",
         "seed": "DeepSeek has no seed.",
         "response_schema": "DeepSeek takes JSON mode only, without a schema.",
-        "images": "DeepSeek accepts text only.",
-        "image_urls": "DeepSeek accepts text only.",
-        "documents": "DeepSeek accepts text only.",
+        **dict.fromkeys(("images", "image_urls", "documents"), "DeepSeek accepts text only."),
         "refusals": _NO_REFUSALS,
     },
     "google": {
@@ -102,16 +99,14 @@ UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
     },
     "groq": {
         "signatures": _NO_SIGNATURES,
-        "frequency_penalty": "None of Groq's models supports it.",
-        "presence_penalty": "None of Groq's models supports it.",
+        **dict.fromkeys(_PENALTIES, "None of Groq's models supports it."),
         "documents": "Groq takes images and text only.",
         "refusals": _NO_REFUSALS,
     },
     "langchain": {
         "response_schema": "Chat models of LangChain have no common way to stream it.",
         "refusals": "LangChain does not mark a refusal.",
-        "end_marker": "The chat model of LangChain does HTTP itself.",
-        "http": "The chat model of LangChain does HTTP itself.",
+        **dict.fromkeys(("end_marker", "http"), "The chat model of LangChain does HTTP itself."),
     },
     "lmstudio": {
         "signatures": _NO_SIGNATURES,
@@ -144,24 +139,20 @@ UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
     "openai_assistants": {
         "history": "The server stores it; in a new thread, earlier calls are sent as text.",
         "trimming": "The server shortens its threads itself.",
-        "reasoning": "Runs have no reasoning.",
-        "signatures": "Runs have no reasoning.",
+        **dict.fromkeys(("reasoning", "signatures"), "Runs have no reasoning."),
         "stop": "Runs have no stop sequences.",
         "seed": "Runs have no seed.",
-        "frequency_penalty": "Runs have no penalties.",
-        "presence_penalty": "Runs have no penalties.",
+        **dict.fromkeys(_PENALTIES, "Runs have no penalties."),
         "reasoning_effort": "A run that starts a thread does not accept it.",
         "images": "Threads take images by their address only.",
         "documents": "Threads take documents from a vector store only.",
-        "cached_tokens": "Runs do not count them.",
-        "reasoning_tokens": "Runs do not count them.",
+        **dict.fromkeys(("cached_tokens", "reasoning_tokens"), "Runs do not count them."),
         "content_filter": "Runs do not report one.",
     },
     "openai_responses": {
         "stop": "The Responses API has no stop sequences.",
         "seed": "The Responses API has no seed.",
-        "frequency_penalty": "The Responses API has no penalties.",
-        "presence_penalty": "The Responses API has no penalties.",
+        **dict.fromkeys(_PENALTIES, "The Responses API has no penalties."),
         "end_marker": "Its last event also has the stop reason.",
     },
     "openrouter": {

@@ -98,14 +98,12 @@ class AiohttpResponse:
         self._draining = draining
 
     async def readany(self) -> bytes:
-        """Return what has arrived since the last call; b"" at the end."""
         try:
             return await self._response.content.readany()
         except ClientError as error:
             raise ClientPayloadError(str(error)) from error
 
     def release(self, *, finished: bool) -> None:
-        """Return the connection to the pool if the response is complete, else close it."""
         if self._response.content.at_eof():
             self._response.release()
         elif finished:
@@ -114,7 +112,6 @@ class AiohttpResponse:
             self.close()
 
     def close(self) -> None:
-        """Close the connection."""
         self._response.close()
 
     def _drain(self) -> None:

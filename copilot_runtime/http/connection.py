@@ -330,7 +330,6 @@ class InflatedResponse:
         self._is_empty = True
 
     async def readany(self) -> bytes:
-        """Return the next block, decompressed; b"" at the end."""
         while True:
             self._rest = self._rest or await self._response.readany()
             if not self._rest:
@@ -347,9 +346,7 @@ class InflatedResponse:
                 return block
 
     def release(self, *, finished: bool) -> None:
-        """Return the connection to the pool if the response is complete, else close it."""
         self._response.release(finished=finished)
 
     def close(self) -> None:
-        """Close the connection."""
         self._response.close()

@@ -2,7 +2,7 @@
 
 from copilot_runtime.api.action import Action, ActionContext, ActionSource
 from copilot_runtime.api.adapter import Adapter, ChatRequest, Embedder, ModelEndpoint
-from copilot_runtime.api.agent import Agent, Middleware
+from copilot_runtime.api.agent import Agent, Middleware, Stage
 from copilot_runtime.api.bus import START, Batch, Bus, Cursor, LogWriter
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.retrieval import Passage
@@ -13,7 +13,6 @@ from copilot_runtime.api.run_input import (
     Resume,
     RunInput,
 )
-from copilot_runtime.api.stage import Stage
 
 __all__ = [
     "START",

@@ -1,4 +1,4 @@
-"""Agents, which answer runs, and the middleware around them."""
+"""Agents, which answer runs, and the middleware and stages around them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -9,6 +9,7 @@ from copilot_runtime.api.identity import Caller
 
 if TYPE_CHECKING:
     from copilot_runtime.api.run_input import RunInput  # whose actions may be agents
+
 
 DEFAULT_AGENT = "default"
 """The name of the agent that answers if the client names none."""
@@ -104,3 +105,28 @@ AgentResolver = Callable[[Caller], Mapping[str, SupportsRun] | Awaitable[Mapping
 
 Agents = Mapping[str, SupportsRun] | AgentResolver
 """Agents by name, or a function that returns the agents of a caller, called per request."""
+
+
+StageFunction = Callable[[Events, "RunInput"], Events]
+"""A function from events to events, accepted in place of a `Stage`."""
+
+
+class Stage:
+    """Observes, transforms or rejects the events of a run. A plain function works as well."""
+
+    def __call__(self, events: Events, run: "RunInput") -> Events:
+        """Return the transformed events of a run.
+
+        An async generator that reads `events` under `contextlib.aclosing`. It may drop, replace
+        and add events; a `…Start` that was yielded needs its `…End`. To refuse a run, raise a
+        `CopilotError`. When the run is stopped, the generator is closed, and closes `events`.
+        The default returns `events` unchanged.
+        """
+        del run
+        return events
+
+    def check(self, run: "RunInput") -> None:
+        """Raise a `CopilotError` to reject a run before it starts."""
+
+    async def aclose(self) -> None:
+        """Release the resources of the stage at shutdown."""

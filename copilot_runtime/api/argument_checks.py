@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from copilot_runtime.api.action import Action
+from copilot_runtime.api.agent import Stage, StageFunction
 from copilot_runtime.api.events import Events
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.api.stage import Stage, StageFunction
 from copilot_runtime.base.errors import ConfigurationFailed
 
 T = TypeVar("T")

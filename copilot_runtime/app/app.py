@@ -20,11 +20,11 @@ from copilot_runtime.agents.registry import AgentRegistry
 from copilot_runtime.agents.title import generate_title
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.api.adapter import Adapter, SupportsStream
+from copilot_runtime.api.agent import StageFunction
 from copilot_runtime.api.argument_checks import complete, explain_names
 from copilot_runtime.api.bus import Bus
 from copilot_runtime.api.hooks import Hooks
 from copilot_runtime.api.retrieval import FileReader, FileStore, Retriever
-from copilot_runtime.api.stage import StageFunction
 from copilot_runtime.api.transcript import fold_conversation
 from copilot_runtime.app.adapters import (
     build_empty_adapter,

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from copilot_runtime.api.agent import Agents, Middleware
-from copilot_runtime.api.stage import StageFunction
+from copilot_runtime.api.agent import Agents, Middleware, StageFunction
 from copilot_runtime.app.extension import Core, Extension
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.runtime.observer import RunObserver

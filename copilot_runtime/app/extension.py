@@ -14,9 +14,8 @@ from starlette.routing import BaseRoute
 from copilot_runtime.agents.registry import AgentRegistry
 from copilot_runtime.api.action import ActionSource
 from copilot_runtime.api.adapter import Adapter
-from copilot_runtime.api.agent import Agents, Middleware
+from copilot_runtime.api.agent import Agents, Middleware, StageFunction
 from copilot_runtime.api.registry import Parts
-from copilot_runtime.api.stage import StageFunction
 from copilot_runtime.config.section import Section
 from copilot_runtime.config.settings import CoreSettings
 from copilot_runtime.runtime.conversations import Conversations

@@ -11,13 +11,12 @@ from copilot_runtime.actions.sources import gather_actions, select_actions
 from copilot_runtime.agents.file_storing import FileStoringAgent, stores_files
 from copilot_runtime.agents.tool_loop import ToolLoopAgent, build_handoff_actions
 from copilot_runtime.api.action import Action, ActionSource
-from copilot_runtime.api.agent import Agent, Middleware, SupportsRun
+from copilot_runtime.api.agent import Agent, Middleware, Stage, SupportsRun
 from copilot_runtime.api.argument_checks import complete
 from copilot_runtime.api.hooks import Hooks, call
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.retrieval import FileStore
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.api.stage import Stage
 from copilot_runtime.base.dataclass_copy import copy_with
 from copilot_runtime.base.errors import AgentNotFound, ConfigurationFailed, Misuse
 from copilot_runtime.runtime.interrupts import check_agent

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 from copilot_runtime.actions.sources import Source, as_sources, gather_actions
 from copilot_runtime.adapters.message_content import render_answer, render_question
 from copilot_runtime.api.action import Action
-from copilot_runtime.api.agent import Agent, Agents, Middleware, SupportsRun
+from copilot_runtime.api.agent import Agent, Agents, Middleware, StageFunction, SupportsRun
 from copilot_runtime.api.argument_checks import as_stage, complete
 from copilot_runtime.api.bus import START, Batch, Bus, Cursor, LogWriter
 from copilot_runtime.api.events import (
@@ -29,7 +29,6 @@ from copilot_runtime.api.hooks import Hooks, call, call_quietly, trace_early_cal
 from copilot_runtime.api.identity import Caller
 from copilot_runtime.api.retrieval import FileStore
 from copilot_runtime.api.run_input import CURRENT_RUN, RunInput
-from copilot_runtime.api.stage import StageFunction
 from copilot_runtime.api.transcript import fold_messages
 from copilot_runtime.base.concurrency import (
     convert_exits,

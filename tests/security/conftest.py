@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.api import RunInput
+from copilot_runtime.api.agent import StageFunction
 from copilot_runtime.api.events import Event, RunFailed, TextMessageContent
 from copilot_runtime.api.messages import Message, TextMessage
 from copilot_runtime.api.run_input import GuardrailRules
-from copilot_runtime.api.stage import StageFunction
 from copilot_runtime.base.errors import ErrorReport
 
 RULES = GuardrailRules(allow=["fine"], deny=["forbidden"])

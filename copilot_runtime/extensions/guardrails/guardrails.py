@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
+from copilot_runtime.api.agent import StageFunction
 from copilot_runtime.api.events import (
     Events,
     ReasoningContent,
@@ -21,7 +22,6 @@ from copilot_runtime.api.events import (
 )
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.api.stage import StageFunction
 from copilot_runtime.base.errors import LimitExceeded, Refused
 from copilot_runtime.extensions.guardrails.phrases import PhraseFound, Phrases, Sieve
 from copilot_runtime.extensions.guardrails.validator import HttpGuardrail

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
+from copilot_runtime.api.agent import Stage
 from copilot_runtime.api.events import ActionExecutionStart, Event, Events
 from copilot_runtime.api.messages import TextMessage
 from copilot_runtime.api.run_input import GuardrailRules, RunInput
-from copilot_runtime.api.stage import Stage
 from copilot_runtime.base.concurrency import convert_exits
 from copilot_runtime.base.errors import (
     AuthenticationFailed,

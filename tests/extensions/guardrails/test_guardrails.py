@@ -8,10 +8,10 @@ import pytest
 from copilot_runtime import ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.api import ContextItem, Resume
+from copilot_runtime.api.agent import StageFunction
 from copilot_runtime.api.events import ReasoningContent, ReasoningEnd, ReasoningStart
 from copilot_runtime.api.messages import Message, ResultMessage, TextMessage
 from copilot_runtime.api.run_input import GuardrailRules
-from copilot_runtime.api.stage import StageFunction
 from copilot_runtime.extensions.guardrails.guardrails import topics, words
 from copilot_runtime.extensions.guardrails.phrases import Phrases
 from copilot_runtime.extensions.guardrails.settings import GuardrailSettings

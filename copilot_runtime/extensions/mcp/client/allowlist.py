@@ -7,8 +7,8 @@ from ipaddress import ip_address
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from copilot_runtime.api.agent import Stage
 from copilot_runtime.api.run_input import RunInput
-from copilot_runtime.api.stage import Stage
 from copilot_runtime.base.errors import ConfigurationFailed, LimitExceeded, Misuse
 from copilot_runtime.extensions.mcp.client.server import McpServer
 from copilot_runtime.security.addresses import is_public

@@ -196,20 +196,6 @@ async def test_a_redirect_is_explained_and_the_key_not_sent_on(
     assert error.hint.startswith("It redirects to 'http://elsewhere.test/v1': is the base URL")
 
 
-async def test_a_rate_limit_says_how_long_to_wait(provider: Provider, adapter: OpenAIAdapter):
-    provider.answer([whole(refusal("Slow down."), status="429 No", retry_after="120")])
-    error = await error_of(adapter)
-    assert isinstance(error, RateLimited)
-    assert error.retry_after == 120
-
-
-async def test_a_failure_that_may_pass_is_tried_again(provider: Provider):
-    provider.answer([whole(b"", status="503 Busy", retry_after_ms="1")], saying(text("Hi")))
-    adapter = OpenAIAdapter(base_url=f"{provider.url}/v1")
-    assert len(await answer_to(adapter)) == 3
-    await adapter.aclose()
-
-
 async def test_a_key_is_needed_where_openai_answers_itself(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)

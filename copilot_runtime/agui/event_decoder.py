@@ -186,10 +186,8 @@ class EventDecoder:
             logger.warning("Agent %r: events of type %.50r are left out", self._agent, kind)
 
     def _decode_call_start(self, event: JsonObject, kind: str) -> None:
-        id, name = (
-            require_text(event, "toolCallId", kind),
-            require_text(event, "toolCallName", kind),
-        )
+        id = require_text(event, "toolCallId", kind)
+        name = require_text(event, "toolCallName", kind)
         parent_id = optional_text(event, "parentMessageId", kind)
         self._names[id] = name
         self._events.append(ActionExecutionStart(call_id=id, name=name, parent_id=parent_id))
@@ -374,10 +372,6 @@ def _decode_subagent(event: JsonObject, kind: str) -> Event:
     )
 
 
-def _decode_custom(event: JsonObject, kind: str) -> Event:
-    return Custom(name=require_text(event, "name", kind), value=event.get("value"))
-
-
 PLAIN_DECODERS: dict[str, Callable[[JsonObject, str], Event | None]] = {
     "TEXT_MESSAGE_START": _decode_text_start,
     "TEXT_MESSAGE_CONTENT": _decode_piece(
@@ -398,7 +392,7 @@ PLAIN_DECODERS: dict[str, Callable[[JsonObject, str], Event | None]] = {
     "SUBAGENT_STARTED": _decode_subagent,
     "SUBAGENT_FINISHED": _decode_subagent,
     "SUBAGENT_ERROR": _decode_subagent,
-    "CUSTOM": _decode_custom,
+    "CUSTOM": lambda e, k: Custom(name=require_text(e, "name", k), value=e.get("value")),
     "RAW": lambda e, k: Raw(event=e.get("event"), source=optional_text(e, "source", k)),
     **dict.fromkeys(_IGNORED, lambda _, __: None),
 }

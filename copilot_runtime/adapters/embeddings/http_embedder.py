@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot_runtime.adapters.errors import Service, read_response_error
-from copilot_runtime.adapters.pricing import find_price
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.api.adapter import Embedder
 from copilot_runtime.api.events import Usage
@@ -119,6 +118,8 @@ class HTTPEmbedder(Embedder):
             model=self.name, provider=self._provider, input_tokens=tokens, output_tokens=0
         )
         try:
+            from copilot_runtime.adapters.pricing import find_price
+
             return await find_price(usage)
         except ModuleNotFoundError:  # the extra `prices` is not installed
             return None
